@@ -23,6 +23,7 @@ from holdfast.activities.spans import handoff
 from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
 from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.activities.steps.model_call import Asking
+from holdfast.activities.tools.inline import Batch, InlineCalls, handed_over
 from holdfast.agents.agent import Agent, guard_rule
 from holdfast.agents.tools.retriever import ask_retriever
 from holdfast.archive.contents import read_json
@@ -35,6 +36,7 @@ from holdfast.task.data.records import Handed, JournalEntry, OpenState, OpenStep
 from holdfast.task.data.state import AgentRules, Described
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_calls
+from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
@@ -57,6 +59,7 @@ class Ready(NamedTuple):
         opened: The step, archived texts put in.
         recorded: The step as history has it.
         journal: Its answered calls as history has them.
+        head: The task's head.
     """
 
     agent: Agent
@@ -65,15 +68,17 @@ class Ready(NamedTuple):
     opened: OpenStep
     recorded: OpenStep
     journal: tuple[JournalEntry, ...]
+    head: TaskHead
 
 
 class StepActivities:
     """Runs steps for the tasks of one worker process."""
 
-    def __init__(self, registry: Registry, source: Source) -> None:
-        """Use these agents and this source of task data."""
+    def __init__(self, registry: Registry, source: Source, inline: InlineCalls) -> None:
+        """Use these agents and this source of task data, and run some tool calls by `inline`."""
         self._registry = registry
         self._source = source
+        self._inline = inline
 
     @activity.defn(name="describe")
     async def describe(self, head: TaskHead) -> Described:
@@ -161,10 +166,11 @@ class StepActivities:
         memos = [await self._compact_memo(entry) for entry in advanced.memos]
         advanced = advanced.model_copy(update={"memos": tuple(memos)})
         memory = self._source.memory()
+        state: OpenState | None = None
         try:
             await hooks.ended(ctx, result)
             whole = advanced.model_copy(update=await self._compact_result(advanced))
-            self._expect(given, ready, whole)
+            state = self._expect(given, ready, whole)
             advanced = whole
         except Exception as error:
             if not ctx.record.fresh:
@@ -173,9 +179,32 @@ class StepActivities:
             memory.drop_journal(given.n)
             request = ctx.record.answered.request if ctx.record.answered is not None else ""
             advanced = _answer_alone(advanced, request, error)
+        if state is not None and state.calls and advanced.failure is None:
+            advanced = await self._run_calls(given, ready, state, advanced, pulse)
         if ctx.record.fresh:
             memory.handed_over(given.n, activity.info().activity_id)
         return advanced
+
+    async def _run_calls(
+        self,
+        given: AdvanceInput,
+        ready: Ready,
+        state: OpenState,
+        advanced: Advanced,
+        pulse: Pulse,
+    ) -> Advanced:
+        """Run the calls that may run in this activity."""
+        ctx, paid = ready.ctx, None
+        if ctx.record.answered is not None and advanced.answer is not None:
+            paid = ctx.record.answered.model_copy(update={"answer": advanced.answer})
+        batch = Batch(given, ready.agent, ctx.agent, ready.head, state, paid)
+        return await self._inline.run(batch, advanced, pulse)
+
+    async def _unrecorded(self, given: AdvanceInput) -> JournalEntry | None:
+        """Return an answer that was paid for, by this process or a lost one, and is not recorded."""
+        known = self._source.memory().unrecorded(given.n, activity.info().activity_id)
+        paid = None if known is not None else handed_over().paid
+        return known if paid is None else await self._resolve(paid)
 
     async def _ready(self, given: AdvanceInput, pulse: Pulse) -> Ready:
         """Collect what the step works with: the agent as the task knows it, what was said."""
@@ -222,7 +251,7 @@ class StepActivities:
             journal=[await self._resolve(entry) for entry in journal],
             limit=given.limit,
             tokens=given.tokens,
-            unrecorded=memory.unrecorded(given.n, activity.info().activity_id),
+            unrecorded=await self._unrecorded(given),
             keep=functools.partial(memory.keep, given.n),
             ensure_ours=functools.partial(ensure_ours, "memo"),
             code=code,
@@ -230,7 +259,7 @@ class StepActivities:
         )
         if snapshot.handoffs:
             ctx.handoffs = self._handoffs(agent, code, head, given, len(history))
-        return Ready(agent, ctx, hooks, opened, recorded, journal)
+        return Ready(agent, ctx, hooks, opened, recorded, journal, head)
 
     def _handoffs(
         self, agent: Agent, code: RegisteredCode, head: TaskHead, given: AdvanceInput, before: int
@@ -330,24 +359,32 @@ class StepActivities:
                 changes |= {"output": None, "stored": stored}
         return {"result": result.model_copy(update=changes)}
 
-    def _expect(self, given: AdvanceInput, ready: Ready, advanced: Advanced) -> None:
-        """Remember what the task is about to record, so that it need not be asked for."""
-        memory = self._source.memory()
+    def _expect(self, given: AdvanceInput, ready: Ready, advanced: Advanced) -> OpenState:
+        """Remember what the task is about to record, so that it need not be asked for.
+
+        Returns:
+            The step with the calls that are open then, and the state that their tools see.
+        """
+        memory, result = self._source.memory(), advanced.result
         journal = (*ready.journal, *new_entries(advanced, last=given.limit == "finish"))
-        if advanced.result is None:
+        patch = advanced.patch if result is None else result.patch
+        seen = merge_patch.apply(ready.recorded.state, patch)
+        state = OpenState(open=ready.recorded, n=given.n, started=0.0, journal=journal, state=seen)
+        calls = advanced.calls if result is None else resolve_calls(result, state)
+        state = state.model_copy(update={"calls": calls})
+        if result is None:
             memory.put_journal(given.n, journal)
-            memory.open_calls(given.n, advanced.calls)
-            return
+            memory.open_calls(given.n, calls)
+            return state
         memory.drop_journal(given.n)
-        state = OpenState(open=ready.recorded, n=given.n, started=0.0, journal=journal)
-        calls = resolve_calls(advanced.result, state)
         memory.open_calls(given.n, calls)
         memory.clear_results()
-        adds = resolve_adds(advanced.result, state)
+        adds = resolve_adds(result, state)
         for i, outcome in advanced.told.items():
             memory.put_result(given.n, i, outcome.message(calls[i]))
-        said = () if advanced.result.quiet else range(len(calls))
+        said = () if result.quiet else range(len(calls))
         memory.expect([*adds, *((given.n, i) for i in said)])
+        return state
 
 
 def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:

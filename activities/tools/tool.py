@@ -30,6 +30,7 @@ from holdfast.activities.failures import (
 from holdfast.activities.heartbeat import NotOursError, ensure_ours, heartbeats
 from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.activities.tools.child_result import ChildUnreadError
+from holdfast.activities.tools.inline import InlineCalls, attempt_of, began_inline
 from holdfast.activities.tools.lookup import Ready, find
 from holdfast.agents.agent_tool import AgentTool
 from holdfast.agents.handoffs import HandoffFailedError
@@ -67,9 +68,20 @@ class ToolActivities:
         """Use these agents and this source of task data."""
         self._registry = registry
         self._source = source
+        self.inline = InlineCalls(source, self.run)
 
     @activity.defn(name="tool")
     async def tool(self, given: ToolInput) -> Outcome:
+        """Run one call, or wait for it where the activity of its step has begun it."""
+        going = self.inline.take(given)
+        if going is not None:
+            async with heartbeats():
+                outcome = await _end_of(going)
+            if outcome is not None:
+                return outcome
+        return await self.run(given)
+
+    async def run(self, given: ToolInput) -> Outcome:
         """Run one call; an error that the model can act on is a result."""
         with typed_failures():
             async with heartbeats():
@@ -83,7 +95,7 @@ class ToolActivities:
 
     def _before_first(self, given: ToolInput) -> AbstractContextManager[None]:
         """Mark errors as certain to hide no effect, unless the call was begun before."""
-        is_first = given.tried == 0 and activity.info().attempt == 1
+        is_first = attempt_of(given) == 1
         return certain() if is_first else nullcontext()
 
     async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
@@ -109,7 +121,8 @@ class ToolActivities:
         with tool_call(ready.head, given, ready.tool, ready.call) as span:
             outcome = await ready.watch.end(await self._outcome(ready, span))
             came_to(span, outcome)
-        update = {"attempts": activity.info().attempt, "worker": worker_identity()}
+        attempts = attempt_of(given) - given.tried
+        update = {"attempts": attempts, "worker": worker_identity()}
         outcome = await self._sealed(_with_patch(outcome, ready).model_copy(update=update), ready)
         return recorded(self._source, given, ready, outcome)
 
@@ -195,11 +208,27 @@ class ToolActivities:
         return await self._source.store(text, is_json=True) or nodes
 
 
+async def _end_of(going: asyncio.Task[Outcome]) -> Outcome | None:
+    """Wait for a call that goes on; None when it failed, so that it is to be run anew.
+
+    Raises:
+        asyncio.CancelledError: The activity was cancelled, and with it the call.
+    """
+    try:
+        await asyncio.wait((going,))
+    except asyncio.CancelledError:
+        going.cancel()
+        await asyncio.wait((going,))
+        raise
+    return None if going.cancelled() or going.exception() is not None else going.result()
+
+
 def recorded(source: Source, given: ToolInput, ready: Ready, outcome: Outcome) -> Outcome:
     """Return an outcome as the task records it, and keep its message for the next model call."""
     if not heartbeat.current.get().has_moved:  # else this run of the task is over
         source.memory().put_result(given.n, given.i, outcome.message(ready.call))
-    at, begun = time.time(), activity.info().started_time.timestamp()
+    at = time.time()
+    begun = began_inline() or activity.info().started_time.timestamp()
     took = {"ended": round(at, 3), "took": round(max(at - begun, 0), 3)}
     return outcome.model_copy(update={"worker": worker_identity(), **took})
 

@@ -57,7 +57,8 @@ class Activities:
         """
         self.registry = Registry(agents, archive)
         source = Source(archive, Cache())
-        steps = StepActivities(self.registry, source)
+        tools = ToolActivities(self.registry, source)
+        steps = StepActivities(self.registry, source, tools.inline)
         closing = ClosingActivities(self.registry, source)
         judging = JudgingActivities(self.registry, source)
         nesting = NestingActivities(self.registry, source)
@@ -81,8 +82,8 @@ class Activities:
             nesting.end_nested,
         ]
         self.index = closing.index if loops is None else loops.apart(closing.index)
-        tool = ToolActivities(self.registry, source).tool
-        self.long_calls = LongCalls(tool if loops is None else loops.apart(tool))
+        tool = tools.tool if loops is None else loops.apart(tools.tool)
+        self.long_calls = LongCalls(tool)
         apart = activities if loops is None else [loops.apart(each) for each in activities]
         self.all = [*apart, self.long_calls.tool, self.long_calls.rejoin]
 

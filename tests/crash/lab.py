@@ -263,6 +263,17 @@ class Lab:
                     return
                 await asyncio.sleep(5 * POLL_SECONDS)
 
+    async def until_kept(self, task: Task) -> None:
+        """Wait until the server has the outcome of a call that ran in the activity of its step."""
+        handle = self.runner.client.get_workflow_handle(task.task_id)
+        async with asyncio.timeout(SOON):
+            while True:
+                found = (await handle.describe()).raw_description.pending_activities
+                kept = [p.data for each in found for p in each.heartbeat_details.payloads]
+                if any(json.loads(data).get("done") for data in kept):
+                    return
+                await asyncio.sleep(5 * POLL_SECONDS)
+
     async def scheduled(self, task: Task | str, kind: str) -> int:
         """Count how often the task's history schedules an activity: once per call, if all is well.
 

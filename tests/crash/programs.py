@@ -137,6 +137,10 @@ def make_tools(job: Job) -> dict[str, Tool]:
     async def look(ctx: ToolContext, thing: str) -> str:
         return await act(ctx, thing)
 
+    @tool(effect="read", inline_seconds=30.0)
+    async def peek(ctx: ToolContext, thing: str) -> str:
+        return await act(ctx, thing)
+
     @tool(effect="irreversible", idempotent=True)
     async def book(ctx: ToolContext, thing: str) -> str:
         return await act(ctx, thing)
@@ -145,7 +149,7 @@ def make_tools(job: Job) -> dict[str, Tool]:
     async def charge(ctx: ToolContext, thing: str) -> str:
         return await act(ctx, thing)
 
-    return {"look": look, "book": book, "charge": charge}
+    return {"look": look, "peek": peek, "book": book, "charge": charge}
 
 
 # Agents

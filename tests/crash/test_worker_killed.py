@@ -23,7 +23,7 @@ async def test_killed_while_a_model_call_is_in_flight(lab: Lab) -> None:
     assert lab.asked == [0, 1, 1, 2]
     assert lab.starts == {"a": 1, "b": 1}
     assert await lab.scheduled(task, "step") == 3
-    assert await lab.scheduled(task, "tool") == 2
+    assert await lab.scheduled(task, "tool") == 0
 
 
 async def test_killed_after_the_model_answered_and_before_the_tool_ran(lab: Lab) -> None:
@@ -62,6 +62,44 @@ async def test_killed_inside_a_repeatable_tool(lab: Lab, tool: str) -> None:
     assert first["pid"] != second["pid"]
 
 
+async def test_killed_inside_a_reading_tool_of_the_step_pays_for_no_answer_again(lab: Lab) -> None:
+    lab.hold("look")
+    worker = await lab.serve()
+    task = await lab.create("look:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until_event("start", thing="a")
+    await lab.kill(worker)
+    lab.let_go("look")
+    lab.start()
+    assert (await running).output == "final look(a)"
+    assert lab.asked == [0, 1]
+    assert lab.starts == {"a": 2}
+    assert lab.ends == {"a": 1}
+    first, second = lab.events("start", thing="a")
+    assert (first["key"], first["attempt"]) == (second["key"], 1)
+    assert second["attempt"] == 2
+    assert await lab.runner.verify(task) == []
+
+
+async def test_a_read_that_was_done_beside_the_one_that_was_killed_is_not_repeated(
+    lab: Lab,
+) -> None:
+    lab.hold("peek")
+    worker = await lab.serve()
+    task = await lab.create("look:a,peek:b")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until_event("start", thing="b")
+    await lab.until_event("end", thing="a")
+    await lab.until_kept(task)
+    await lab.kill(worker)
+    lab.let_go("peek")
+    lab.start()
+    assert (await running).output == "final look(a) peek(b)"
+    assert lab.asked == [0, 2]
+    assert lab.starts == {"a": 1, "b": 2}
+    assert lab.ends == {"a": 1, "b": 1}
+
+
 @pytest.mark.parametrize("by", ["run_step", "run_task"])
 async def test_killed_inside_a_tool_that_must_not_be_repeated(lab: Lab, by: str) -> None:
     lab.hold("charge")
@@ -70,7 +108,7 @@ async def test_killed_inside_a_tool_that_must_not_be_repeated(lab: Lab, by: str)
     ask = getattr(lab.runner, by)
     running = asyncio.create_task(ask(task))
     await lab.until_event("start", thing="b")
-    await lab.until_recorded(task, "tool", 2)
+    await lab.until_recorded(task, "tool", 1)
     await lab.kill(worker)
     lab.let_go("charge")
     lab.start()

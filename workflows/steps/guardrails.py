@@ -35,6 +35,11 @@ class Checks:
             each.add_done_callback(_retrieve)
         self._failure: Failure | None = None
 
+    @property
+    def are_due(self) -> bool:
+        """Whether there are any."""
+        return bool(self._running)
+
     async def beside(self, work: Coroutine[Any, Any, Advanced]) -> Advanced | None:
         """Do the first turn's work meanwhile, whose tools wait for the guardrails anyway.
 

@@ -189,10 +189,10 @@ class Steps:
         paid for, and a later attempt of the step runs on the recorded answer.
         """
         core, ledger = self._core, self._core.ledger
-        got = await checks.beside(self._ask_worker(n))
+        got = await checks.beside(self._ask_worker(n, apart=checks.are_due))
         if core.is_left(work):
             return
-        failure = (ledger.advanced(n, got) or got.failure) if got is not None else None
+        failure = (ledger.advanced(n, got, now=now()) or got.failure) if got is not None else None
         failure = await checks.failure() or failure
         if core.is_left(work):
             return
@@ -204,6 +204,8 @@ class Steps:
             await self._wait_for_siblings()
         elif got.limit:
             await self._limit(n, work)
+        else:
+            core.judge(_stop_after_calls(got), n)
 
     async def _wait_for_siblings(self) -> None:
         """Wait until the activity of another step, which may use up the budget, has ended.
@@ -215,11 +217,16 @@ class Steps:
         if asking:  # else it has ended already
             await workflow.wait_condition(lambda: not asking <= core.ledger.asking)
 
-    async def _ask_worker(self, n: int) -> Advanced:
-        """Run the AgentWorker's code; until it ends, the budget counts one model call for it."""
+    async def _ask_worker(self, n: int, *, apart: bool) -> Advanced:
+        """Run the AgentWorker's code; until it ends, the budget counts one model call for it.
+
+        Args:
+            n: The step.
+            apart: Whether tools must not run in its activity: a guardrail may stop the step first.
+        """
         core = self._core
         began = now()
-        sent = calls.advance(core.ledger, n, now=began)
+        sent = calls.advance(core.ledger, n, now=began, apart=apart)
         core.ledger.asking.add(n)
         try:
             return await sent
@@ -322,3 +329,10 @@ class Steps:
 def _is_answered(current: OpenState) -> bool:
     """Whether a step's first turn is over, beside which guardrails of its input may run."""
     return bool(current.journal or current.calls or current.result is not None)
+
+
+def _stop_after_calls(got: Advanced) -> Failure | None:
+    """Return why a step stops after a call that was run in its activity, the first in order."""
+    stops = {i: each.failure for i, each in got.told.items() if each.failure is not None}
+    stops |= got.stopped
+    return stops[min(stops)] if stops else None

@@ -110,7 +110,7 @@ async def run_tool(
     be what ends the worker. A call that has run since before a rollover is awaited first.
     """
     long_call, branch = find_long(ledger, n, i), ledger.s.branch
-    tried = long_call.tried if long_call is not None else 0
+    tried = long_call.tried if long_call is not None else ledger.tried(n, i)
     starts, lost = 0, tried
     name = ledger.at(n).calls[i].name
     # The beginning is recorded before the activity is scheduled: what began without an outcome

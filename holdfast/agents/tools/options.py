@@ -43,6 +43,8 @@ class ToolOptions(TypedDict, total=False):
     strict: bool
     strict_mode: bool
     max_output_bytes: int
+    inline: bool
+    inline_seconds: float
     approval_seconds: float | None
     undo_needs_approval: bool
     undo_idempotent: bool

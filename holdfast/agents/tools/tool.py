@@ -44,6 +44,9 @@ R = ext.TypeVar("R", default=Any)
 P0 = ParamSpec("P0")
 R0 = TypeVar("R0")
 
+MOST_INLINE_SECONDS = 30.0
+"""The activity of a step has a minute beside the time of its model call."""
+
 _BY_UNDO: Any = None  # no effect given: __post_init__ derives it from `undo`
 
 
@@ -80,6 +83,10 @@ class Tool(Generic[P, R]):
         is_enabled: Whether it is offered to the model, or a predicate (ctx, agent).
         strict: Whether the schema follows OpenAI's strict rules and may be enforced.
         max_output_bytes: Longest result, in UTF-8 bytes.
+        inline: Whether calls may run in the activity that made the model call, at half the price of
+            one of their own. Only those of a tool with `effect="read"` that need no approval do.
+        inline_seconds: How long such a call may hold up its step, at most 30; then it goes on by
+            itself.
         approval_seconds: Seconds after which an approval expires to rejected, or None for never.
         undo_needs_approval: Whether undoing a call needs an approval.
         undo_idempotent: Whether undoing a call twice acts once: an `undo` that was cut off, or that
@@ -112,6 +119,8 @@ class Tool(Generic[P, R]):
     is_enabled: bool | EnabledPredicate = True
     strict: bool = False
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
+    inline: bool = True
+    inline_seconds: float = 2.0
     approval_seconds: float | None = None
     undo_needs_approval: bool = False
     undo_idempotent: bool = False
@@ -160,6 +169,14 @@ class Tool(Generic[P, R]):
             problem = "retry_on= repeats nothing without max_attempts= of 2 or more"
         elif not _is_positive(self.max_output_bytes):
             problem = f"max_output_bytes={shown(self.max_output_bytes)} is below 1"
+        elif not isinstance(cast("object", self.inline), bool):
+            problem = f"inline={shown(self.inline)} is neither True nor False"
+        elif not _is_positive(self.inline_seconds) or self.inline_seconds > MOST_INLINE_SECONDS:
+            given = shown(self.inline_seconds)
+            problem = (
+                f"inline_seconds={given} is not above 0 and up to {MOST_INLINE_SECONDS:g};"
+                " inline=False gives each call an activity of its own"
+            )
         return problem
 
     @staticmethod

@@ -187,6 +187,7 @@ class Called(Value):
         child: For a call of an agent as a tool: id of its child task.
         effect: Side effect of the tool, as the task knows it.
         decided: What was decided about the call before it was begun, oldest first.
+        tried: Attempts that were begun in the activity of the step.
     """
 
     at: float
@@ -196,6 +197,7 @@ class Called(Value):
     child: str = ""
     effect: str = ""
     decided: tuple[Decided, ...] = ()
+    tried: int = 0
 
 
 class LongCall(Value):

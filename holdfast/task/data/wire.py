@@ -53,6 +53,7 @@ class AdvanceInput(Value):
         stream: Whether a client follows the answer while it is made, though the rules of the run
             do not ask for streaming.
         tried: How often the activity was started before, by earlier requests to run the step.
+        apart: Whether tools must not run in the activity: a guardrail may stop the step first.
     """
 
     n: int
@@ -65,6 +66,7 @@ class AdvanceInput(Value):
     branch: int = 0
     stream: bool = False
     tried: int = 0
+    apart: bool = False
 
 
 class GuardInput(Value):
@@ -103,8 +105,11 @@ class Advanced(Value):
         early: How many of those came before the answer.
         result: The step's result, when the step is over.
         calls: Tool calls that the step waits for in its middle.
-        told: Position of a call of a tool that was not on offer to the outcome that the model gets;
-            such a call is not run.
+        told: Position of a call to its outcome, when the tool was not on offer, so that it is not
+            run, or when it was run in this activity.
+        cut: Positions of calls that were begun in this activity, or in a lost attempt of it, and
+            are to be run again.
+        stopped: Position of a call that was run in this activity to why the step stops after it.
         asked: Digest of that request for tools.
         patch: Change of extra_state made before those calls.
         limit: The step wants a model call that the limit forbids.
@@ -121,6 +126,8 @@ class Advanced(Value):
     result: StepResult | None = None
     calls: tuple[ToolCall, ...] = ()
     told: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
+    cut: tuple[int, ...] = ()
+    stopped: dict[int, Failure] = Field(default_factory=dict[int, Failure])
     asked: str = ""
     patch: dict[str, Json] = Field(default_factory=dict)
     limit: bool = False

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.task.data.calls import Outcome
-from holdfast.task.data.failures import Failure
+from holdfast.task.data.calls import Called, Outcome
+from holdfast.task.data.failures import NOT_STARTED, Failure
 from holdfast.task.data.records import (
     OVER_BUDGET,
     Entry,
@@ -180,8 +180,13 @@ class Ledger(OpenSteps):
             tried=current.tried if current.stream or self.given.head.run.streams else 0,
         )
 
-    def advanced(self, n: int, got: Advanced) -> Failure | None:
+    def advanced(self, n: int, got: Advanced, *, now: float = 0.0) -> Failure | None:
         """Record the result of a step activity: an answer, the step's result, or calls of tools.
+
+        Args:
+            n: The step.
+            got: The result.
+            now: Time, seconds since the epoch: when calls of `cut` were begun, at the latest.
 
         Returns:
             Why its calls or next steps cannot be taken; the step then has no result.
@@ -215,8 +220,22 @@ class Ledger(OpenSteps):
         if refused is None and (got.result is not None or got.calls):
             current = self._marked(current, "call", *range(len(current.calls)))
             current = self._marked(current, "done", *sorted(got.told))
+            current = self._with_calls_run(current, got, now=now)
         self._put(current)
         return refused
+
+    def _with_calls_run(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
+        """Add what the task knows of the calls that were run in the activity of the step."""
+        outcomes = {
+            i: each.model_copy(update=self._facts(current, i)) if each.ended else each
+            for i, each in current.outcomes.items()
+        }
+        called = {i: Called(at=now, tried=1) for i in got.cut}
+        for i, failure in got.stopped.items():
+            if failure.type != NOT_STARTED:
+                called[i] = Called(at=now, error=failure.text, ended=now)
+        called = {i: each.model_copy(update=self._facts(current, i)) for i, each in called.items()}
+        return current.model_copy(update={"outcomes": outcomes, "called": called})
 
     def _refused(self, current: OpenState, got: Advanced) -> Failure | None:
         """Say why the step's calls or its next steps cannot be taken, or return None."""

@@ -103,7 +103,8 @@ class OpenSteps(LedgerState):
         """
         current = self.at(n)
         facts = self._facts(current, i)
-        found = Called(at=now, edited=edited, child=child).model_copy(update=facts)
+        tried = current.called[i].tried if i in current.called else 0
+        found = Called(at=now, edited=edited, child=child, tried=tried).model_copy(update=facts)
         current.called[i] = found  # in place, because there may be thousands
 
     def call_failed(self, n: int, i: int, text: str, *, now: float) -> None:
@@ -111,6 +112,11 @@ class OpenSteps(LedgerState):
         called = self.at(n).called
         if i in called:
             called[i] = called[i].model_copy(update={"error": text, "ended": now})
+
+    def tried(self, n: int, i: int) -> int:
+        """Count the attempts of an open call that were begun in the activity of the step."""
+        called = self.at(n).called.get(i)
+        return 0 if called is None else called.tried
 
     def call_not_begun(self, n: int, i: int) -> None:
         """Record that a call was not begun after all."""

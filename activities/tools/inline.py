@@ -1,0 +1,313 @@
+"""Tool calls that run in the activity that made the model call: reads that need nothing else.
+
+An activity of its own costs a call six events, a workflow task and two polls. A call of a tool that
+only reads, needs no person and no other worker is run at once, side by side with the others of its
+answer. Before, the answer is handed to the server as heartbeat details, and acknowledged: when the
+worker process is lost in a tool, the next attempt of the activity reads it, pays for no model call
+and leaves the calls to activities of their own. A call that takes longer than its bound goes on by
+itself; the activity `tool` that is scheduled for it then waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from temporalio import activity
+from temporalio.client import AsyncActivityCancelledError
+from temporalio.converter import ActivitySerializationContext
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from holdfast.activities.data.source import Source, task_id
+from holdfast.activities.heartbeat import Pulse
+from holdfast.agents.agent import Agent
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.calls import Outcome, call_digest
+from holdfast.task.data.failures import PARKS, REMEDY, Failure, fact_of
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import JournalEntry, OpenState
+from holdfast.task.data.wire import Advanced, AdvanceInput, ToolInput
+from holdfast.task.ledger.references import batches_of
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.messages import ToolCall
+from holdfast.values.text.logs import log
+
+MOST = 32
+"""Most calls of one answer that run in its activity."""
+
+LEFT_SECONDS = 60.0
+"""How long a call that goes on by itself waits for its activity, before it is cancelled."""
+
+PAID, RUNS, DONE = "paid", "runs", "done"
+
+_began: ContextVar[float | None] = ContextVar("holdfast_inline_began", default=None)
+
+
+def began_inline() -> float | None:
+    """Return when the current call was begun in the activity of its step; None for another."""
+    return _began.get()
+
+
+def attempt_of(given: ToolInput) -> int:
+    """Number the attempt of a call, from 1."""
+    return given.tried + (1 if began_inline() is not None else activity.info().attempt)
+
+
+class Handed(NamedTuple):
+    """What an earlier attempt of the activity handed to the server.
+
+    Attributes:
+        paid: The answer that it paid for, as history would have it.
+        ran: Whether it began to run tools.
+        done: Position of a call to its digest and outcome.
+    """
+
+    paid: JournalEntry | None = None
+    ran: bool = False
+    done: dict[int, tuple[str, Outcome]] = {}  # noqa: RUF012  never changed
+
+
+def handed_over() -> Handed:
+    """Read what an earlier attempt of this activity handed to the server."""
+    for details in activity.info().heartbeat_details:
+        if not is_object(details) or RUNS not in details:
+            continue
+        paid: Json = details.get(PAID)
+        done: dict[str, Json] = details.get(DONE) or {}
+        return Handed(
+            paid=None if paid is None else JournalEntry.model_validate(paid),
+            ran=True,
+            done={int(i): (sha, Outcome.model_validate(o)) for i, (sha, o) in done.items()},
+        )
+    return Handed()
+
+
+class Batch(NamedTuple):
+    """The calls with which a step activity ends.
+
+    Attributes:
+        given: The activity's input.
+        agent: The agent as this process has it.
+        snapshot: The agent as the task knows it, in this turn.
+        head: The task's head.
+        state: The step as the task will have it: journal and calls; `state` is what tools see.
+        paid: The answer that this activity paid for, as history will have it.
+    """
+
+    given: AdvanceInput
+    agent: Agent
+    snapshot: AgentSnapshot
+    head: TaskHead
+    state: OpenState
+    paid: JournalEntry | None
+
+
+class InlineCalls:
+    """Runs calls in the activities of their steps, and keeps those that take longer."""
+
+    def __init__(self, source: Source, run: Callable[[ToolInput], Awaitable[Outcome]]) -> None:
+        """Run calls by this function, which is that of the activity `tool`."""
+        self._source = source
+        self._run = run
+        self._going: dict[tuple[Any, ...], asyncio.Task[Outcome]] = {}
+
+    async def run(self, batch: Batch, advanced: Advanced, pulse: Pulse) -> Advanced:
+        """Run the calls that may run here; return the activity's result with their outcomes.
+
+        Raises:
+            asyncio.CancelledError: The activity was cancelled.
+        """
+        inputs = self._inputs(batch, advanced)
+        if not inputs:
+            return advanced
+        handed = handed_over()
+        if handed.ran:
+            return self._resumed(batch, advanced, inputs, handed)
+        details = {PAID: None if batch.paid is None else batch.paid.wire(), RUNS: 1, DONE: {}}
+        pulse.publish(lambda: details)
+        if batch.paid is not None and not await _acknowledged(details, pulse):
+            return advanced
+        return await self._outcomes(batch, advanced, inputs, details, pulse)
+
+    def take(self, given: ToolInput) -> asyncio.Task[Outcome] | None:
+        """Return a call that goes on in this process since its step's activity ended."""
+        going = self._going.pop(_key(given), None)
+        if going is None or going.get_loop() is not asyncio.get_running_loop():
+            return None
+        return going
+
+    def _inputs(self, batch: Batch, advanced: Advanced) -> dict[int, ToolInput]:
+        """Return the inputs of the calls that may run here, by position."""
+        given, head, calls = batch.given, batch.head, batch.state.calls
+        if given.apart or given.stream or head.run.streams or head.run.tool_concurrency:
+            return {}
+        may = [i for i, call in enumerate(calls) if self._may(batch, call)]
+        return {i: _input(batch, i) for i in may[:MOST] if i not in advanced.told}
+
+    def _may(self, batch: Batch, call: ToolCall) -> bool:
+        policy, tool = batch.snapshot.policies.get(call.name), batch.agent.tool(call.name)
+        if policy is None or tool is None or not tool.inline or tool.effect != "read":
+            return False
+        is_plain = not (policy.agent or policy.handoff or policy.is_conditional)
+        return is_plain and policy.effect == "read" and policy.needs_approval == "no"
+
+    def _resumed(
+        self,
+        batch: Batch,
+        advanced: Advanced,
+        inputs: dict[int, ToolInput],
+        handed: Handed,
+    ) -> Advanced:
+        """Take the outcomes of the attempt before; its other calls get activities of their own."""
+        done = {
+            i: outcome
+            for i, (sha, outcome) in handed.done.items()
+            if i in inputs and inputs[i].sha == sha
+        }
+        for i, outcome in done.items():
+            call = batch.state.calls[i]
+            self._source.memory().put_result(batch.given.n, i, outcome.message(call))
+        return _with(advanced, done, [i for i in inputs if i not in done])
+
+    async def _outcomes(
+        self,
+        batch: Batch,
+        advanced: Advanced,
+        inputs: dict[int, ToolInput],
+        details: dict[str, Json],
+        pulse: Pulse,
+    ) -> Advanced:
+        running = {i: asyncio.create_task(self._begin(given)) for i, given in inputs.items()}
+        tools = [batch.agent.tool(batch.state.calls[i].name) for i in inputs]
+        deadline = time.monotonic() + max(tool.inline_seconds for tool in tools if tool)
+        known: dict[int, Outcome] = {}
+        stopped: dict[int, Failure] = {}
+        failed: list[int] = []
+        try:
+            over = (known, stopped, failed)
+            while left := {i: c for i, c in running.items() if not any(i in e for e in over)}:
+                seconds = deadline - time.monotonic()
+                done, _ = await asyncio.wait(
+                    left.values(), timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    break
+                for i in [i for i, each in left.items() if each in done]:
+                    failure = _failure_of(running[i])
+                    if failure is None and _has_result(running[i]):
+                        known[i] = running[i].result()
+                    elif failure is not None:
+                        stopped[i] = failure
+                    else:
+                        failed.append(i)
+                if known and sum(map(len, over)) < len(running):
+                    details[DONE] = {
+                        str(i): [inputs[i].sha, each.wire()] for i, each in known.items()
+                    }
+                    pulse.show()
+        except asyncio.CancelledError:
+            for each in running.values():
+                each.cancel()
+            await asyncio.gather(*running.values(), return_exceptions=True)
+            raise
+        for i in left:
+            self._leave(inputs[i], running[i])
+        return _with(advanced, known, failed, stopped)
+
+    async def _begin(self, given: ToolInput) -> Outcome:
+        _began.set(time.time())
+        return await self._run(given)
+
+    def _leave(self, given: ToolInput, running: asyncio.Task[Outcome]) -> None:
+        """Let a call go on until its activity takes it over."""
+        key = _key(given)
+        self._going[key] = running
+
+        def drop() -> None:
+            if self._going.get(key) is running:
+                del self._going[key]
+                running.cancel()
+
+        running.add_done_callback(_retrieve)
+        asyncio.get_running_loop().call_later(LEFT_SECONDS, drop)
+
+
+def _input(batch: Batch, i: int) -> ToolInput:
+    """Return the input of a call as the task would make it."""
+    state, step = batch.state, batch.state.open.step
+    return ToolInput(
+        n=state.n,
+        i=i,
+        sha=call_digest(state.calls[i]),
+        branch=batch.given.branch,
+        batch=batches_of(state),
+        agent=step.agent,
+        step="" if step.step_id == f"s{state.n}" else step.step_id,
+        state=state.state,
+    )
+
+
+def _key(given: ToolInput) -> tuple[Any, ...]:
+    return (task_id(), given.branch, given.n, given.batch, given.i, given.sha)
+
+
+def _with(
+    advanced: Advanced,
+    known: dict[int, Outcome],
+    cut: Sequence[int],
+    stopped: dict[int, Failure] | None = None,
+) -> Advanced:
+    changes = {"told": {**advanced.told, **known}, "cut": tuple(cut), "stopped": stopped or {}}
+    return advanced.model_copy(update=changes)
+
+
+def _failure_of(task: asyncio.Task[Outcome]) -> Failure | None:
+    """Return why the step stops after a call; None when the call may be run again, or is done."""
+    error = None if task.cancelled() else task.exception()
+    if not isinstance(error, ApplicationError) or not error.non_retryable:
+        return None
+    return Failure(
+        type=error.type or "ApplicationError",
+        message=error.message,
+        remedy=str(fact_of(error.details, REMEDY) or ""),
+        parks=bool(fact_of(error.details, PARKS)),
+    )
+
+
+def _has_result(task: asyncio.Task[Outcome]) -> bool:
+    return not task.cancelled() and task.exception() is None
+
+
+def _retrieve(task: asyncio.Task[Outcome]) -> None:
+    """Retrieve the exception of a call, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
+    """Hand details to the server; return whether it has them, and the attempt may go on."""
+    info = activity.info()
+    context = ActivitySerializationContext(
+        namespace=info.namespace,
+        activity_id=info.activity_id,
+        activity_type=info.activity_type,
+        activity_task_queue=info.task_queue,
+        workflow_id=info.workflow_id,
+        workflow_type=info.workflow_type,
+        is_local=False,
+    )
+    handle = activity.client().get_async_activity_handle(task_token=info.task_token)
+    try:
+        await handle.with_context(context).heartbeat(details)
+    except AsyncActivityCancelledError:
+        pulse.show()  # the worker learns of the cancellation only from a heartbeat of its own
+        return False
+    except RPCError as error:
+        log.debug("An answer could not be handed over before its tools ran: %s", error.status)
+        return False
+    return True

@@ -1,0 +1,269 @@
+"""Calls of reading tools run in the activity that made the model call, where nothing forbids it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner, RunConfig, Runner, tool
+from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, until, until_status
+
+APART = ["describe", "step", "tool", "step", "close"]
+INLINE = ["describe", "step", "step", "close"]
+
+
+async def finished(runner: AgentRunner, model: FakeOpenAI, **options: Any) -> list[str]:
+    """Run a task that calls `look` once; return the types of its activities."""
+    model.call("look", {"what": "x"})
+    model.reply("done")
+    task = await runner.create_task("q", **options)
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    assert await runner.verify(task) == []
+    return await activities_of(runner.client, task.task_id)
+
+
+async def test_a_call_of_a_reading_tool_takes_no_activity_of_its_own(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def look(what: str) -> str:
+        """Look."""
+        return f"saw {what}"
+
+    runner = await make_runner(look)
+    assert await finished(runner, model) == INLINE
+    assert model.requests[1].holds("saw x")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"effect": "read", "inline": False},
+        {"effect": "irreversible"},
+        {"effect": "irreversible", "idempotent": True},
+        {"effect": "read", "is_enabled": lambda ctx, agent: True},
+    ],
+)
+async def test_other_calls_have_activities_of_their_own(
+    options: dict[str, Any], make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(**options)
+    def look(what: str) -> str:
+        """Look."""
+        return f"saw {what}"
+
+    assert await finished(await make_runner(look), model) == APART
+
+
+async def test_a_call_that_a_person_decides_has_an_activity_of_its_own(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    seen: list[str] = []
+
+    @tool(effect="read", needs_approval=True)
+    def look(what: str) -> str:
+        """Look."""
+        seen.append(what)
+        return f"saw {what}"
+
+    runner = await make_runner(look)
+    model.call("look", {"what": "x"})
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    assert seen == []
+    [approval] = await runner.pending_approvals(task)
+    await runner.approve(approval, by="ann")
+    await runner.run_task(task)
+    assert seen == ["x"]
+    assert "tool" in await activities_of(runner.client, task.task_id)
+
+
+async def test_no_tool_runs_before_a_guardrail_beside_the_model_call_has_passed(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    seen: list[str] = []
+    passes = asyncio.Event()
+
+    @tool(effect="read")
+    def look(what: str) -> str:
+        """Look."""
+        seen.append(what)
+        return f"saw {what}"
+
+    async def guard(ctx: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+        await passes.wait()
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    await rig.serve(make_agent(look, input_guardrails=[InputGuardrail(guard)]))
+    runner = rig.runner()
+    model.call("look", {"what": "x"})
+    model.reply("done")
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+
+    async def answered() -> bool:
+        return bool(model.requests)
+
+    await until(answered)
+    assert seen == []
+    passes.set()
+    await running
+    assert seen == ["x"]
+    assert (await activities_of(runner.client, task.task_id)).count("tool") == 1
+
+
+async def test_a_call_that_takes_longer_goes_on_in_its_own_activity_and_is_run_once(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    starts: list[int] = []
+    goes = asyncio.Event()
+
+    @tool(effect="read", inline_seconds=0.05)
+    async def slow(what: str) -> str:
+        """Look for long."""
+        starts.append(1)
+        await goes.wait()
+        return f"slowly saw {what}"
+
+    @tool(effect="read")
+    def look(what: str) -> str:
+        """Look."""
+        return f"saw {what}"
+
+    runner = await make_runner(slow, look)
+    model.calls([("slow", {"what": "a"}), ("look", {"what": "b"})])
+    model.reply("done")
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+
+    async def is_apart() -> bool:
+        return "tool" in await activities_of(runner.client, task.task_id)
+
+    await until(is_apart)
+    assert (await runner.get_task(task)).status == "running"
+    goes.set()
+    assert str(await running) == "done"
+    assert starts == [1]
+    assert model.requests[1].holds("slowly saw a")
+    assert model.requests[1].holds("saw b")
+    done = [e for e in await runner.audit(task) if e.kind == "tool_call" and e.status == "done"]
+    assert [e.attempts for e in done] == [1, 1]
+    assert (await activities_of(runner.client, task.task_id)).count("tool") == 1
+
+
+async def test_abandoning_a_task_cancels_a_call_that_runs_in_the_activity_of_its_step(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    cancelled: list[str] = []
+    began = asyncio.Event()
+
+    @tool(effect="read", inline_seconds=30.0)
+    async def look(what: str) -> str:
+        """Look for ever."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(what)
+            raise
+        return ""
+
+    runner = await make_runner(look)
+    model.call("look", {"what": "x"})
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await began.wait()
+    await runner.abandon(task, reason="enough", by="ann")
+    await until_status(runner, task, "abandoned")
+    assert cancelled == ["x"]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_an_error_that_ends_the_run_is_raised_once(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    starts: list[str] = []
+
+    @tool(effect="read", failure_error_function=None)
+    def look(what: str) -> str:
+        """Look."""
+        starts.append(what)
+        raise ValueError("broken")
+
+    agent = make_agent(look)
+    await rig.serve(agent)
+    model.call("look", {"what": "x"})
+    with pytest.raises(UserError, match="Error running tool look: broken"):
+        await Runner.run(agent, "q", runner=rig.runner())
+    assert starts == ["x"]
+
+
+async def test_retries_of_a_tool_are_made_in_the_activity_of_the_step(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    starts: list[str] = []
+
+    @tool(effect="read", max_attempts=2, inline_seconds=20.0)
+    def look(what: str) -> str:
+        """Look."""
+        starts.append(what)
+        if len(starts) == 1:
+            raise ValueError("not yet")
+        return f"saw {what}"
+
+    runner = await make_runner(look)
+    assert await finished(runner, model) == INLINE
+    assert starts == ["x", "x"]
+    assert model.requests[1].holds("saw x")
+
+
+async def test_calls_of_one_answer_run_side_by_side_and_keep_their_order(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def look(what: str) -> str:
+        """Look."""
+        return f"saw {what}"
+
+    runner = await make_runner(look)
+    model.calls([("look", {"what": each}) for each in "aba"])
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    transcript = await runner.transcript(task)
+    assert [m.text for m in transcript if m.role == "tool"] == ["saw a", "saw b", "saw a"]
+
+
+async def test_streamed_runs_show_calls_as_they_begin(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def look(what: str) -> str:
+        """Look."""
+        return f"saw {what}"
+
+    agent = make_agent(look)
+    await rig.serve(agent)
+    model.call("look", {"what": "x"})
+    model.reply("done")
+    result = Runner.run_streamed(agent, "q", runner=rig.runner(), run_config=RunConfig())
+    names = [e.name async for e in result.stream_events() if e.type == "run_item_stream_event"]
+    assert names == ["tool_called", "tool_output", "message_output_created"]
+    assert "tool" in await activities_of(rig.engine.client, result.task_id)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "2", 31])
+def test_a_bound_that_is_none_is_refused(seconds: Any) -> None:
+    def look() -> None:
+        """Look."""
+
+    with pytest.raises(InvalidArgumentError, match="inline_seconds="):
+        tool(look, effect="read", inline_seconds=seconds)
