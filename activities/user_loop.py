@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -66,6 +66,10 @@ BLOCKED = "Blocked"
 
 NOT_OURS = "code that no task of Holdfast began"
 """Names what blocks a loop when no activity does, such as a callback that was posted to it."""
+
+
+INLINE = "step with tools"
+"""Kind of the work of a step that runs tools: its next attempt leaves them to their activities."""
 
 
 class Work:
@@ -216,6 +220,20 @@ _working: ContextVar[Work | None] = ContextVar("holdfast_work", default=None)
 """The activity's work in whose context a task is made."""
 
 
+@contextmanager
+def inline_calls() -> Generator[None]:
+    """Mark the work of the current activity as one that runs tools which have activities, too."""
+    work = _working.get()
+    if work is None:
+        yield
+        return
+    kind, work.kind = work.kind, INLINE
+    try:
+        yield
+    finally:
+        work.kind = kind
+
+
 class UserLoops:
     """The user loops of the workers that share them: one, unless one is blocked for long.
 
@@ -353,7 +371,7 @@ def _given_up(work: Work) -> LoggedError:
         " thread; then restart the worker process."
     )
     kind, known = BLOCKED if work.kind == "tool" else HANGS, facts(remedy=remedy, parks=True)
-    return LoggedError(text, *known, type=kind, non_retryable=True)
+    return LoggedError(text, *known, type=kind, non_retryable=work.kind != INLINE)
 
 
 def _held_up(work: Work, blocking: Work | None) -> ApplicationError:

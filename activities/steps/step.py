@@ -201,7 +201,7 @@ class StepActivities:
         return await self._inline.run(batch, advanced, pulse)
 
     async def _unrecorded(self, given: AdvanceInput) -> JournalEntry | None:
-        """Return an answer that was paid for, by this process or a lost one, and is not recorded."""
+        """Return an answer that was paid for, here or in a lost process, and is not recorded."""
         known = self._source.memory().unrecorded(given.n, activity.info().activity_id)
         paid = None if known is not None else handed_over().paid
         return known if paid is None else await self._resolve(paid)

@@ -24,6 +24,7 @@ from temporalio.service import RPCError
 
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.heartbeat import Pulse
+from holdfast.activities.user_loop import inline_calls
 from holdfast.agents.agent import Agent
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome, call_digest
@@ -132,7 +133,8 @@ class InlineCalls:
         pulse.publish(lambda: details)
         if batch.paid is not None and not await _acknowledged(details, pulse):
             return advanced
-        return await self._outcomes(batch, advanced, inputs, details, pulse)
+        with inline_calls():
+            return await self._outcomes(batch, advanced, inputs, details, pulse)
 
     def take(self, given: ToolInput) -> asyncio.Task[Outcome] | None:
         """Return a call that goes on in this process since its step's activity ended."""
