@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 REPORT := .build/test-report.xml
 # Tests mostly wait for servers, so there are more processes than cores of a small machine.
-JOBS ?= 8
+JOBS ?= 4
 # Tests start hundreds of processes, which shall not compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 export QUESTION ?=
@@ -78,6 +78,7 @@ fuzz-verbs: $(STAMP) ## Call public verbs with arguments that do not fit (CALLS=
 
 bench: $(STAMP) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.real_client
 	$(BIN)/python -m benchmarks.custom
 	$(BIN)/python -m benchmarks.parallel
 	$(BIN)/python -m benchmarks.streaming

@@ -13,9 +13,18 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import Entry, ForkOf, OpenState, SegmentRef, StepRecord
 from holdfast.task.data.state import Carried
-from holdfast.task.data.undo import Before, EffectRef, Obstacle, Undoable, UndoRequest, UndoState
+from holdfast.task.data.undo import (
+    Before,
+    EffectRef,
+    FollowUp,
+    Obstacle,
+    Undoable,
+    UndoRequest,
+    UndoState,
+)
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.queue import serial_of
 from holdfast.task.ledger.references import queue_after, told
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
@@ -282,19 +291,22 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
         undelivered=(),
         given=tuple(each for each in ledger.s.given if each[0] < target.n),
         done=done,
+        answer=before.answer,
     )
 
 
 def _restore(ledger: Ledger, before: Before) -> None:
     """Restore the state before a step, and drop all approvals of the task."""
+    further = before.further
     ledger.change(
-        queue=before.queue,
+        queue=tuple(step for step in before.queue if step.step_id != further),
         notes=before.notes,
         followups=before.followups,
-        serial=before.serial,
+        further=FollowUp(),
+        serial=serial_of(further) - 1 if further else before.serial,
         turns=before.turns,
         usage=before.usage,
-        answered=before.answered,
+        answered=before.answered or bool(further),
         concluded=before.concluded,
         lasts=before.lasts,
         last_step=before.last_step,

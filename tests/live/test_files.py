@@ -12,7 +12,7 @@ from holdfast import Agent, Runner, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import InvalidArgumentError, StepFailedError
 from holdfast.models.openai.chat import ChatCompletionsModel
-from holdfast.models.openai.chat_messages import to_chat_messages
+from holdfast.models.openai.chat_messages import result_files
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import FilePart, ImageRef, Message
 from holdfast.values.parts.files import file_with
@@ -206,7 +206,7 @@ async def test_chat_completions_are_not_sent_the_address_of_a_file(
     await chat.close()
     await runner.undo_step(task)
     with pytest.raises(InvalidArgumentError, match="named by its address"):
-        to_chat_messages([Message(role="tool", content=(file_with("", url="https://a.b/c"),))])
+        result_files(Message(role="tool", content=(file_with("", url="https://a.b/c"),)))
 
 
 def test_a_file_is_told_in_a_few_words() -> None:

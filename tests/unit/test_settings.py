@@ -69,15 +69,16 @@ def test_a_worker_of_an_older_version_reads_settings_of_a_newer_one() -> None:
     assert ModelSettings.model_validate({"top_p": 1, "later": 2}) == ModelSettings(top_p=1)
 
 
-def body(**settings: Any) -> dict[str, Json]:
+async def body(**settings: Any) -> dict[str, Json]:
     request = ModelRequest(model="m", settings=ModelSettings(**settings))
-    return request_body("m", request)
+    return (await request_body("m", request)).data()
 
 
-def test_what_is_included_is_said_once() -> None:
+async def test_what_is_included_is_said_once() -> None:
     logprobs = "message.output_text.logprobs"
-    assert body(response_include=[logprobs, "x"], top_logprobs=1)["include"] == [logprobs, "x"]
-    assert "include" not in body()
+    said = await body(response_include=[logprobs, "x"], top_logprobs=1)
+    assert said["include"] == [logprobs, "x"]
+    assert "include" not in await body()
 
 
 async def test_an_extra_argument_that_is_set_already_is_refused() -> None:

@@ -162,7 +162,7 @@ class Updates:
         if asked.all and not ledger.s.answered:
             ledger.change(automatic=True, undelivered=(), given=())
         if checks.asks_further(ledger, asked):
-            ledger.ask_further(asked.input or None, asked.images)
+            ledger.ask_further(asked)
         if asked.attaches:
             pending.joins = checks.step_of_others(ledger, caller, core.requests.joined_by(caller))
         if asked.stream:

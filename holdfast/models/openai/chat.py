@@ -6,14 +6,21 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
-from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
-from holdfast.models.openai.chat_messages import KEPT_OF_CALL, KEPT_OF_MESSAGE, to_chat_messages
+from holdfast.models.openai.bodies import RequestBody, dumps, encoded_messages
+from holdfast.models.openai.chat_messages import (
+    KEPT_OF_CALL,
+    KEPT_OF_MESSAGE,
+    ChatMessage,
+    chat_message,
+    files_message,
+    result_files,
+)
 from holdfast.models.openai.chat_stream import CompletionStream
 from holdfast.models.openai.failures import first_problem, malformed
-from holdfast.models.openai.model import Create, Incoming, OpenAIModel
+from holdfast.models.openai.model import Incoming, OpenAIModel
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
 from holdfast.values.messages import Message, ToolCall, Usage
@@ -25,11 +32,10 @@ WITHHELD = "The provider's content filter has withheld the answer."
 class ChatCompletionsModel(OpenAIModel):
     """A model called through the Chat Completions API, which most other servers speak."""
 
-    def _create(self, client: AsyncOpenAI) -> Create:
-        return client.chat.completions.with_streaming_response.create
+    path = "/chat/completions"
 
-    def _body(self, request: ModelRequest) -> dict[str, Json]:
-        return request_body(self._name, request)
+    async def _body(self, request: ModelRequest) -> RequestBody:
+        return await request_body(self._name, request)
 
     def _incoming(self, tell: Tell) -> Incoming:
         return CompletionStream(tell)
@@ -42,17 +48,13 @@ class ChatCompletionsModel(OpenAIModel):
         return {"stream_options": {"include_usage": tells_usage}}
 
 
-def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
+async def request_body(model: str, request: ModelRequest) -> RequestBody:
     """Write the body of a Chat Completions request; what is not set is not sent."""
     settings = request.settings
     reasoning = settings.reasoning_options or {}
     has_logprobs = settings.top_logprobs is not None
-    messages = to_chat_messages(request.messages)
-    if request.instructions:
-        messages.insert(0, {"role": "system", "content": request.instructions})
     body: dict[str, Json] = {
         "model": model,
-        "messages": messages,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "frequency_penalty": settings.frequency_penalty,
@@ -82,7 +84,26 @@ def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
         body["tools"] = list(_tools(request))
         body["tool_choice"] = _tool_choice(request.tool_choice)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
-    return {key: value for key, value in body.items() if value is not None}
+    fields = {key: value for key, value in body.items() if value is not None}
+    return RequestBody(fields, "messages", await _conversation(request))
+
+
+async def _conversation(request: ModelRequest) -> list[bytes]:
+    """Encode the conversation: the instructions first, images of results after their turn."""
+    messages = request.messages
+    pieces = await encoded_messages.pieces(messages, chat_message)
+    conversation: list[bytes] = []
+    if request.instructions:
+        conversation.append(dumps({"role": "system", "content": request.instructions}))
+    files: list[ChatMessage] = []
+    for message, piece in zip(messages, pieces, strict=True):
+        if message.role != "tool" and files:
+            conversation.append(dumps(files_message(files)))
+            files = []
+        conversation.append(piece)
+        if message.role == "tool":
+            files += result_files(message)
+    return [*conversation, dumps(files_message(files))] if files else conversation
 
 
 def _tools(request: ModelRequest) -> Iterator[dict[str, Json]]:

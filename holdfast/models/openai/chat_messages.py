@@ -7,7 +7,7 @@ items of the Responses API have no place here and are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 from holdfast.errors import InvalidArgumentError
@@ -30,40 +30,40 @@ KEPT_OF_CALL = "chat.call"
 KEPT_OF_MESSAGE = "chat.message"
 
 
-def to_chat_messages(messages: Iterable[Message]) -> list[ChatMessage]:
-    """Write messages for Chat Completions.
+def chat_message(message: Message) -> tuple[ChatMessage]:
+    """Write a message for Chat Completions.
 
-    Tool messages hold text only there, so the images and files of tool results follow in one user
-    message after all results of the turn.
+    Tool messages hold text only there, so the images and files of tool results follow in a user
+    message of their own, after all results of the turn: see `result_files`.
 
     Raises:
         InvalidArgumentError: A content is a reference to the archive.
     """
-    return list(_written(messages))
+    match message.role:
+        case "system" | "user":
+            return ({"role": message.role, "content": _content(message.content)},)
+        case "assistant":
+            return (_assistant(message),)
+        case "tool":
+            text = _result_text(message)
+            return ({"role": "tool", "tool_call_id": message.call_id, "content": text},)
+        case _:
+            assert_never(message.role)
 
 
-def _written(messages: Iterable[Message]) -> Iterator[ChatMessage]:
-    images: list[ChatMessage] = []
-    for message in messages:
-        if message.role != "tool" and images:
-            yield {"role": "user", "content": images}
-            images = []
-        match message.role:
-            case "system" | "user":
-                yield {"role": message.role, "content": _content(message.content)}
-            case "assistant":
-                yield _assistant(message)
-            case "tool":
-                yield {
-                    "role": "tool",
-                    "tool_call_id": message.call_id,
-                    "content": _result_text(message),
-                }
-                images += _result_files(message)
-            case _:
-                assert_never(message.role)
-    if images:
-        yield {"role": "user", "content": images}
+def files_message(files: Sequence[ChatMessage]) -> ChatMessage:
+    """Write the user message with the images and files of a turn's tool results."""
+    return {"role": "user", "content": list(files)}
+
+
+def result_files(message: Message) -> list[ChatMessage]:
+    """Return the parts of a tool result that are images or files.
+
+    Raises:
+        InvalidArgumentError: The API does not take one.
+    """
+    content = message.content if isinstance(message.content, tuple) else ()
+    return [_part(part) for part in content if not isinstance(part, TextPart)]
 
 
 def _assistant(message: Message) -> ChatMessage:
@@ -142,12 +142,7 @@ def _result_text(message: Message) -> str:
     """Return a tool result's text; one of images alone says where they are."""
     if isinstance(message.content, Blob):
         _content(message.content)
-    if message.text or not _result_files(message):
+    if message.text or not result_files(message):
         return message.text
     what = "image" if message.images else "file"
     return f"The result is the {what} in the next user message."
-
-
-def _result_files(message: Message) -> list[ChatMessage]:
-    content = message.content if isinstance(message.content, tuple) else ()
-    return [_part(part) for part in content if not isinstance(part, TextPart)]

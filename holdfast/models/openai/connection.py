@@ -6,14 +6,15 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import openai
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, AsyncStream
 
 from holdfast.errors import InvalidArgumentError, ModelError, ModelRequestError
+from holdfast.models.openai.bodies import HEAVY_BYTES, RequestBody
 from holdfast.models.openai.failures import (
     ErrorStatus,
     cut_off,
@@ -118,15 +119,14 @@ class Connection:
 
     async def ask(
         self,
-        create: Callable[..., AbstractAsyncContextManager[Any]],
-        body: dict[str, Json],
+        path: str,
+        body: RequestBody,
         settings: ModelSettings,
     ) -> tuple[dict[str, Json], str | None]:
         """Make one attempt; return the answer's body and the provider's request id.
 
         Args:
-            create: The client's method, in its form that gives the response while it comes: only
-                so can a body that is not JSON be detected, and an endless one be broken off.
+            path: Path of the API's requests.
             body: The request.
             settings: Transport settings, and fields that go as they are.
 
@@ -134,21 +134,21 @@ class Connection:
             ModelUnavailableError: Time can heal it.
             ModelRequestError: A person must heal it.
         """
-        async with self._response(create, body, settings) as raw:
+        async with self._response(path, body, settings) as raw:
             request_id: str | None = raw.headers.get("x-request-id")
             return await self._whole(raw, request_id), request_id
 
     async def follow(
         self,
-        create: Callable[..., AbstractAsyncContextManager[Any]],
-        body: dict[str, Json],
+        path: str,
+        body: RequestBody,
         settings: ModelSettings,
         take: Callable[[dict[str, Json]], None],
     ) -> tuple[dict[str, Json] | None, str | None]:
         """Make one attempt and hand on each event of the answer as it comes.
 
         Args:
-            create: As for `ask`.
+            path: As for `ask`.
             body: The request; `stream` is added.
             settings: As for `ask`.
             take: Takes an event.
@@ -160,7 +160,7 @@ class Connection:
             ModelUnavailableError: Time can heal it; the answer was cut off, for example.
             ModelRequestError: A person must heal it.
         """
-        async with self._response(create, {**body, "stream": True}, settings) as raw:
+        async with self._response(path, body.joined({"stream": True}), settings) as raw:
             request_id: str | None = raw.headers.get("x-request-id")
             if "event-stream" not in raw.headers.get("content-type", ""):
                 return await self._whole(raw, request_id), request_id
@@ -175,8 +175,8 @@ class Connection:
     @asynccontextmanager
     async def _response(
         self,
-        create: Callable[..., AbstractAsyncContextManager[Any]],
-        body: dict[str, Json],
+        path: str,
+        body: RequestBody,
         settings: ModelSettings,
     ) -> AsyncGenerator[Any]:
         """Send a request and give its response, whose body comes while it is read.
@@ -186,16 +186,16 @@ class Connection:
             ModelRequestError: A person must heal it.
         """
         seconds = settings.seconds_per_attempt
-        sending = create(
-            **body,
-            extra_body=_extra(body, settings),
-            extra_headers=settings.extra_headers,
-            extra_query=settings.extra_query,
-            timeout=openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
-        )
+        whole = body.joined(_extra(body, settings))
+        options: dict[str, Any] = {
+            "headers": settings.extra_headers,
+            "params": settings.extra_query,
+            "timeout": openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
+        }
+        given = {name: value for name, value in options.items() if value is not None}
         try:
             # The client's own timeout is per read: a server that trickles would never meet it.
-            async with asyncio.timeout(seconds), self._opened(sending) as raw:
+            async with asyncio.timeout(seconds), self._opened(path, whole, given) as raw:
                 yield raw
         except TimeoutError:
             raise too_slow(self.model) from None
@@ -204,20 +204,40 @@ class Connection:
             raise model_error(error, model=self.model, secret=self.secret) from None
 
     @asynccontextmanager
-    async def _opened(self, sending: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
+    async def _opened(
+        self, path: str, body: RequestBody, options: dict[str, Any]
+    ) -> AsyncGenerator[Any]:
+        """Send a request by the client's low-level call and give the bare response.
+
+        As a stream, so that its body comes while it is read: only so can a body that is not JSON be
+        detected, and an endless one be broken off.
+        """
+        client = self.client()
+        # Clients of other classes, such as Azure's, choose the address by the data of the body.
+        is_plain = type(client) is AsyncOpenAI
+        sent: dict[str, Any] = {"content": body.encoded()} if is_plain else {"body": body.data()}
         try:
-            raw = await sending.__aenter__()
+            stream = await client.post(
+                path,
+                cast_to=object,
+                options=cast("Any", options),
+                stream=True,
+                stream_cls=AsyncStream[object],
+                **sent,
+            )
         except (openai.OpenAIError, TimeoutError):
             raise
         except Exception as error:  # noqa: BLE001  raised anew
             raise unopened(error, model=self.model, secret=self.secret) from None
         try:
-            yield raw
+            yield stream.response
         finally:
-            await sending.__aexit__(None, None, None)
+            await stream.close()
 
     async def _whole(self, raw: Any, request_id: str | None) -> dict[str, Json]:
         whole = b"".join([chunk async for chunk in self._chunks(raw, request_id, lost)])
+        if len(whole) > HEAVY_BYTES:
+            return await asyncio.to_thread(self._read, whole.decode("utf-8", "replace"), request_id)
         return self._read(whole.decode("utf-8", "replace"), request_id)
 
     async def _chunks(
@@ -225,7 +245,7 @@ class Connection:
     ) -> AsyncIterator[bytes]:
         left = LARGEST_BODY_BYTES
         try:
-            async for chunk in raw.iter_bytes():
+            async for chunk in raw.aiter_bytes():
                 left -= len(chunk)
                 if left < 0:
                     break
@@ -284,21 +304,20 @@ async def _read_error(response: Any) -> None:
     raise ErrorStatus(response.status_code, response.headers, body[:_LARGEST_ERROR_BYTES])
 
 
-def _extra(body: dict[str, Json], settings: ModelSettings) -> dict[str, Json]:
+def _extra(body: RequestBody, settings: ModelSettings) -> dict[str, Json]:
     """Return the fields that the user adds to a body.
 
     Raises:
         ModelRequestError: Arguments would take the place of what other settings say.
     """
-    added, body = settings.extra_args or {}, {**body}
+    added = settings.extra_args or {}
     taken = sorted(name for name in added if name in body)
     if taken:
         raise ModelRequestError(
             f"ModelSettings.extra_args has {', '.join(map(repr, taken))}, which the request holds"
             " already. Set it by its own field, or change what is sent by extra_body."
         )
-    body |= added
-    return {**added, **_joined(body, settings.extra_body or {})}
+    return {**added, **_joined({**body.fields, **added}, settings.extra_body or {})}
 
 
 def _joined(body: dict[str, Json], extra: dict[str, Json]) -> dict[str, Json]:

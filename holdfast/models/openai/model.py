@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import ClassVar, Protocol
 
 from openai import AsyncOpenAI
 
 from holdfast.errors import ModelError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
+from holdfast.models.openai.bodies import RequestBody
 from holdfast.models.openai.connection import Connection
 from holdfast.values.base import Json
-
-Create = Callable[..., AbstractAsyncContextManager[Any]]
-"""A method of the client that opens a response, `with_streaming_response.create` of an API."""
 
 
 class Incoming(Protocol):
@@ -42,6 +38,9 @@ class OpenAIModel(ABC):
 
     provider = "openai"
     """As traces name it."""
+
+    path: ClassVar[str]
+    """Path of the API's requests."""
 
     def __init__(
         self,
@@ -75,9 +74,8 @@ class OpenAIModel(ABC):
             ModelUnavailableError: Time can heal it.
             ModelRequestError: A person must heal it.
         """
-        create = self._create(self._connection.client())
-        body = self._body(request)
-        answer, request_id = await self._connection.ask(create, body, request.settings)
+        body = await self._body(request)
+        answer, request_id = await self._connection.ask(self.path, body, request.settings)
         return self._read(answer, request_id)
 
     async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
@@ -87,10 +85,10 @@ class OpenAIModel(ABC):
             ModelUnavailableError: Time can heal it; also an answer that was cut off.
             ModelRequestError: A person must heal it.
         """
-        create, coming = self._create(self._connection.client()), self._incoming(tell)
-        body = {**self._body(request), **self._stream_options(request)}
+        coming = self._incoming(tell)
+        body = (await self._body(request)).joined(self._stream_options(request))
         whole, request_id = await self._connection.follow(
-            create, body, request.settings, coming.take
+            self.path, body, request.settings, coming.take
         )
         found = whole or coming.body
         if found is None:
@@ -102,11 +100,7 @@ class OpenAIModel(ABC):
         await self._connection.close()
 
     @abstractmethod
-    def _create(self, client: AsyncOpenAI) -> Create:
-        """Return the client's method, in the form that gives the response while it comes."""
-
-    @abstractmethod
-    def _body(self, request: ModelRequest) -> dict[str, Json]:
+    async def _body(self, request: ModelRequest) -> RequestBody:
         """Write the body of a request."""
 
     @abstractmethod

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
+from holdfast.models.openai.bodies import RequestBody, encoded_messages
 from holdfast.models.openai.failures import first_problem, malformed, status_error
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.models.openai.items import Item, assistant_message, to_response_items
-from holdfast.models.openai.model import Create, Incoming, OpenAIModel
+from holdfast.models.openai.model import Incoming, OpenAIModel
 from holdfast.models.openai.responses_stream import ResponseStream
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import is_array
@@ -28,11 +28,10 @@ _FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 class ResponsesModel(OpenAIModel):
     """A model called through the Responses API."""
 
-    def _create(self, client: AsyncOpenAI) -> Create:
-        return client.responses.with_streaming_response.create
+    path = "/responses"
 
-    def _body(self, request: ModelRequest) -> dict[str, Json]:
-        return request_body(self._name, request)
+    async def _body(self, request: ModelRequest) -> RequestBody:
+        return await request_body(self._name, request)
 
     def _incoming(self, tell: Tell) -> Incoming:
         return ResponseStream(tell)
@@ -41,13 +40,13 @@ class ResponsesModel(OpenAIModel):
         return read_answer(body, model=self._name, request_id=request_id)
 
 
-def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
+async def request_body(model: str, request: ModelRequest) -> RequestBody:
     """Write the body of a Responses request; what is not set is not sent."""
     settings = request.settings
-    items = to_response_items(request.messages)
+    write = _items_of_unstored if settings.store is False else _items_of_stored
+    conversation = await encoded_messages.pieces(request.messages, write)
     body: dict[str, Json] = {
         "model": model,
-        "input": list(_sendable(items, is_stored=settings.store is not False)),
         "instructions": request.instructions or None,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
@@ -76,7 +75,16 @@ def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
         ]
         body["tool_choice"] = _tool_choice(request.tool_choice)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
-    return {key: value for key, value in body.items() if value is not None}
+    fields = {key: value for key, value in body.items() if value is not None}
+    return RequestBody(fields, "input", conversation)
+
+
+def _items_of_stored(message: Message) -> list[Item]:
+    return list(_sendable(to_response_items([message]), is_stored=True))
+
+
+def _items_of_unstored(message: Message) -> list[Item]:
+    return list(_sendable(to_response_items([message]), is_stored=False))
 
 
 def _include(settings: ModelSettings) -> list[str] | None:

@@ -283,8 +283,12 @@ class LedgerState:
         steps = (*(current.open.step for current in self.s.opens), *self.s.queue)
         return tuple(step.model_copy(update={"task_id": self.task_id}) for step in steps)
 
-    def before(self) -> Before:
-        """Return the state as if no step were open, for an undo to restore."""
+    def before(self, further: str = "") -> Before:
+        """Return the state as if no step were open, for an undo to restore.
+
+        Args:
+            further: Id of the step to be begun if it is a follow-up that its request has queued.
+        """
         s = self.s
         costs = (usage_of(current.journal, current.outcomes.values()) for current in s.opens)
         spent = sum(costs, Usage())
@@ -301,7 +305,15 @@ class LedgerState:
             lasts=s.lasts,
             beside=max(len(s.opens) - 1, 0),
             last_step=s.last_step,
+            answer=self.answer if s.concluded else None,
+            further=further,
         )
+
+    @property
+    def answer(self) -> Json:
+        """The output of the newest step; a large one is named. None for none that is known."""
+        record = records_here(self.entries, self.s.steps).get(self.s.steps)
+        return self.s.answer if record is None else answer_of(record)
 
     def exceeded(self, *, now: float, n: int = 0) -> str:
         """Say which part of the budget is used up, or empty.
