@@ -336,7 +336,6 @@ def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
         "check": list(state.check),
         "branch": ledger.s.branch,
         "request": state.request,
-        "number": ledger.next_number(),
     }
     ledger.note(UNDONE, now=now, by=asked.by, text=asked.reason, body=body)
     lines = [f"Steps after number {asked.to} were undone{f' by {asked.by}' if asked.by else ''}."]

@@ -183,7 +183,8 @@ class Updates:
 
     def _give(self, request_id: str, n: int) -> RunReply:
         """Answer with a completed step that this caller has not been given."""
-        ledger, reply = self._core.ledger, RunReply(n=n)
+        ledger = self._core.ledger
+        reply = RunReply(n=n, branch=ledger.branch_of(n))
         ledger.give(n, caller_of(request_id))
         ledger.remember(request_id, reply)
         return reply

@@ -272,11 +272,13 @@ class RunReply(Value):
         round: For several steps: the ordinal of each in the order of the queue, 0 for one that
             waits.
         status: "done", "waiting" (for a person), "paused", "moved" (continued as new: ask again).
+        branch: Branch on which the step was run; with the ordinal it names a completed step.
     """
 
     n: int = 0
     status: Literal["done", "waiting", "paused", "moved"] = "done"
     round: tuple[int, ...] = ()
+    branch: int = 0
 
 
 class TaskRecord(Value):

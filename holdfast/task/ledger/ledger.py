@@ -25,12 +25,14 @@ from holdfast.task.data.wire import Advanced, AdvanceInput, RunRequest
 from holdfast.task.ledger.open_steps import INLINE_BYTES, OpenSteps
 from holdfast.task.ledger.queue import problem, queued_with, serial_of
 from holdfast.task.ledger.references import (
+    is_thought,
     joined,
     new_entries,
     output_digest,
     queue_after,
     resolve_calls,
     results_of,
+    turns_of,
     usage_of,
     with_entry,
     without_adds,
@@ -203,8 +205,11 @@ class Ledger(OpenSteps):
             usage = got.answer.usage.model_copy(update={"requests": 1})
             spent = self.s.spent + usage
             self.change(turns=self.s.turns + 1, usage=self.s.usage + usage, spent=spent)
+        said = turns_of(current.journal)
         for entry in new_entries(got, last=current.limit == "finish"):
             current = with_entry(current, entry)
+        if is_thought(got, is_refused=refused is not None):
+            current = self._marked(current, "said", said)
         if got.result is not None and refused is None:
             calls = resolve_calls(got.result, current)
             state = merge_patch.apply(current.open.state, got.result.patch)

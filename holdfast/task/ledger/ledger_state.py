@@ -29,6 +29,17 @@ COMMANDS_KEPT = 20_000
 GIVEN_KEPT = 64
 """Most steps whose callers are remembered."""
 
+NUMBERED = frozenset(
+    {
+        *("asked", "standing", "expired", "withdrawn"),
+        *("command", "refused", "failed", "lost", "undone"),
+    }
+)
+"""Kinds of events that followers of a task get."""
+
+CLOSED_EVENT = "closed"
+"""Kind of the event with which a task begins to close; it has the last number."""
+
 RECEIPTS_KEPT = 1000
 RECEIPTS_CARRIED = 200
 
@@ -333,7 +344,10 @@ class LedgerState:
         body: dict[str, Json] | None = None,
     ) -> None:
         """Append an event."""
-        event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {})
+        closing = self.s.closing is not None and self.s.closing.is_prepared
+        counts = kind == CLOSED_EVENT or (kind in NUMBERED and not closing)
+        number = self.next_number() if counts else 0
+        event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {}, number=number)
         self.append(Entry(event=event))
 
     def append(self, entry: Entry) -> None:
