@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from holdfast.activities.attempts import attempt_of, place_here
 from holdfast.agents.handoffs import HandoffFailedError, HandoffTool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
@@ -120,7 +121,7 @@ def recorded(
     """Record the block as a span; an error that leaves the block is recorded and raised again.
 
     Args:
-        kind: What it is, once per activity.
+        kind: What it is, once per activity or tool call.
         name: Name of the span.
         head: The task's head.
         facts: Attributes.
@@ -139,11 +140,11 @@ def recorded(
     trace, info = rules.trace, activity.info()
     place = otel.Place(
         trace.trace,
-        trace.attempt(kind, info.workflow_run_id or "", info.activity_id, info.attempt),
+        trace.attempt(kind, info.workflow_run_id or "", place_here(), info.attempt),
         trace.step(*step) if step is not None else trace.root,
         sampled=rules.sampled,
     )
-    attempt = tried + info.attempt
+    attempt = attempt_of(tried)
     facts = {**rules.common, **facts, "holdfast.attempt": attempt if attempt > 1 else None}
     span: Span = INVALID_SPAN
     with harmless():

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from temporalio import activity
@@ -22,6 +21,7 @@ from temporalio.converter import ActivitySerializationContext
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from holdfast.activities.attempts import InlineCall, inline_call
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.heartbeat import Pulse
 from holdfast.activities.user_loop import inline_calls
@@ -45,18 +45,6 @@ LEFT_SECONDS = 60.0
 """How long a call that goes on by itself waits for its activity, before it is cancelled."""
 
 PAID, RUNS, DONE = "paid", "runs", "done"
-
-_began: ContextVar[float | None] = ContextVar("holdfast_inline_began", default=None)
-
-
-def began_inline() -> float | None:
-    """Return when the current call was begun in the activity of its step; None for another."""
-    return _began.get()
-
-
-def attempt_of(given: ToolInput) -> int:
-    """Number the attempt of a call, from 1."""
-    return given.tried + (1 if began_inline() is not None else activity.info().attempt)
 
 
 class Handed(NamedTuple):
@@ -222,7 +210,7 @@ class InlineCalls:
         return _with(advanced, known, failed, stopped)
 
     async def _begin(self, given: ToolInput) -> Outcome:
-        _began.set(time.time())
+        inline_call.set(InlineCall(given.i, time.time()))
         return await self._run(given)
 
     def _leave(self, given: ToolInput, running: asyncio.Task[Outcome]) -> None:

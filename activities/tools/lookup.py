@@ -10,11 +10,11 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast.activities import heartbeat
+from holdfast.activities.attempts import attempt_of
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.tools.child_result import nested_result
 from holdfast.activities.tools.guards_and_hooks import ToolWatch
-from holdfast.activities.tools.inline import attempt_of
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError
@@ -195,7 +195,7 @@ def context_of(
         call_id=call.id,
         tool_name=call.name,
         arguments=call.arguments,
-        attempt=attempt_of(given),
+        attempt=attempt_of(given.tried),
         idempotency_key=idempotency_key(task_id(), given, call),
         fencing_token=fencing_token(),
         agent_name=given.agent or head.agent,

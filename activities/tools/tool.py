@@ -12,6 +12,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast.activities import heartbeat
+from holdfast.activities.attempts import attempt_of, begun_at
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, worker_identity
 from holdfast.activities.failures import (
@@ -30,7 +31,7 @@ from holdfast.activities.failures import (
 from holdfast.activities.heartbeat import NotOursError, ensure_ours, heartbeats
 from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.activities.tools.child_result import ChildUnreadError
-from holdfast.activities.tools.inline import InlineCalls, attempt_of, began_inline
+from holdfast.activities.tools.inline import InlineCalls
 from holdfast.activities.tools.lookup import Ready, find
 from holdfast.agents.agent_tool import AgentTool
 from holdfast.agents.handoffs import HandoffFailedError
@@ -95,7 +96,7 @@ class ToolActivities:
 
     def _before_first(self, given: ToolInput) -> AbstractContextManager[None]:
         """Mark errors as certain to hide no effect, unless the call was begun before."""
-        is_first = attempt_of(given) == 1
+        is_first = attempt_of(given.tried) == 1
         return certain() if is_first else nullcontext()
 
     async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
@@ -121,7 +122,7 @@ class ToolActivities:
         with tool_call(ready.head, given, ready.tool, ready.call) as span:
             outcome = await ready.watch.end(await self._outcome(ready, span))
             came_to(span, outcome)
-        attempts = attempt_of(given) - given.tried
+        attempts = attempt_of(given.tried) - given.tried
         update = {"attempts": attempts, "worker": worker_identity()}
         outcome = await self._sealed(_with_patch(outcome, ready).model_copy(update=update), ready)
         return recorded(self._source, given, ready, outcome)
@@ -227,8 +228,7 @@ def recorded(source: Source, given: ToolInput, ready: Ready, outcome: Outcome) -
     """Return an outcome as the task records it, and keep its message for the next model call."""
     if not heartbeat.current.get().has_moved:  # else this run of the task is over
         source.memory().put_result(given.n, given.i, outcome.message(ready.call))
-    at = time.time()
-    begun = began_inline() or activity.info().started_time.timestamp()
+    at, begun = time.time(), begun_at()
     took = {"ended": round(at, 3), "took": round(max(at - begun, 0), 3)}
     return outcome.model_copy(update={"worker": worker_identity(), **took})
 

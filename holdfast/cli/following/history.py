@@ -91,6 +91,7 @@ class TaskHistory:
         self._calls: tuple[ToolCall, ...] = ()
         self._step = 0
         self._asked: set[str] = set()
+        self._inline: list[LiveEvent] = []  # calls that ran in the activity that has just ended
 
     async def read(self, *, wait: bool) -> AsyncGenerator[LiveEvent]:
         """Yield the events since the last reading.
@@ -110,8 +111,9 @@ class TaskHistory:
                     continue
                 found = await self._take(event)
                 self._seen = event.event_id
-                if found is not None:
-                    yield found
+                for each in (*([] if found is None else [found]), *self._inline):
+                    yield each
+                self._inline.clear()
             if not next_run:
                 return
             self._run_id, self._seen = next_run, 0
@@ -184,16 +186,7 @@ class TaskHistory:
         if scheduled is None or (scheduled.name != "model" and scheduled.kind != "calling"):
             return None
         if scheduled.kind == "calling":
-            outcome = await self._decode(done.result.payloads, Outcome)
-            return scheduled.model_copy(
-                update={
-                    "kind": "returned",
-                    "at": at,
-                    "text": _shown(outcome.content),
-                    "is_error": outcome.is_error,
-                    "attempt": outcome.attempts,
-                }
-            )
+            return _returned(scheduled, await self._decode(done.result.payloads, Outcome), at)
         return self._answered(scheduled, await self._decode(done.result.payloads, Advanced), at)
 
     def _answered(self, scheduled: LiveEvent, got: Advanced, at: float) -> LiveEvent | None:
@@ -202,6 +195,9 @@ class TaskHistory:
             self._calls = self._ending_calls(got.result)
         elif got.calls:
             self._calls = got.calls
+        for i, outcome in sorted(got.told.items()):
+            if outcome.ended:
+                self._inline += self._run_inline(scheduled, i, outcome)
         failed = f"{got.failure.type}: {got.failure.text}" if got.failure is not None else ""
         if got.answer is None:
             changes = {"kind": "failed", "at": at, "text": failed}
@@ -209,6 +205,15 @@ class TaskHistory:
         message = got.answer.message
         changes = {"kind": "answered", "at": at, "text": _shown(message.content)}
         return scheduled.model_copy(update={**changes, "calls": message.calls, "error": failed})
+
+    def _run_inline(self, step: LiveEvent, i: int, outcome: Outcome) -> list[LiveEvent]:
+        """Return the events of a call that ran in the activity of its step."""
+        call = _at(self._calls, i)
+        what = {"name": call.name, "text": call.arguments, "calls": (call,)}
+        place = {"kind": "calling", "activity": f"{step.activity}.{i}"}
+        began = {"at": outcome.ended - outcome.took}
+        calling = step.model_copy(update={**what, **place, **began})
+        return [calling, _returned(calling, outcome, outcome.ended)]
 
     async def _waits(self, event: HistoryEvent, at: float) -> LiveEvent | None:
         """Return the approvals that are new in the memo, where the task shows those that wait."""
@@ -249,6 +254,18 @@ class TaskHistory:
             return kind()
         found: T = (await self._client.data_converter.decode(payloads[:1], [kind]))[0]
         return found
+
+
+def _returned(calling: LiveEvent, outcome: Outcome, at: float) -> LiveEvent:
+    return calling.model_copy(
+        update={
+            "kind": "returned",
+            "at": at,
+            "text": _shown(outcome.content),
+            "is_error": outcome.is_error,
+            "attempt": outcome.attempts,
+        }
+    )
 
 
 def usual_id(n: int) -> str:
