@@ -14,9 +14,10 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar, copy_context
+from copy import copy
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import activity
 from temporalio.api.workflowservice.v1 import RecordActivityTaskHeartbeatRequest
@@ -72,7 +73,11 @@ class Lease:
         while self._confirmed is None or now() - self._confirmed > self._trusted:
             before = now()
             await self.ask(what)
-            self._confirmed = before  # the answer may have come late
+            self.confirm(before)
+
+    def confirm(self, before: float) -> None:
+        """Trust an answer of the server to a question that was sent at this time of `now()`."""
+        self._confirmed = before  # the answer may have come late
 
 
 _lease: ContextVar[Lease] = ContextVar("holdfast_lease")
@@ -139,16 +144,27 @@ class Pulse:
     Attributes:
         news: Set when a heartbeat is to be sent soon.
         send: Sends a heartbeat with these details; to be called in the heartbeats' own loop.
-        has_moved: Whether the task has continued as new since the activity was scheduled.
+        moved: Whether the task has continued as new since the activity was scheduled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, send: Callable[..., None] = activity.heartbeat) -> None:
         """Send heartbeats without details from the running loop."""
         self.news = asyncio.Event()
-        self.send: Callable[..., None] = activity.heartbeat
-        self.has_moved = False
+        self.send = send
+        self.moved = False
+        self._heir: Pulse | None = None
         self._home = asyncio.get_running_loop()
         self._make_details: Callable[[], Json] | None = None
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the task has continued as new since the activity was scheduled."""
+        return self.moved if self._heir is None else self._heir.has_moved
+
+    def hand_over(self, heir: Pulse) -> None:
+        """Send heartbeats as this other activity, the current one, which takes over the work."""
+        self._heir = heir
+        self.send = heir.teller()
 
     def publish(self, details: Callable[[], Json]) -> None:
         """Send a heartbeat soon; it and later ones carry what this function returns then."""
@@ -184,6 +200,34 @@ class Pulse:
 
 current: ContextVar[Pulse] = ContextVar("holdfast_pulse")
 """The heartbeats of the activity that runs in this context."""
+
+
+class Signs(NamedTuple):
+    """Heartbeats and lease of a part of an activity, which another activity may take over."""
+
+    pulse: Pulse
+    lease: Lease
+
+    def hand_over(self, pulse: Pulse) -> None:
+        """Go on with the heartbeats and the lease of the current activity."""
+        self.pulse.hand_over(pulse)
+        self.lease.ask = current_lease().ensure
+
+
+def begin_part() -> Signs:
+    """Give what runs in this context heartbeats and a lease that are its own.
+
+    Its heartbeats are not sent until another activity takes it over: their details would replace
+    those of the activity in which it runs.
+    """
+    part = Signs(Pulse(_not_sent), copy(current_lease()))
+    current.set(part.pulse)
+    _lease.set(part.lease)
+    return part
+
+
+def _not_sent(*_details: Any) -> None:
+    """Drop the details of a heartbeat."""
 
 
 @asynccontextmanager

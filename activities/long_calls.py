@@ -215,7 +215,7 @@ class _Call:
     async def _move(self) -> bool:
         """Switch to the task's next run; stop the tool if no run awaits the call any more."""
         if not self._pulse.has_moved:
-            self._pulse.has_moved = True
+            self._pulse.moved = True
             return await self._beat()
         self._is_moving = True
         if not await self._task.awaits(self._id):
@@ -239,7 +239,7 @@ class _Call:
                     _refuse(what, f"the server cannot say whose attempt it is: {error.message}")
                 if self._pulse.has_moved and not await self._task.awaits(self._id):
                     _refuse(what, "the task does not wait for this attempt any more")
-                self._pulse.has_moved = True
+                self._pulse.moved = True
             else:
                 return
             await asyncio.sleep(MOVING_SECONDS)
@@ -279,7 +279,7 @@ class _Call:
                 return True
             if not is_not_found(error):
                 return False
-            self._pulse.has_moved = self._is_moving = True
+            self._pulse.moved = self._is_moving = True
             return not await self._task.awaits(self._id)
         except Exception as error:  # as of a data converter
             log.exception("The outcome of a call of task %r cannot be sent", self._task.id)

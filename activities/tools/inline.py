@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import copy_context
 from typing import Any, NamedTuple
 
 from temporalio import activity
@@ -23,7 +24,7 @@ from temporalio.service import RPCError
 
 from holdfast.activities.attempts import InlineCall, inline_call
 from holdfast.activities.data.source import Source, task_id
-from holdfast.activities.heartbeat import Pulse
+from holdfast.activities.heartbeat import Pulse, Signs, begin_part, current_lease, now
 from holdfast.activities.user_loop import inline_calls
 from holdfast.agents.agent import Agent
 from holdfast.task.data.agent_snapshot import AgentSnapshot
@@ -52,13 +53,13 @@ class Handed(NamedTuple):
 
     Attributes:
         paid: The answer that it paid for, as history would have it.
-        ran: Whether it began to run tools.
-        done: Position of a call to its digest and outcome.
+        began: Position of a call that it may have begun to the call's digest.
+        done: Position of a call to its outcome.
     """
 
     paid: JournalEntry | None = None
-    ran: bool = False
-    done: dict[int, tuple[str, Outcome]] = {}  # noqa: RUF012  never changed
+    began: dict[int, str] = {}  # noqa: RUF012  never changed
+    done: dict[int, Outcome] = {}  # noqa: RUF012  never changed
 
 
 def handed_over() -> Handed:
@@ -67,11 +68,11 @@ def handed_over() -> Handed:
         if not is_object(details) or RUNS not in details:
             continue
         paid: Json = details.get(PAID)
-        done: dict[str, Json] = details.get(DONE) or {}
+        done: dict[str, Json] = details[DONE]
         return Handed(
             paid=None if paid is None else JournalEntry.model_validate(paid),
-            ran=True,
-            done={int(i): (sha, Outcome.model_validate(o)) for i, (sha, o) in done.items()},
+            began={int(i): sha for i, sha in details[RUNS].items()},
+            done={int(i): Outcome.model_validate(each) for i, each in done.items()},
         )
     return Handed()
 
@@ -96,14 +97,53 @@ class Batch(NamedTuple):
     paid: JournalEntry | None
 
 
+class Ends(NamedTuple):
+    """How the calls of an activity have ended, by position.
+
+    Attributes:
+        known: Outcomes.
+        stopped: Why the step stops after a call.
+        failed: Calls that are to be run again.
+    """
+
+    known: dict[int, Outcome]
+    stopped: dict[int, Failure]
+    failed: list[int]
+
+    def add(self, i: int, task: asyncio.Task[Outcome]) -> None:
+        """Add the end of a call."""
+        failure = _failure_of(task)
+        if failure is not None:
+            self.stopped[i] = failure
+        elif task.cancelled() or task.exception() is not None:
+            self.failed.append(i)
+        else:
+            self.known[i] = task.result()
+
+
+RunCall = Callable[[ToolInput], Coroutine[Any, Any, Outcome]]
+
+
+class Going(NamedTuple):
+    """A call that runs in the activity of its step, or has gone on since that ended.
+
+    Attributes:
+        task: Its end.
+        signs: Its heartbeats and its lease.
+    """
+
+    task: asyncio.Task[Outcome]
+    signs: Signs
+
+
 class InlineCalls:
     """Runs calls in the activities of their steps, and keeps those that take longer."""
 
-    def __init__(self, source: Source, run: Callable[[ToolInput], Awaitable[Outcome]]) -> None:
+    def __init__(self, source: Source, run: RunCall) -> None:
         """Run calls by this function, which is that of the activity `tool`."""
         self._source = source
         self._run = run
-        self._going: dict[tuple[Any, ...], asyncio.Task[Outcome]] = {}
+        self._going: dict[tuple[Any, ...], Going] = {}
 
     async def run(self, batch: Batch, advanced: Advanced, pulse: Pulse) -> Advanced:
         """Run the calls that may run here; return the activity's result with their outcomes.
@@ -111,25 +151,35 @@ class InlineCalls:
         Raises:
             asyncio.CancelledError: The activity was cancelled.
         """
+        handed = handed_over()
+        if handed.began:
+            return self._resumed(batch, advanced, handed)
         inputs = self._inputs(batch, advanced)
         if not inputs:
             return advanced
-        handed = handed_over()
-        if handed.ran:
-            return self._resumed(batch, advanced, inputs, handed)
-        details = {PAID: None if batch.paid is None else batch.paid.wire(), RUNS: 1, DONE: {}}
+        details: dict[str, Json] = {
+            PAID: None if batch.paid is None else batch.paid.wire(),
+            RUNS: {str(i): given.sha for i, given in inputs.items()},
+            DONE: {},
+        }
         pulse.publish(lambda: details)
         if batch.paid is not None and not await _acknowledged(details, pulse):
             return advanced
         with inline_calls():
             return await self._outcomes(batch, advanced, inputs, details, pulse)
 
-    def take(self, given: ToolInput) -> asyncio.Task[Outcome] | None:
-        """Return a call that goes on in this process since its step's activity ended."""
+    def take(self, given: ToolInput, pulse: Pulse) -> asyncio.Task[Outcome] | None:
+        """Return a call that goes on in this process since its step's activity ended.
+
+        Args:
+            given: The call.
+            pulse: Heartbeats of the activity that takes it over, the current one.
+        """
         going = self._going.pop(_key(given), None)
-        if going is None or going.get_loop() is not asyncio.get_running_loop():
+        if going is None or going.task.get_loop() is not asyncio.get_running_loop():
             return None
-        return going
+        going.signs.hand_over(pulse)
+        return going.task
 
     def _inputs(self, batch: Batch, advanced: Advanced) -> dict[int, ToolInput]:
         """Return the inputs of the calls that may run here, by position."""
@@ -146,23 +196,18 @@ class InlineCalls:
         is_plain = not (policy.agent or policy.handoff or policy.is_conditional)
         return is_plain and policy.effect == "read" and policy.needs_approval == "no"
 
-    def _resumed(
-        self,
-        batch: Batch,
-        advanced: Advanced,
-        inputs: dict[int, ToolInput],
-        handed: Handed,
-    ) -> Advanced:
+    def _resumed(self, batch: Batch, advanced: Advanced, handed: Handed) -> Advanced:
         """Take the outcomes of the attempt before; its other calls get activities of their own."""
-        done = {
-            i: outcome
-            for i, (sha, outcome) in handed.done.items()
-            if i in inputs and inputs[i].sha == sha
-        }
+        calls = batch.state.calls
+        began = [
+            i
+            for i, sha in handed.began.items()
+            if i < len(calls) and i not in advanced.told and call_digest(calls[i]) == sha
+        ]
+        done = {i: handed.done[i] for i in began if i in handed.done}
         for i, outcome in done.items():
-            call = batch.state.calls[i]
-            self._source.memory().put_result(batch.given.n, i, outcome.message(call))
-        return _with(advanced, done, [i for i in inputs if i not in done])
+            self._source.memory().put_result(batch.given.n, i, outcome.message(calls[i]))
+        return _with(advanced, done, [i for i in began if i not in done])
 
     async def _outcomes(
         self,
@@ -172,58 +217,50 @@ class InlineCalls:
         details: dict[str, Json],
         pulse: Pulse,
     ) -> Advanced:
-        running = {i: asyncio.create_task(self._begin(given)) for i, given in inputs.items()}
+        going = {i: self._begin(given) for i, given in inputs.items()}
+        left, ends = dict(going), Ends({}, {}, [])
         tools = [batch.agent.tool(batch.state.calls[i].name) for i in inputs]
         deadline = time.monotonic() + max(tool.inline_seconds for tool in tools if tool)
-        known: dict[int, Outcome] = {}
-        stopped: dict[int, Failure] = {}
-        failed: list[int] = []
         try:
-            over = (known, stopped, failed)
-            while left := {i: c for i, c in running.items() if not any(i in e for e in over)}:
-                seconds = deadline - time.monotonic()
+            while left:
+                seconds = max(deadline - time.monotonic(), 0)
+                tasks = [each.task for each in left.values()]
                 done, _ = await asyncio.wait(
-                    left.values(), timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED
+                    tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not done:
                     break
-                for i in [i for i, each in left.items() if each in done]:
-                    failure = _failure_of(running[i])
-                    if failure is None and _has_result(running[i]):
-                        known[i] = running[i].result()
-                    elif failure is not None:
-                        stopped[i] = failure
-                    else:
-                        failed.append(i)
-                if known and sum(map(len, over)) < len(running):
-                    details[DONE] = {
-                        str(i): [inputs[i].sha, each.wire()] for i, each in known.items()
-                    }
+                for i in [i for i, each in left.items() if each.task in done]:
+                    ends.add(i, left.pop(i).task)
+                if left and ends.known:
+                    details[DONE] = {str(i): each.wire() for i, each in ends.known.items()}
                     pulse.show()
         except asyncio.CancelledError:
-            for each in running.values():
-                each.cancel()
-            await asyncio.gather(*running.values(), return_exceptions=True)
+            for each in going.values():
+                each.task.cancel()
+            await asyncio.gather(*(each.task for each in going.values()), return_exceptions=True)
             raise
-        for i in left:
-            self._leave(inputs[i], running[i])
-        return _with(advanced, known, failed, stopped)
+        for i, each in left.items():
+            self._leave(inputs[i], each)
+        return _with(advanced, ends.known, ends.failed, ends.stopped)
 
-    async def _begin(self, given: ToolInput) -> Outcome:
-        inline_call.set(InlineCall(given.i, time.time()))
-        return await self._run(given)
+    def _begin(self, given: ToolInput) -> Going:
+        context = copy_context()
+        signs = context.run(begin_part)
+        context.run(inline_call.set, InlineCall(given.i, time.time()))
+        return Going(asyncio.create_task(self._run(given), context=context), signs)
 
-    def _leave(self, given: ToolInput, running: asyncio.Task[Outcome]) -> None:
+    def _leave(self, given: ToolInput, going: Going) -> None:
         """Let a call go on until its activity takes it over."""
         key = _key(given)
-        self._going[key] = running
+        self._going[key] = going
 
         def drop() -> None:
-            if self._going.get(key) is running:
+            if self._going.get(key) is going:
                 del self._going[key]
-                running.cancel()
+                going.task.cancel()
 
-        running.add_done_callback(_retrieve)
+        going.task.add_done_callback(_retrieve)
         asyncio.get_running_loop().call_later(LEFT_SECONDS, drop)
 
 
@@ -269,10 +306,6 @@ def _failure_of(task: asyncio.Task[Outcome]) -> Failure | None:
     )
 
 
-def _has_result(task: asyncio.Task[Outcome]) -> bool:
-    return not task.cancelled() and task.exception() is None
-
-
 def _retrieve(task: asyncio.Task[Outcome]) -> None:
     """Retrieve the exception of a call, so that asyncio does not log it."""
     if not task.cancelled():
@@ -292,6 +325,7 @@ async def _acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
         is_local=False,
     )
     handle = activity.client().get_async_activity_handle(task_token=info.task_token)
+    before = now()
     try:
         await handle.with_context(context).heartbeat(details)
     except AsyncActivityCancelledError:
@@ -300,4 +334,5 @@ async def _acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
     except RPCError as error:
         log.debug("An answer could not be handed over before its tools ran: %s", error.status)
         return False
+    current_lease().confirm(before)
     return True

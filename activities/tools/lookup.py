@@ -169,7 +169,7 @@ def check_repeat(tried: int, what: str, is_repeatable: bool) -> None:  # noqa: F
     Raises:
         ApplicationError: An earlier attempt may have run it.
     """
-    if is_repeatable or tried + activity.info().attempt == 1:
+    if is_repeatable or attempt_of(tried) == 1:
         return
     msg = (
         f"The {what} was cut off or failed before it could say how it ended. When the task began,"

@@ -74,13 +74,9 @@ class ToolActivities:
     @activity.defn(name="tool")
     async def tool(self, given: ToolInput) -> Outcome:
         """Run one call, or wait for it where the activity of its step has begun it."""
-        going = self.inline.take(given)
-        if going is not None:
-            async with heartbeats():
-                outcome = await _end_of(going)
-            if outcome is not None:
-                return outcome
-        return await self.run(given)
+        async with heartbeats() as pulse:
+            going = self.inline.take(given, pulse)
+            return await (self.run(given) if going is None else _end_of(going))
 
     async def run(self, given: ToolInput) -> Outcome:
         """Run one call; an error that the model can act on is a result."""
@@ -209,19 +205,24 @@ class ToolActivities:
         return await self._source.store(text, is_json=True) or nodes
 
 
-async def _end_of(going: asyncio.Task[Outcome]) -> Outcome | None:
-    """Wait for a call that goes on; None when it failed, so that it is to be run anew.
+async def _end_of(going: asyncio.Task[Outcome]) -> Outcome:
+    """Wait for a call that goes on.
 
     Raises:
-        asyncio.CancelledError: The activity was cancelled, and with it the call.
+        asyncio.CancelledError: The activity was cancelled before the tool was started.
+        ApplicationError: As `run`, which says of a tool that was cancelled: "Interrupted".
     """
     try:
         await asyncio.wait((going,))
     except asyncio.CancelledError:
         going.cancel()
         await asyncio.wait((going,))
-        raise
-    return None if going.cancelled() or going.exception() is not None else going.result()
+        if going.cancelled():
+            raise
+    if going.cancelled():
+        msg = "The call was cut off in the activity of its step, where it was begun."
+        raise ApplicationError(msg, type=INTERRUPTED)
+    return going.result()
 
 
 def recorded(source: Source, given: ToolInput, ready: Ready, outcome: Outcome) -> Outcome:

@@ -56,8 +56,8 @@ async def test_guardrails_and_hooks_of_a_call_are_told_again_only_when_their_end
         ("begin:nest", 1): [*begin, *end],
         ("end:nest", 1): [*begin, *begin, *end],
         ("begin:describe", 2): [*begin, *end],
-        ("begin:tool", 3): [*begin, *end],
-        ("end:tool", 3): [*begin, *end, *end],
+        ("begin:tool", 2): [*begin, *end],
+        ("end:tool", 2): [*begin, *end, *end],
     }
 
     async def run(point: tuple[str, int]) -> None:

@@ -35,7 +35,7 @@ async def test_killed_right_after_a_handoff(lab: Lab, agent: str, point: str) ->
 
 
 async def test_killed_before_on_handoff_was_called(lab: Lab) -> None:
-    worker = lab.start(agent="team", die=(("schedule:tool", 2),))
+    worker = lab.start(agent="team", die=(("schedule:tool", 1),))
     task = await lab.create("look:a tell_helper:b charge:c")
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.until_dead(worker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import uuid
+from functools import partial
 from multiprocessing.process import BaseProcess
 
 import pytest
@@ -13,9 +14,14 @@ from holdfast import AgentRunner, Task
 from tests.crash.lab import Lab
 from tests.crash.programs import make_runner
 from tests.support.people import ask
-from tests.support.rig import histories, until
+from tests.support.rig import activities_of, histories, until
 
 ROLL = 60
+
+
+async def is_apart(runner: AgentRunner, task: Task) -> bool:
+    """Whether the call has an activity of its own; a reading one goes over to it after a while."""
+    return "tool" in await activities_of(runner.client, task.task_id)
 
 
 async def rolled(lab: Lab, tool: str, **changes: object) -> tuple[AgentRunner, Task, BaseProcess]:
@@ -25,6 +31,7 @@ async def rolled(lab: Lab, tool: str, **changes: object) -> tuple[AgentRunner, T
     runner = await make_runner(lab.job, roll_events=ROLL)
     task = await runner.create_task(lab.say(f"{tool}:a"), step_mode="automatic")
     await lab.until_event("start")
+    await until(partial(is_apart, runner, task))
     handle = runner.client.get_workflow_handle(task.task_id)
 
     async def has_rolled() -> bool:

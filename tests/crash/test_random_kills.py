@@ -82,7 +82,8 @@ async def story(job: Job, home: Path, api: FakeOpenAI, seed: int) -> str:
             check(lab, output, counting, await lab.lost(task))
             if output.status == "done":
                 assert await lab.scheduled(task, "step") == 5
-                assert await lab.scheduled(task, "tool") == 4
+                # A look has an activity of its own only where that of its step was killed in it.
+                assert 2 <= await lab.scheduled(task, "tool") <= 4
         except AssertionError as error:
             return f"seed {seed}, {kills}, {counting}: {error}\n{output}\n{lab.story()}"
     return ""

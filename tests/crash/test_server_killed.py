@@ -74,4 +74,4 @@ async def test_killed_together_with_the_worker(own_lab: Lab) -> None:
     assert lab.asked == [0, 1, 2, 2, 3]
     assert lab.starts == lab.ends == {"a": 1, "b": 1, "c": 1}
     assert await lab.scheduled(task, "step") == 4
-    assert await lab.scheduled(task, "tool") == 3
+    assert await lab.scheduled(task, "tool") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from opentelemetry import trace as api
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
@@ -75,9 +76,12 @@ async def test_a_worker_that_is_killed_in_a_model_call_leaves_one_trace(lab: Lab
     assert (again.name, again["holdfast.attempt"]) == ("chat fake-model", 2)
 
 
-async def test_a_worker_that_is_killed_in_a_tool_leaves_one_trace(lab: Lab) -> None:
-    worker = lab.start(traced, die=(("end:tool", 2),))
-    task = await lab.create("look:a look:b")
+@pytest.mark.parametrize(("tool", "point"), [("book", "end:tool"), ("look", "end:step")])
+async def test_a_worker_that_is_killed_in_a_tool_leaves_one_trace(
+    lab: Lab, tool: str, point: str
+) -> None:
+    worker = lab.start(traced, die=((point, 2),))
+    task = await lab.create(f"{tool}:a {tool}:b")
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.until_dead(worker)
     lab.start(traced)
@@ -86,7 +90,7 @@ async def test_a_worker_that_is_killed_in_a_tool_leaves_one_trace(lab: Lab) -> N
     spans = await spans_of(lab, 3)
     assert_joined(spans)
     # The tool ran twice, and both runs are there: the first was killed before it was recorded.
-    twice = [span for span in spans if span.name == "execute_tool look"]
+    twice = [span for span in spans if span.name == f"execute_tool {tool}"]
     assert [span.attributes.get("holdfast.attempt") for span in twice] == [None, None, 2]
     assert len({span.id for span in twice}) == 3
 

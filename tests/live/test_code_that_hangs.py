@@ -142,7 +142,7 @@ async def test_calls_held_up_by_a_tool_that_blocks_their_loop_for_ever_are_cut_o
     both = asyncio.Event()
     ran: list[str] = []
 
-    @tool(effect="read")
+    @tool(effect="read", inline=False)
     async def blocks() -> str:
         """Block the event loop."""
         await both.wait()
@@ -157,7 +157,7 @@ async def test_calls_held_up_by_a_tool_that_blocks_their_loop_for_ever_are_cut_o
             await asyncio.sleep(0.5)
         return "done"
 
-    @tool(effect="read")
+    @tool(effect="read", inline=False)
     async def reads() -> str:
         """Wait as one should."""
         return await beside("reads")

@@ -629,7 +629,7 @@ async def test_a_tripwire_ends_a_run_also_when_a_sibling_stopped_the_step_before
 
     ran: list[str] = []
 
-    @tool(effect="read", tool_input_guardrails=[ToolInputGuardrail(broken, "broken")])
+    @tool(effect="read", inline=False, tool_input_guardrails=[ToolInputGuardrail(broken, "broken")])
     def look() -> str:
         """Look."""
         ran.append("look")
@@ -652,7 +652,7 @@ async def test_a_tripwire_ends_a_run_also_after_an_undo_that_was_refused(
 ) -> None:
     began, may_end = asyncio.Event(), asyncio.Event()
 
-    @tool(effect="read")
+    @tool(effect="read", inline=False)
     async def wait() -> str:
         """Wait."""
         began.set()
@@ -664,7 +664,8 @@ async def test_a_tripwire_ends_a_run_also_after_an_undo_that_was_refused(
         """Send."""
         return "sent"
 
-    act = make_tool([], effect="read", tool_output_guardrails=[ToolOutputGuardrail(stop, "stop")])
+    stopping = [ToolOutputGuardrail(stop, "stop")]
+    act = make_tool([], effect="read", inline=False, tool_output_guardrails=stopping)
     await guarding.serve(wait, send, act)
     model.calls([("send", {}), ("act", {"what": "x"}), ("wait", {})])
     task_id = f"{guarding.rig.app}-1"

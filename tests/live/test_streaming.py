@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -459,8 +460,9 @@ async def test_streaming_adds_nothing_to_history(streaming: Streaming, model: Fa
     for _ in range(2):
         model.call("look", {"where": "a"}, text=text)
         model.reply(text)
-    plain = await streaming.plain(look)
-    run = await streaming(look)
+    apart = replace(look, inline=False)  # in a streamed run every call has its own activity
+    plain = await streaming.plain(apart)
+    run = await streaming(apart)
     await read(run.stream_events())
     client = streaming.runner.client
     assert await event_types(client, run.task_id) == await event_types(client, plain.task_id)

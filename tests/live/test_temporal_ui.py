@@ -85,7 +85,6 @@ async def test_a_task_tells_its_story_in_temporals_ui(
     assert await summaries(runner, task) == [
         ("describe", "agent"),
         ("step", "gpt-5-mini, step 1"),
-        ("tool", "multiply {a: 121, b: 3}"),
         ("step", "gpt-5-mini, step 2"),
         ("check", "pay {to: bob, cents: 30…"),  # the edited arguments
         ("tool", "pay {to: bob, cents: 300}"),

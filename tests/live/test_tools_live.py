@@ -640,9 +640,14 @@ async def test_a_finish_budget_ignores_tool_calls_of_the_last_answer(
 
 
 async def test_a_turn_costs_two_activities(make_runner: MakeRunner, model: FakeOpenAI) -> None:
-    runner = await make_runner(look)
+    @tool
+    def act() -> str:
+        """Act."""
+        return "did it"
+
+    runner = await make_runner(act)
     for _ in range(3):
-        model.call("look")
+        model.call("act")
     model.reply("done")
     task = await runner.create_task("q")
     await runner.run_task(task)

@@ -19,11 +19,17 @@ def look(where: str = "here") -> str:
     return f"seen {where}"
 
 
+@tool
+def act(what: str = "it") -> str:
+    """Do something."""
+    return f"did {what}"
+
+
 def looking(times: int) -> Agent:
-    """Make an agent that looks a number of times, twice at once, and then answers."""
-    call = ToolCall(id="", name="look")
-    model = ScriptedModel([*[(call, call)] * times, "done"])
-    return Agent(name="agent", model=model, tools=[look])
+    """Make an agent that looks and acts at once, a number of times, and then answers."""
+    calls = (ToolCall(id="", name="look"), ToolCall(id="", name="act"))
+    model = ScriptedModel([*[calls] * times, "done"])
+    return Agent(name="agent", model=model, tools=[look, act])
 
 
 async def stepwise(rig: Rig) -> str:

@@ -104,8 +104,7 @@ class OpenSteps(LedgerState):
         """
         current = self.at(n)
         facts = self._facts(current, i)
-        tried = current.called[i].tried if i in current.called else 0
-        found = Called(at=now, edited=edited, child=child, tried=tried).model_copy(update=facts)
+        found = Called(at=now, edited=edited, child=child).model_copy(update=facts)
         current.called[i] = found  # in place, because there may be thousands
 
     def call_failed(self, n: int, i: int, text: str, *, now: float) -> None:
@@ -115,7 +114,7 @@ class OpenSteps(LedgerState):
             called[i] = called[i].model_copy(update={"error": text, "ended": now})
 
     def tried(self, n: int, i: int) -> int:
-        """Count the attempts of an open call that were begun in the activity of the step."""
+        """Count the attempts that the activity of the step made of a call which has not its own."""
         called = self.at(n).called.get(i)
         return 0 if called is None else called.tried
 
