@@ -2,7 +2,8 @@
 
 They are read from the task's own record, so any process may follow a task, while it runs or years
 later, and gets each event once and in the order in which it happened. Steps that run side by side
-have their events interleaved; `step_id` distinguishes them.
+have their events interleaved; `step_id` distinguishes them. Most events of the kind `Attempt` are
+the exception: the server knows them only meanwhile.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, assert_never, cast
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.task.data.calls import ApprovalKind
 from holdfast.values.base import Value
 from holdfast.values.messages import ToolCall
 from holdfast.values.steps import AgentResponse, TaskStatus, TaskStep, TaskStepOutput, ToolOutput
-from holdfast.values.text.shown import shown
+from holdfast.values.text.shown import shown, time_shown
 from holdfast.values.text.terminal import printable
 
 LONGEST_TEXT = 200
@@ -27,6 +29,7 @@ class TaskEvent(Value):
     Attributes:
         number: Its place in the life of the task, growing; reading can go on `after` it. Numbers
             may be left out: a step that was undone before its end has no events for later readers.
+            An `Attempt` that is not recorded has the number of the last recorded event.
         task_id: The task.
     """
 
@@ -61,6 +64,21 @@ class StepStart(TaskEvent):
         return self.step.step_id
 
 
+class Thought(TaskEvent):
+    """A model said something before the task's answer: beside its calls, or in mid-step.
+
+    The words that end the task are those of `StepEnd`.
+
+    Attributes:
+        step_id: The step.
+        text: What it said.
+    """
+
+    kind: Literal["thought"] = "thought"
+    step_id: str
+    text: str
+
+
 class ToolCalled(TaskEvent):
     """A tool was called for; it may have to wait for a person before it runs.
 
@@ -85,6 +103,111 @@ class ToolDone(TaskEvent):
     kind: Literal["tool_done"] = "tool_done"
     step_id: str
     output: ToolOutput
+
+
+class Waiting(TaskEvent):
+    """The task waits for a person, who approves, rejects or responds.
+
+    What a child task waits for is among the events of the child task.
+
+    Attributes:
+        step_id: The step; empty for an approval that belongs to none.
+        approval: Id of the approval, by which it is decided.
+        approval_kind: "tool" (a call that needs approval), "unknown" (a call that may have
+            happened), "limit" (the budget is used up) or "undo".
+        tool: The tool's name, if it is about a call.
+        arguments: The call's arguments, JSON text.
+        text: Why a person must decide, as far as the call does not say it.
+        expires: When it expires to rejected, seconds since the epoch; 0 for never.
+    """
+
+    kind: Literal["waiting"] = "waiting"
+    step_id: str = ""
+    approval: str
+    approval_kind: ApprovalKind = "tool"
+    tool: str = ""
+    arguments: str = ""
+    text: str = ""
+    expires: float = 0.0
+
+
+class ApprovalDecided(TaskEvent):
+    """The task waits no longer for an approval.
+
+    Attributes:
+        step_id: The step; empty for an approval that belongs to none.
+        approval: Id of the approval.
+        tool: The tool's name, if it is about a call.
+        status: How it was decided; "expired" when nobody did in time, "withdrawn" when there is
+            nothing to decide any more.
+        by: Who decided.
+        note: What they said about it.
+    """
+
+    kind: Literal["approval_decided"] = "approval_decided"
+    step_id: str = ""
+    approval: str
+    tool: str = ""
+    status: Literal["approved", "rejected", "responded", "expired", "withdrawn"]
+    by: str = ""
+    note: str = ""
+
+
+class CommandGiven(TaskEvent):
+    """A person or a program steered the task: feedback, pause, abandon and so on.
+
+    A decision on an approval is an `ApprovalDecided`, unless it is refused.
+
+    Attributes:
+        verb: The command.
+        by: Who gave it.
+        text: Its words: feedback, a new input, a reason.
+        is_refused: Whether the task did not carry it out.
+        reason: Why not.
+    """
+
+    kind: Literal["command_given"] = "command_given"
+    verb: str
+    by: str = ""
+    text: str = ""
+    is_refused: bool = False
+    reason: str = ""
+
+
+class StepFailed(TaskEvent):
+    """A step stopped with an error; the task waits until it is run again.
+
+    Attributes:
+        step_id: The step; empty when the failure is of none.
+        error: Type and text of the error.
+    """
+
+    kind: Literal["step_failed"] = "step_failed"
+    step_id: str = ""
+    error: str
+
+
+class Attempt(TaskEvent):
+    """Something is tried again: a model call or a tool call whose worker process was lost, say.
+
+    Most attempts are not recorded: only a reader that follows the task meanwhile gets them, and
+    `number` is that of the last recorded event. One is recorded, with a number of its own: a tool
+    call that is made again because its worker process was lost.
+
+    Attributes:
+        step_id: The step; empty when it belongs to none, or when it is not known.
+        name: "model", the tool's name, or the name of another activity.
+        attempt: Number of the attempt, from 2.
+        why: How the one before ended; "worker lost" when its worker process was heard of no more.
+        seconds: Seconds until it begins; 0 when it has begun.
+    """
+
+    kind: Literal["attempt"] = "attempt"
+    step_id: str = ""
+    name: str
+    attempt: int
+    why: str
+    seconds: float = 0.0
 
 
 class StepEnd(TaskEvent):
@@ -133,7 +256,21 @@ class ChatEnd(TaskEvent):
     error: str = ""
 
 
-StepEvent = ChatStart | StepStart | ToolCalled | ToolDone | StepEnd | StepUndone | ChatEnd
+StepEvent = (
+    ChatStart
+    | StepStart
+    | Thought
+    | ToolCalled
+    | ToolDone
+    | Waiting
+    | ApprovalDecided
+    | CommandGiven
+    | StepFailed
+    | Attempt
+    | StepEnd
+    | StepUndone
+    | ChatEnd
+)
 """What `AgentRunner.step_events` yields."""
 
 EventHandler = Callable[[StepEvent], Awaitable[object] | object]
@@ -154,23 +291,72 @@ def event_text(event: StepEvent) -> str:
             return f"> Task {event.task_id}: {_short(event.input)}"
         case StepStart():
             return f"> Running step {event.step_id}. Step input: {_short(event.step.input)}"
+        case Thought():
+            return f"  {event.step_id} says {_short(event.text)}"
         case ToolCalled():
             return f"  {event.step_id} calls {event.call.name} {_short(event.call.arguments)}"
         case ToolDone():
             verb = "failed" if event.output.is_error else "gave"
             return f"  {event.step_id} {event.output.tool_name} {verb} {_short(str(event.output))}"
+        case Waiting() | ApprovalDecided() | CommandGiven() | StepFailed() | Attempt():
+            return _aside_text(event)
         case StepEnd() if event.output.is_last:
             return f"> Step {event.step_id} has the answer: {_short(str(event.output))}"
         case StepEnd():
             return ""
         case StepUndone():
-            by = f" by {event.by}" if event.by else ""
-            reason = f": {_short(event.reason)}" if event.reason else ""
-            return f"> Undone{by}: {', '.join(event.steps)}{reason}"
+            return f"> Undone{_by(event.by)}: {', '.join(event.steps)}{_because(event.reason)}"
         case ChatEnd():
-            return f"> Task {event.status}{f': {_short(event.error)}' if event.error else ''}"
+            return f"> Task {event.status}{_because(event.error)}"
         case _:
             assert_never(event)
+
+
+def _aside_text(
+    event: Waiting | ApprovalDecided | CommandGiven | StepFailed | Attempt,
+) -> str:
+    """Say what a person is asked for or did, or what went wrong."""
+    match event:
+        case Waiting():
+            return _waiting_text(event)
+        case ApprovalDecided():
+            what = f"{_of_step(event.step_id)}{event.tool or 'approval'} {event.status}"
+            return f"{what}{_by(event.by)}{_because(event.note)}"
+        case CommandGiven():
+            refused = " was refused" if event.is_refused else ""
+            why = event.reason if event.is_refused else event.text
+            return f"> {event.verb.replace('_', ' ')}{_by(event.by)}{refused}{_because(why)}"
+        case StepFailed():
+            what = f"Step {event.step_id}" if event.step_id else "Task"
+            return f"> {what} failed: {_short(event.error)}"
+        case Attempt():
+            again = attempt_text(event.why, event.attempt, event.seconds)
+            return f"{_of_step(event.step_id)}{event.name}: {again}"
+
+
+def attempt_text(why: str, attempt: int, seconds: float) -> str:
+    """Say which attempt it is, when it begins, and why: "worker lost; attempt 2 in 20 s"."""
+    when = f" in {seconds:.0f} s" if seconds >= 1 else ""
+    return f"{_short(why)}; attempt {attempt}{when}"
+
+
+def _waiting_text(event: Waiting) -> str:
+    what = " ".join(part for part in (event.tool, event.arguments) if part)
+    until = f" until {time_shown(event.expires)}" if event.expires else ""
+    text = f"{_of_step(event.step_id)}waits{until} for a decision on {event.approval}"
+    return f"{text}{_because(': '.join(part for part in (what, event.text) if part))}"
+
+
+def _of_step(step_id: str) -> str:
+    return f"  {step_id} " if step_id else "  "
+
+
+def _by(who: str) -> str:
+    return f" by {who}" if who else ""
+
+
+def _because(text: str) -> str:
+    return f": {_short(text)}" if text else ""
 
 
 def print_event(event: StepEvent) -> None:

@@ -97,10 +97,27 @@ def ask(
     ledger.change(approval_serial=serial)
     body: dict[str, Json] = {"id": approval.id, "kind": kind, "tool": approval.tool}
     body |= {"arguments": approval.arguments, "call_id": approval.call_id}
-    if current is not None:
-        body["step"] = current.open.step.step_id
+    if approval.expires:
+        body["expires"] = approval.expires
+    body |= step_of(ledger, approval)
     ledger.note("asked", now=now, text=text, body=body)
     return approval
+
+
+def step_of(ledger: Ledger, approval: Approval) -> dict[str, Json]:
+    """Return the id of an approval's step, if it is in progress, as a part of an event's body."""
+    current = ledger.find(approval.n) if approval.branch == ledger.s.branch else None
+    return {} if current is None else {"step": current.open.step.step_id}
+
+
+def place_of(ledger: Ledger, approval_id: str) -> dict[str, Json]:
+    """Return the tool and the step of an approval, as a part of the event of a decision."""
+    found = ledger.asked.find(approval_id) if approval_id else None
+    return {} if found is None else {"tool": found.tool, **step_of(ledger, found)}
+
+
+def _facts(ledger: Ledger, approval: Approval) -> dict[str, Json]:
+    return {"id": approval.id, "tool": approval.tool, **step_of(ledger, approval)}
 
 
 def pending(ledger: Ledger) -> list[Approval]:
@@ -241,7 +258,7 @@ def _decide_always(ledger: Ledger, decided: Approval, command: Command, *, now: 
 def _apply(ledger: Ledger, approval: Approval, rule: StandingRule, *, now: float) -> None:
     changes = {"by": rule.by, "at": now, "note": rule.note, "message": rule.message}
     decided = approval.model_copy(update=changes)
-    body: dict[str, Json] = {"id": approval.id, "tool": approval.tool, "verb": rule.verb}
+    body = {**_facts(ledger, approval), "verb": rule.verb}
     ledger.note("standing", now=now, by=rule.by, text=rule.note, body=body)
     if rule.verb == "approve":
         _approve(ledger, decided, None)
@@ -254,7 +271,7 @@ def expire(ledger: Ledger, *, now: float) -> None:
     for approval in pending(ledger):
         if approval.expires and now >= approval.expires:
             late = approval.model_copy(update={"at": now, "note": NOT_IN_TIME})
-            ledger.note("expired", now=now, body={"id": approval.id, "tool": approval.tool})
+            ledger.note("expired", now=now, body=_facts(ledger, approval))
             _reject(ledger, late, status="expired")
 
 
@@ -266,7 +283,7 @@ def deadline(ledger: Ledger) -> float:
 def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> None:
     """Accept edited arguments, or open the approval again and say why."""
     if refused:
-        body: dict[str, Json] = {"id": approval.id, "arguments": approval.effective}
+        body = {**_facts(ledger, approval), "arguments": approval.effective}
         ledger.note("refused", now=now, by=approval.by, text=refused, body=body)
         again = {
             "status": "open",
@@ -306,7 +323,7 @@ def close_open(ledger: Ledger, *, now: float) -> None:
 
 
 def _withdraw(ledger: Ledger, approval: Approval, *, now: float) -> None:
-    ledger.note("withdrawn", now=now, body={"id": approval.id, "tool": approval.tool})
+    ledger.note("withdrawn", now=now, body=_facts(ledger, approval))
     ledger.put_approval(approval.model_copy(update={"status": "closed", "at": now}))
 
 

@@ -50,7 +50,7 @@ class StepBegan(InStep):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelAnswered(InStep):
-    """A model answered.
+    """A model answered; it has a number when it said something before the task's answer.
 
     Attributes:
         answer: The answer, whole.
@@ -276,7 +276,8 @@ def _of_part(body: StepBody, part: JournalPart, k: int, after: float) -> Iterato
     """Yield what happened by an entry of the journal."""
     if part.answer is not None:
         at = part.answer.at or after
-        yield ModelAnswered(body=body, at=at, answer=part.answer, k=k, part=part)
+        number = part.said
+        yield ModelAnswered(body=body, at=at, number=number, answer=part.answer, k=k, part=part)
     if part.entry.memo is not None:
         yield MemoMade(body=body, at=after, memo=part.entry.memo, entry=part.entry)
     for call in part.calls:
@@ -317,8 +318,7 @@ def noted_of(event: EventRecord, branch: int = 0) -> Noted:
         event: The event.
         branch: Branch of the ledger on which it was noted.
     """
-    body = event.body
-    number = int(body.get("number", 0))
+    body, number = event.body, event.number
     match event.kind:
         case "undone":
             return StepsUndone(
@@ -335,4 +335,4 @@ def noted_of(event: EventRecord, branch: int = 0) -> Noted:
         case "closed":
             return TaskClosed(event=event, at=event.at, branch=branch, number=number)
         case _:
-            return Noted(event=event, at=event.at, branch=branch)
+            return Noted(event=event, at=event.at, branch=branch, number=number)

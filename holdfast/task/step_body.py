@@ -76,12 +76,15 @@ class JournalPart:
         at: Position of the answer's message in what the step adds to the transcript, if it is
             there word for word.
         calls: Its calls.
+        said: Number of the answer in the life of the task, if it said something before the end of
+            the task; else 0.
     """
 
     entry: JournalEntry
     answer: ModelAnswer | None = None
     at: int | None = None
     calls: tuple[StepCall, ...] = ()
+    said: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,13 +317,13 @@ def _has(message: Message, answer: Message) -> bool:
 
 
 class _Calls:
-    """Makes the calls of one step, batch by batch."""
+    """Makes the journal and the calls of one step, batch by batch, with their numbers."""
 
     def __init__(self, marks: Sequence[Mark], adds: Sequence[Message]) -> None:
         """Begin with the first batch."""
         self._numbers = {(m.kind, m.batch, m.i): m.number for m in marks}
         self._adds = adds
-        self._batch = 0
+        self._batch = self._answers = 0
 
     def journal(
         self, journal: Sequence[JournalEntry], places: Mapping[int, int]
@@ -355,7 +358,9 @@ class _Calls:
             answer = answer.model_copy(update={"message": message})
         calls = self.batch(entry.calls, dict(enumerate(entry.outcomes)))
         self._batch += bool(calls)
-        return JournalPart(entry=entry, answer=answer, at=at, calls=calls)
+        said = 0 if answer is None else self._numbers.get(("said", 0, self._answers), 0)
+        self._answers += answer is not None
+        return JournalPart(entry=entry, answer=answer, at=at, calls=calls, said=said)
 
     def _call(
         self,

@@ -13,9 +13,18 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import Entry, ForkOf, OpenState, SegmentRef, StepRecord
 from holdfast.task.data.state import Carried
-from holdfast.task.data.undo import Before, EffectRef, Obstacle, Undoable, UndoRequest, UndoState
+from holdfast.task.data.undo import (
+    Before,
+    EffectRef,
+    FollowUp,
+    Obstacle,
+    Undoable,
+    UndoRequest,
+    UndoState,
+)
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.queue import serial_of
 from holdfast.task.ledger.queue_changes import (
     change_if_any,
     found_by,
@@ -298,19 +307,22 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
         undelivered=(),
         given=tuple(each for each in ledger.s.given if each[0] < target.n),
         done=done,
+        answer=before.answer,
     )
 
 
 def _restore(ledger: Ledger, before: Before, queue: tuple[TaskStep, ...]) -> None:
     """Restore the state before a step, and drop all approvals of the task."""
+    further = before.further
     ledger.change(
-        queue=queue,
+        queue=tuple(step for step in queue if step.step_id != further),
         notes=before.notes,
         followups=before.followups,
-        serial=before.serial,
+        further=FollowUp(),
+        serial=serial_of(further) - 1 if further else before.serial,
         turns=before.turns,
         usage=before.usage,
-        answered=before.answered,
+        answered=before.answered or bool(further),
         concluded=before.concluded,
         lasts=before.lasts,
         last_step=before.last_step,
@@ -340,7 +352,6 @@ def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
         "check": list(state.check),
         "branch": ledger.s.branch,
         "request": state.request,
-        "number": ledger.next_number(),
     }
     ledger.note(UNDONE, now=now, by=asked.by, text=asked.reason, body=body)
     lines = [f"Steps after number {asked.to} were undone{f' by {asked.by}' if asked.by else ''}."]

@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
+from holdfast import Attempt, event_text
 from holdfast.errors import StepFailedError
-from tests.crash.lab import Lab, Labs
+from tests.crash.lab import SOON, Lab, Labs
+from tests.crash.programs import POLL_SECONDS
 
 
 async def test_killed_while_a_model_call_is_in_flight(lab: Lab) -> None:
@@ -39,6 +41,26 @@ async def test_killed_after_the_model_answered_and_before_the_tool_ran(lab: Lab)
     assert lab.starts == lab.ends == {"a": 1, "b": 1}
 
 
+async def test_a_live_reader_learns_of_the_lost_worker_and_of_the_next_attempt(lab: Lab) -> None:
+    lab.hold_model(0, times=2)
+    worker = await lab.serve()
+    task = await lab.create("look:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.api.until_held()
+    await lab.kill(worker)
+    lab.api.release()  # to nobody
+    await lab.api.until_held(0)
+    lab.start()
+    async with asyncio.timeout(SOON):
+        events = lab.runner.step_events(task, poll=POLL_SECONDS)
+        again = await anext(event async for event in events if isinstance(event, Attempt))
+    assert (again.name, again.attempt, again.why) == ("model", 2, "worker lost")
+    assert event_text(again).startswith("  s1 model: worker lost; attempt 2")
+    await lab.api.until_held()
+    lab.api.release()
+    assert (await running).output == "final look(a)"
+
+
 @pytest.mark.parametrize("tool", ["look", "book"])
 async def test_killed_inside_a_repeatable_tool(lab: Lab, tool: str) -> None:
     lab.hold(tool)
@@ -60,6 +82,11 @@ async def test_killed_inside_a_repeatable_tool(lab: Lab, tool: str) -> None:
     assert (first["key"], first["call"]) == (second["key"], second["call"])
     assert (first["attempt"], second["attempt"]) == (1, 2)
     assert first["pid"] != second["pid"]
+    # The loss is recorded: later readers get it as well.
+    events = [event async for event in lab.runner.step_events(task, until="answered")]
+    [lost] = [event for event in events if isinstance(event, Attempt)]
+    assert event_text(lost) == f"  s1 {tool}: worker lost; attempt 2"
+    assert lost.number not in {event.number for event in events if event is not lost}
 
 
 @pytest.mark.parametrize("by", ["run_step", "run_task"])

@@ -20,7 +20,7 @@ from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Usage, user
 from holdfast.workers import StepContext
 from tests.support.people import World, ask, kinds
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
+from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status
 from tests.support.workers import Doing
 
 
@@ -535,19 +535,138 @@ async def test_an_input_after_the_answer_is_a_follow_up_question_of_the_same_tas
     assert str(await runner.finalize_response(task)) == "405"
 
 
-async def test_a_follow_up_question_can_be_undone_and_dropped(
+async def answered(runner: AgentRunner, model: FakeOpenAI, *further: str) -> Task:
+    """Make a task that has its answer, and one more for each input."""
+    task = await runner.create_task("What is 121 * 3?")
+    model.reply("363")
+    await runner.run_step(task)
+    for text in further:
+        model.reply(f"to {text[:20]}")
+        await runner.run_step(task, input=text)
+    return task
+
+
+async def test_the_undo_of_a_follow_up_brings_the_earlier_answer_back(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner()
-    model.reply("363")
-    model.reply("405")
-    task = await runner.create_task("What is 121 * 3?")
-    await runner.run_step(task)
-    await runner.run_step(task, input="And 42 more?")
+    task = await answered(runner, model, "And 42 more?")
     await runner.undo_step(task, by="ann")
-    [step] = await runner.get_upcoming_steps(task)
-    assert step.input == "And 42 more?"
-    await runner.drop_step(task, step, by="ann")
+    assert (await runner.get_task(task)).status == "answered"
+    assert await runner.get_upcoming_steps(task) == []
+    with pytest.raises(NoUpcomingStepsError):
+        await runner.run_step(task)
+    assert str(await runner.run_task(task)) == "363"
+    assert await runner.verify(task) == []
     assert str(await runner.finalize_response(task)) == "363"
+    assert await runner.verify(task) == []
     with pytest.raises(TaskClosedError):
         await runner.run_step(task, input="And now?")
+
+
+async def test_after_the_undo_of_a_follow_up_an_input_is_a_new_follow_up(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    task = await answered(runner, model, "And 42 more?")
+    await runner.undo_step(task)
+    model.reply("358")
+    output = await runner.run_step(task, input="And 5 less?")
+    assert (str(output), output.is_last) == ("358", True)
+    said = [message.text for message in model.requests[-1].messages]
+    assert "And 42 more?" not in said
+    assert said[-1] == "And 5 less?"
+    await runner.undo_step(task)
+    assert str(await runner.finalize_response(task)) == "363"
+    assert await runner.verify(task) == []
+
+
+async def test_the_undo_of_a_follow_up_that_runs_brings_the_earlier_answer_back(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    task = await answered(runner, model)
+    model.hang()
+    running = asyncio.create_task(runner.run_step(task, input="And 42 more?"))
+    await model.until_held()
+    receipt = await runner.undo_step(task)
+    with pytest.raises(CommandRefusedError, match="was undone while"):
+        await running
+    model.release()
+    assert receipt.status == "done"
+    assert (await runner.get_task(task)).status == "answered"
+    assert str(await runner.finalize_response(task)) == "363"
+    assert await runner.verify(task) == []
+
+
+async def test_follow_ups_are_undone_in_turn_and_by_one_rewind(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    task = await answered(runner, model, "And 42 more?", "And 1 less?")
+    await runner.undo_step(task)
+    assert str(await runner.run_task(task)) == "to And 42 more?"
+    model.reply("406")
+    await runner.run_step(task, input="And 1 more?")
+    first, *_ = await runner.get_completed_steps(task)
+    await runner.rewind(task, to=first)
+    assert (await runner.get_task(task)).status == "answered"
+    assert str(await runner.finalize_response(task)) == "363"
+    assert await runner.verify(task) == []
+
+
+async def test_the_undo_of_a_later_step_of_a_follow_up_keeps_its_large_input(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    task = await answered(runner, model)
+    large = "And this? " * 5_000
+    model.call("look")
+    await runner.run_step(task, input=large)
+    model.reply("lost")
+    await runner.run_step(task)
+    await runner.undo_step(task)
+    model.reply("long")
+    assert str(await runner.run_step(task)) == "long"
+    assert model.requests[-1].last_user == large
+    for _ in range(2):
+        await runner.undo_step(task)
+    assert (await runner.get_task(task)).status == "answered"
+    assert await runner.verify(task) == []
+
+
+async def test_a_large_follow_up_of_a_paused_task_keeps_its_input(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    task = await answered(runner, model)
+    await runner.pause(task, by="ann")
+    large = "And this? " * 5_000
+    assert (await runner.run_step(task, input=large)).status == "waiting"
+    await runner.resume(task, by="ann")
+    model.reply("long")
+    assert str(await runner.run_step(task)) == "long"
+    assert model.requests[-1].last_user == large
+
+
+async def test_a_follow_up_is_undone_also_when_its_task_has_continued_as_new(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(roll_events=50)
+    task = await answered(runner, model)
+    handle, runs = runner.client.get_workflow_handle(task.task_id), 1
+    texts = ("And 42 more?", "And 1 less?")
+    for text in texts:
+        model.reply(f"to {text}")
+        await runner.run_step(task, input=text)
+        runs += 1
+        while len(await histories(runner.client, task.task_id)) < runs:
+            await runner.pause(task, by="ann")
+            await runner.resume(task, by="ann")
+    await runner.undo_step(task)
+    assert str(await runner.run_task(task)) == f"to {texts[0]}"
+    await runner.undo_step(task)
+    assert (await runner.get_task(task)).status == "answered"
+    assert str(await runner.finalize_response(task)) == "363"
+    assert (await handle.result())["answer"] == "363"
+    assert await runner.verify(task) == []

@@ -95,8 +95,8 @@ def left(**changes: Any) -> LeftStep:
     return LeftStep(was=current(**changes), branch=3, at=14.0, why="restarted", by="ann")
 
 
-def event(kind: str, **body: Any) -> EventRecord:
-    return EventRecord(kind=kind, at=20.0, by="ann", body=body)
+def event(kind: str, *, number: int = 0, **body: Any) -> EventRecord:
+    return EventRecord(kind=kind, at=20.0, by="ann", body=body, number=number)
 
 
 def told(found: Any) -> list[tuple[str, float, int]]:
@@ -203,7 +203,7 @@ def test_the_time_of_a_happening_stays_within_its_step() -> None:
 @pytest.mark.parametrize(
     ("noted", "kind", "facts"),
     [
-        (event("asked", id="t:1"), Noted, {}),
+        (event("asked", id="t:1", number=3), Noted, {"number": 3}),
         (event("guardrail"), Noted, {}),
         (event("limit"), Noted, {}),
         (event("effect_undone", key="0.1.0.0"), CallUndone, {"place": "0.1.0.0"}),

@@ -95,6 +95,8 @@ def picture(ledger: Ledger) -> dict[str, Any]:
         "approvals",
         "notes",
         "failure",
+        "lines",
+        "answer",
     }
     wire: dict[str, Any] = ledger.s.wire()
     notes = [n.text for n in ledger.s.notes if "were undone" not in n.text]
@@ -120,6 +122,7 @@ class Life(RuleBasedStateMachine):
         self.befores: list[Now] = []
         self.pictures: list[dict[str, Any]] = []
         self.opened: tuple[Now, dict[str, Any]] | None = None
+        self.further: tuple[str, Now, dict[str, Any]] | None = None
         self.commands = 0
         self.asked_ever: set[str] = set()
         self.used: dict[str, str] = {}
@@ -158,6 +161,14 @@ class Life(RuleBasedStateMachine):
         self.opened = (copy.deepcopy(self.now), picture(self.ledger))
         queue = self.ledger.s.queue
         step = queue[pick % len(queue)]
+        if self.further is not None and self.further[0] == step.step_id:
+            _, before, known = self.further
+            # Notes, and inputs that wait for the answer, may have come since.
+            before.notes, before.followups = list(self.now.notes), list(self.now.followups)
+            same = {k: self.opened[1][k] for k in ("notes", "followups") if k in self.opened[1]}
+            known = {k: v for k, v in known.items() if k not in ("notes", "followups")}
+            self.opened = (before, known | same)
+        self.further = None
         self.ledger.begin(RunRequest(step=step.step_id), now=self.tick())
         at = next(k for k, (i, _) in enumerate(self.now.queue) if i == step.step_id)
         del self.now.queue[at]
@@ -286,6 +297,17 @@ class Life(RuleBasedStateMachine):
         self.now.queue.append((f"s{self.ledger.s.serial}", text))
         self.now.answered = False
 
+    @precondition(
+        lambda self: self.now.answered and not self.ledger.s.queue and self.current is None
+    )
+    @rule(text=WORDS)
+    def ask_further(self, text: str) -> None:
+        before = (copy.deepcopy(self.now), picture(self.ledger))
+        self.ledger.ask_further(RunRequest(input=text))
+        self.further = (self.ledger.s.queue[-1].step_id, *before)
+        self.now.queue.append((self.ledger.s.queue[-1].step_id, text))
+        self.now.answered = False
+
     @precondition(lambda self: self.current is not None and not self.current.failure)
     @rule()
     def fail(self) -> None:
@@ -374,13 +396,12 @@ class Life(RuleBasedStateMachine):
     @rule()
     def carry(self) -> None:
         """Continue as new: everything goes through JSON, the entries to the archive."""
-        before = self.ledger.s
         segment = SegmentRef(sha256="x", start=len(self.archive), entries=len(self.ledger.entries))
         self.archive += [through_json(entry) for entry in self.ledger.entries]
         self.ledger.archived(segment)
         assert self.ledger.entries == []
         carried = Carried.model_validate_json(json.dumps(self.ledger.carried().wire()))
-        assert carried.model_copy(update={"segment": before.segment, "since": None}) == before
+        assert carried.model_copy(update={"since": None}) == self.ledger.s
         given = self.given.model_copy(update={"carried": carried, "extra_state": {}})
         self.ledger = Ledger(given, task_id="t", now=self.tick())
 
@@ -444,7 +465,7 @@ class Life(RuleBasedStateMachine):
         assert list(self.ledger.s.residue) == self.residue
         assert "were undone" in self.ledger.s.notes[-1].text
         del self.befores[to:], self.pictures[to:]
-        self.opened = None
+        self.opened = self.further = None
         self.now = copy.deepcopy(model)
         note = self.ledger.s.notes[-1].text
         self.now.notes += [*self.reasons, note]
@@ -520,6 +541,8 @@ class Life(RuleBasedStateMachine):
             assert [each.n for each in path] == list(range(1, record.n + 1))
         if active:
             assert path_to(entries, active[-1]) == active
+            if self.now.answered:
+                assert self.ledger.answer == active[-1].output
             assert records[-1].branch <= self.ledger.s.branch
 
     @invariant()
@@ -594,4 +617,32 @@ def test_the_reason_of_an_undo_is_told_also_after_one_that_goes_further() -> Non
         "Steps after number 1 were undone by ben.",
         "Steps after number 0 were undone.",
     ]
+    holds(life)
+
+
+def test_the_undo_of_a_follow_up_leaves_the_task_as_the_answer_left_it() -> None:
+    life = begun()
+    step(life, last=True)
+    for done in (False, True):
+        life.ask_further(text="beta")
+        life.begin(pick=0)
+        if done:
+            life.answer(names=[], text="gamma", following=[], last=True, state={}, tokens=1)
+            life.finish()
+            life.carry()
+        life.undo(back=1, by="", reason="", keep=False)
+        assert life.now.answered
+        assert not life.now.queue
+        holds(life)
+
+
+def test_two_follow_ups_are_undone_at_once() -> None:
+    life = begun()
+    step(life, last=True)
+    for _ in range(2):
+        life.ask_further(text="beta")
+        step(life, last=True)
+    life.carry()
+    life.undo(back=2, by="", reason="", keep=False)
+    assert life.now.answered
     holds(life)

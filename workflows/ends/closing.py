@@ -79,7 +79,7 @@ class Closing:
             "closed",
             now=now(),
             text=core.ending.why,
-            body={"status": status, "number": core.ledger.next_number()},
+            body={"status": status},
         )
 
     async def _store(self, sent: CloseInput) -> Seal:

@@ -136,18 +136,17 @@ class Commands:
         if got.id and got.id in ledger.commands:
             return
         is_decided = False
+        body: dict[str, Json] = {"id": got.id, "verb": got.verb}
         if isinstance(got, Command):
             wanted = str(got.body.get("approval", ""))
             # What the phase refuses names no decision: only `obey` looks at the approval.
             takes = refused_by(ALLOWED[self._core.phase][got.verb], self._core.ending) is None
             is_decided = takes and bool(wanted) and approvals.is_decided(ledger, wanted)
+            body |= {"arguments": got.body, **approvals.place_of(ledger, wanted)}
             reason = self._obey(got)[:LONGEST_REASON]
             kind, by, text = "command", got.by, got.reason
         else:
             reason, kind, by, text = got.reason, "refused", "", got.reason
-        body: dict[str, Json] = {"id": got.id, "verb": got.verb}
-        if isinstance(got, Command):
-            body |= {"arguments": got.body}
         if reason:
             kind, text = "refused", reason
         ledger.note(kind, now=now(), by=by, text=text, body=body)

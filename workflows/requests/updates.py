@@ -162,7 +162,7 @@ class Updates:
         if asked.all and not ledger.s.answered:
             ledger.change(automatic=True, undelivered=(), given=())
         if checks.asks_further(ledger, asked):
-            ledger.ask_further(asked.input or None, asked.images)
+            ledger.ask_further(asked)
         if asked.attaches:
             pending.joins = checks.step_of_others(ledger, caller, core.requests.joined_by(caller))
         if asked.stream:
@@ -183,7 +183,8 @@ class Updates:
 
     def _give(self, request_id: str, n: int) -> RunReply:
         """Answer with a completed step that this caller has not been given."""
-        ledger, reply = self._core.ledger, RunReply(n=n)
+        ledger = self._core.ledger
+        reply = RunReply(n=n, branch=ledger.branch_of(n))
         ledger.give(n, caller_of(request_id))
         ledger.remember(request_id, reply)
         return reply

@@ -268,7 +268,7 @@ class Steps:
         record = ledger.finish(n, now=now())
         core.spans.over(record)
         core.show()
-        reply = RunReply(n=record.n)
+        reply = RunReply(n=record.n, branch=record.branch)
         answered = core.requests.answer_joined(n, reply)
         if owner in ledger.s.rounds:
             self._finish_in_round(owner, record)

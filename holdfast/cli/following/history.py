@@ -11,12 +11,14 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Literal, TypeVar
 
 from temporalio.api.common.v1 import Payload
-from temporalio.api.enums.v1 import EventType, TimeoutType
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
-from holdfast.task.data.calls import Outcome
+from holdfast.engine.search_attributes import APPROVALS_MEMO
+from holdfast.reading.streams.attempts import why
+from holdfast.task.data.calls import Approval, Outcome
 from holdfast.task.data.children import HEARD
 from holdfast.task.data.commands import Command, decode
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepResult
@@ -29,7 +31,9 @@ from holdfast.values.steps import TaskStep
 
 T = TypeVar("T")
 
-Kind = Literal["asking", "answered", "calling", "returned", "retried", "failed", "command", "ended"]
+Kind = Literal[
+    "asking", "answered", "calling", "returned", "retried", "failed", "waiting", "command", "ended"
+]
 
 _ENDS = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: "abandoned",
@@ -43,8 +47,9 @@ class LiveEvent(Value):
 
     Attributes:
         kind: "asking" and "answered": a model call. "calling" and "returned": a tool call.
-            "retried": a call was started again. "failed": a call failed for good. "command":
-            a person steers the task. "ended": the task is closed.
+            "retried": a call is made again. "failed": a call failed for good, or a step stopped.
+            "waiting": a person is asked to decide. "command": a person steers the task. "ended":
+            the task is closed.
         at: Time, seconds since the epoch.
         step: Ordinal of the step, 0 when it belongs to none.
         step_id: The step's id, empty when it is not known.
@@ -53,7 +58,9 @@ class LiveEvent(Value):
         calls: Tool calls in an answer.
         is_error: Whether a tool gave an error.
         attempt: Number of the attempt, from 1.
+        seconds: Seconds until that attempt begins, if it has not begun.
         activity: Id of the activity, as pending activities are named by.
+        error: Why the step stopped after its answer.
     """
 
     kind: Kind
@@ -65,7 +72,9 @@ class LiveEvent(Value):
     calls: tuple[ToolCall, ...] = ()
     is_error: bool = False
     attempt: int = 1
+    seconds: float = 0.0
     activity: str = ""
+    error: str = ""
 
 
 class TaskHistory:
@@ -81,6 +90,7 @@ class TaskHistory:
         self._journal: list[JournalEntry] = []
         self._calls: tuple[ToolCall, ...] = ()
         self._step = 0
+        self._asked: set[str] = set()
 
     async def read(self, *, wait: bool) -> AsyncGenerator[LiveEvent]:
         """Yield the events since the last reading.
@@ -124,6 +134,8 @@ class TaskHistory:
                 return self._fail(late.scheduled_event_id, late.failure, at)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 return _command(event, at)
+            case EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED:
+                return await self._waits(event, at)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
                 done = event.workflow_execution_completed_event_attributes
                 result = await self._decode(done.result.payloads, TaskResult)
@@ -190,13 +202,24 @@ class TaskHistory:
             self._calls = self._ending_calls(got.result)
         elif got.calls:
             self._calls = got.calls
+        failed = f"{got.failure.type}: {got.failure.text}" if got.failure is not None else ""
         if got.answer is None:
-            return None
+            changes = {"kind": "failed", "at": at, "text": failed}
+            return scheduled.model_copy(update=changes) if failed else None
         message = got.answer.message
-        text = _shown(message.content)
-        return scheduled.model_copy(
-            update={"kind": "answered", "at": at, "text": text, "calls": message.calls}
-        )
+        changes = {"kind": "answered", "at": at, "text": _shown(message.content)}
+        return scheduled.model_copy(update={**changes, "calls": message.calls, "error": failed})
+
+    async def _waits(self, event: HistoryEvent, at: float) -> LiveEvent | None:
+        """Return the approvals that are new in the memo, where the task shows those that wait."""
+        fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
+        if APPROVALS_MEMO not in fields:
+            return None
+        cards = await self._decode([fields[APPROVALS_MEMO]], list[Approval])
+        new = [card for card in cards if card.id not in self._asked]
+        self._asked |= {card.id for card in new}
+        text = "; ".join(_question(card) for card in new)
+        return LiveEvent(kind="waiting", at=at, text=text) if new else None
 
     def _fit_journal(self, length: int) -> None:
         """Keep the journal as long as the task's, so that references into it resolve.
@@ -244,16 +267,9 @@ def _id_of(step: AdvanceInput) -> str:
     return "" if step.digest else usual_id(step.n)  # with a digest, only the task knows it
 
 
-def why(failure: Failure) -> str:
-    """Name a failure by its innermost cause."""
-    while failure.HasField("cause"):
-        failure = failure.cause
-    if failure.HasField("timeout_failure_info"):
-        if failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT:
-            return "no sign of life from the worker process; it was probably lost"
-        return "it took too long"
-    kind = failure.application_failure_info.type
-    return f"{kind}: {failure.message}" if kind else failure.message
+def _question(card: Approval) -> str:
+    what = " ".join(part for part in (card.tool, card.arguments) if part)
+    return f"{card.id}: {': '.join(part for part in (what, card.text) if part)}"
 
 
 def _shown(content: Content) -> str:
@@ -273,7 +289,7 @@ def _command(event: HistoryEvent, at: float) -> LiveEvent | None:
     got = decode(sent.signal_name, [payload.data for payload in sent.input.payloads])
     if isinstance(got, Command):
         by = f"by {got.by}" if got.by else ""
-        text = ": ".join(part for part in (by, got.reason) if part)
+        text = ": ".join(part for part in (by, got.said) if part)
         return LiveEvent(kind="command", at=at, name=got.verb, text=text)
     return LiveEvent(kind="command", at=at, name=got.verb or "unreadable", text=got.reason)
 

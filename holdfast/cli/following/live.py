@@ -12,8 +12,10 @@ from rich.text import Text
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from holdfast.cli.following.history import LiveEvent, TaskHistory, place, why
+from holdfast.cli.following.history import LiveEvent, TaskHistory, place
 from holdfast.cli.output import shortened
+from holdfast.reading.step_events import attempt_text
+from holdfast.reading.streams.attempts import seconds_until, why
 from holdfast.values.messages import ToolCall
 from holdfast.values.text.terminal import printable
 
@@ -73,9 +75,10 @@ class LiveView:
                 for pending in found.raw_description.pending_activities:
                     known = self._flying.get(pending.activity_id)
                     if known is not None and pending.attempt > 1:
-                        changes = {"kind": "retried", "attempt": pending.attempt}
-                        text = why(pending.last_failure)
-                        self.take(known.model_copy(update={**changes, "text": text}))
+                        changes: dict[str, object] = {"kind": "retried", "attempt": pending.attempt}
+                        changes |= {"text": why(pending.last_failure)}
+                        changes |= {"seconds": seconds_until(pending)}
+                        self.take(known.model_copy(update=changes))
             await asyncio.sleep(POLL_SECONDS)
 
     def take(self, event: LiveEvent) -> None:
@@ -112,7 +115,8 @@ def _words(event: LiveEvent) -> str:
         case "answered":
             calls = ", ".join(call_words(call) for call in event.calls)
             said = " and ".join(part for part in (repr(text) if text else "", calls) if part)
-            return f"model answers {said or 'nothing'}"
+            failed = f"; the step failed: {shortened(event.error)}" if event.error else ""
+            return f"model answers {said or 'nothing'}{failed}"
         case "calling":
             return f"{name} {text}"
         case "returned":
@@ -120,9 +124,11 @@ def _words(event: LiveEvent) -> str:
             again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
             return f"{name} {verb} {text}{again}"
         case "retried":
-            return f"{name}: attempt {event.attempt}; the one before: {text}"
+            return f"{name}: {attempt_text(text, event.attempt, event.seconds)}"
         case "failed":
             return f"{name} failed: {text}"
+        case "waiting":
+            return f"waits for a decision on {text}"
         case "command":
             return f"{name} {text}".rstrip()
         case "ended":
@@ -139,11 +145,13 @@ def style(event: LiveEvent) -> str | None:
     match event.kind:
         case "failed":
             return "red"
-        case "retried":
+        case "retried" | "waiting":
             return "yellow"
         case "returned" if event.is_error:
             return "yellow"
         case "asking" | "calling":
             return "dim"
+        case "answered" if event.error:
+            return "red"
         case "answered" | "returned" | "command" | "ended":
             return None

@@ -17,11 +17,26 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from holdfast.task.data.children import GIVEN, OutputsGiven
+from holdfast.values.checks.ids import check_name
 
 log = logging.getLogger("holdfast")
 
 REST_SECONDS = 1.0
 CLOSING_SECONDS = 2.0
+
+
+def unique_id() -> str:
+    """Make up the id of a request."""
+    return uuid.uuid4().hex[:16]
+
+
+def request_id_of(given: str | None) -> str:
+    """Return the id of a request, made up when none was given.
+
+    Raises:
+        InvalidArgumentError: The id cannot be used.
+    """
+    return unique_id() if given is None else check_name("request_id", given)
 
 
 class Caller:
@@ -39,15 +54,19 @@ class Caller:
         self._sending: set[asyncio.Task[None]] = set()
 
     def request(self, task_id: str) -> str:
-        """Name a request to a task, as the oldest one that got no answer, if there is one.
+        """Name a new request to a task."""
+        self.follow(task_id)
+        return f"{self.name}~{uuid.uuid4().hex[:8]}"
 
-        The task answers a request once: under the same name it gives the same step.
+    def kept(self, task_id: str) -> str:
+        """Take the name of the oldest request that got no answer; empty for none.
+
+        The task answers a request once: under the same name it gives the same step, also when that
+        step was undone since.
         """
         self.follow(task_id)
         unanswered = self._unanswered.get(task_id)
-        if unanswered:
-            return unanswered.pop(0)
-        return f"{self.name}~{uuid.uuid4().hex[:8]}"
+        return unanswered.pop(0) if unanswered else ""
 
     def unanswered(self, task_id: str, request_id: str) -> None:
         """Keep the name of a request that got no answer."""

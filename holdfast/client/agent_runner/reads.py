@@ -192,7 +192,8 @@ class TaskReading(RunnerBase):
         """Follow a task: yield its events, past ones first, each once and in order.
 
         A task that waits, for a person or for run_step, is followed too. Breaking off does nothing
-        to the task.
+        to the task. Later attempts of model calls and tool calls are shown while they are pending;
+        most of them are not recorded.
 
         Args:
             task: The task, running or closed.

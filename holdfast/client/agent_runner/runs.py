@@ -51,7 +51,8 @@ class TaskRuns(TaskCreation):
         Args:
             task: The task.
             input: New user input for the step. Of a task that has its answer, the input of one more
-                step: a follow-up question, with the conversation before it.
+                step: a follow-up question, with the conversation before it. Undoing that step
+                brings the earlier answer back.
             step: The queued step to run, instead of the first.
             tool_choice: "auto", "none", "required", a tool's name or dict; for this step.
             restart: "step" discards the journal of a failed step and starts it anew.

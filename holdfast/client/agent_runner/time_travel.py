@@ -14,9 +14,9 @@ from holdfast.client.agent_runner.base import (
     new_id,
     step_id_of,
 )
+from holdfast.client.agent_runner.caller import request_id_of
 from holdfast.client.agent_runner.creation import TaskCreation
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.agent_runner.updates import request_id_of
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, EventRecord, ForkOf, InputRef, StepRecord

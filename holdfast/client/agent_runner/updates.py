@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from temporalio.client import (
@@ -19,13 +18,15 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.segments import read_record
-from holdfast.client.agent_runner.caller import Caller
+from holdfast.client.agent_runner.caller import Caller, request_id_of, unique_id
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.errors import (
+    CommandRefusedError,
     ConnectError,
     HoldfastError,
     InvalidArgumentError,
     NoWorkerError,
+    StepNotFoundError,
     TaskClosedError,
     TaskNotFoundError,
 )
@@ -38,7 +39,7 @@ from holdfast.task.data.undo import UndoRequest
 from holdfast.task.data.wire import RunRequest
 from holdfast.values.base import Value
 from holdfast.values.checks import gate
-from holdfast.values.checks.ids import LONGEST_NAME, check_name
+from holdfast.values.checks.ids import LONGEST_NAME
 from holdfast.values.pauses import pauses
 from holdfast.values.steps import Task
 
@@ -68,20 +69,6 @@ class NotTakenError(Exception):
             f"Task {task_id!r} did not take the request: {reason.rstrip('.')}. Nothing is lost. The"
             " log of the task's worker process may say more. Heal the cause, then ask again."
         )
-
-
-def unique_id() -> str:
-    """Make up the id of a request."""
-    return uuid.uuid4().hex[:16]
-
-
-def request_id_of(given: str | None) -> str:
-    """Return the id of a request, made up when none was given.
-
-    Raises:
-        InvalidArgumentError: The id cannot be used.
-    """
-    return unique_id() if given is None else check_name("request_id", given)
 
 
 class TaskUpdates:
@@ -114,15 +101,50 @@ class TaskUpdates:
         if request_id is not None or not asked.attaches:
             self._caller.follow(task_id)
             return await self._run(task_id, asked, request_id_of(request_id))
-        made = self._caller.request(task_id)
-        try:
-            reply = await self._run(task_id, asked, made)
-        except (asyncio.CancelledError, ConnectError, NoWorkerError):
-            self._caller.unanswered(task_id, made)
-            raise
+        reply = await self._run_next(task_id, asked)
         if reply.status == "done":
             self._caller.given(task_id, self._client)
         return reply
+
+    async def _run_next(self, task_id: str, asked: RunRequest) -> RunReply:
+        """Get the first step that this caller has not been given, or run the next one.
+
+        Requests that got no answer are asked again first. The reply to one whose step was undone
+        meanwhile stands for no step, so another request follows.
+        """
+        passed: list[str] = []
+        while name := self._caller.kept(task_id):
+            with self._keeping(task_id, name):
+                try:
+                    reply = await self._run(task_id, asked, name)
+                    if reply.status != "done" or await self._stands(task_id, reply):
+                        return reply
+                except CommandRefusedError:
+                    passed.append(name)
+        name = self._caller.request(task_id)
+        try:
+            with self._keeping(task_id, name):
+                return await self._run(task_id, asked, name)
+        except CommandRefusedError:
+            for each in passed:  # they may have been refused for the same reason
+                self._caller.unanswered(task_id, each)
+            raise
+
+    @contextmanager
+    def _keeping(self, task_id: str, name: str) -> Generator[None]:
+        """Keep the name of a request that is left without an answer."""
+        try:
+            yield
+        except (asyncio.CancelledError, ConnectError, NoWorkerError):
+            self._caller.unanswered(task_id, name)
+            raise
+
+    async def _stands(self, task_id: str, reply: RunReply) -> bool:
+        """Whether the step that a reply names was not undone."""
+        try:
+            return (await self._reader.step(task_id, reply.n)).branch == reply.branch
+        except StepNotFoundError:
+            return False
 
     async def run_on(self, task_id: str) -> None:
         """Run a task to its end or to where a person must decide; a closed task stays closed.

@@ -21,31 +21,36 @@ from holdfast.archive.segments import read_archived, read_record
 from holdfast.errors import HoldfastError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.reader import Reader
 from holdfast.reading.step_events import (
+    Attempt,
     ChatEnd,
     ChatStart,
     EventHandler,
     StepEnd,
     StepEvent,
     StepStart,
-    StepUndone,
+    Thought,
     ToolCalled,
     ToolDone,
 )
+from holdfast.reading.streams.attempts import Attempts
+from holdfast.reading.streams.noted import noted_event
 from holdfast.task.data.records import Entry, EventRecord, OpenState, archived_entries
 from holdfast.task.happenings import (
     CallAsked,
     CallDone,
     Fold,
     Happening,
+    ModelAnswered,
+    Noted,
     StepBegan,
     StepEnded,
-    StepsUndone,
     TaskClosed,
     happenings,
     in_order,
 )
 from holdfast.task.queries.pages import EntriesPage, EntriesRequest
 from holdfast.task.step_body import StepBody
+from holdfast.values.messages import shown
 from holdfast.values.steps import CLOSED, AgentResponse, Task, TaskStatus
 from holdfast.values.text.logs import log
 
@@ -103,6 +108,8 @@ class Follower:
         self._seen = 0  # ledger entries that were read
         self._base = 0  # ledger entries in the archive, as far as is known
         self._closing: EventRecord | None = None
+        self._opens: Sequence[OpenState] = ()
+        self._attempts = Attempts(reader, task_id)
         self.status: TaskStatus = "running"
         self.ended = False
 
@@ -123,11 +130,25 @@ class Follower:
         closed = [each.event for each in look.happenings if isinstance(each, TaskClosed)]
         self._closing = closed[-1] if closed else self._closing
         self._after = max([self._after, *(event.number for event in events)])
-        self.status = look.task.status
+        self.status, self._opens = look.task.status, look.opens
         if self.status in CLOSED and not self.ended:
             self.ended = True
             events += await self._end(look.task)
         return events
+
+    async def attempts(self) -> list[Attempt]:
+        """Return what is tried again now, each attempt once: `new` has read nothing new.
+
+        Raises:
+            ConnectError: The server could not be reached.
+        """
+        if self.ended or not self._opens:
+            return []
+        try:
+            found = await self._attempts.new(self._opens, number=self._after)
+        except TaskNotFoundError:  # deleted meanwhile: `new` finds out what is left of it
+            return []
+        return list(found)
 
     async def look(self) -> Look:
         """Read what is new in the task; what led to its status is read then.
@@ -161,8 +182,8 @@ class Follower:
         return self._after
 
     async def _end(self, task: Task) -> list[StepEvent]:
-        body = self._closing.body if self._closing is not None else {}
-        number = int(body.get("number", self._after + 1))  # ended with Temporal's own tools
+        number = self._closing.number if self._closing is not None else 0
+        number = number or self._after + 1  # ended with Temporal's own tools
         known, self._after = self._after, max(self._after, number)
         if number <= known:
             return []
@@ -227,10 +248,12 @@ class Follower:
             case StepEnded(body=body):
                 given = await self._reader.output(task_id, body)
                 return StepEnd(number=number, task_id=task_id, output=given)
-            case StepsUndone(event=event, steps=steps):
-                return StepUndone(
-                    number=number, task_id=task_id, steps=steps, by=event.by, reason=event.text
-                )
+            case ModelAnswered(body=body, answer=answer):
+                said = shown((await self._reader.resolve(answer.message)).content)
+                id = body.step.step_id
+                return Thought(number=number, task_id=task_id, step_id=id, text=said)
+            case Noted():
+                return noted_event(happening, task_id)
             case _:
                 return None
 
@@ -252,6 +275,8 @@ async def follow(
         if follower.ended or follower.status in ends:
             return
         if not events:
+            for attempt in await follower.attempts():
+                yield attempt
             await asyncio.sleep(poll)
 
 
@@ -297,6 +322,8 @@ async def _publish(
     while not follower.ended:
         try:
             events = await follower.new()
+            if not events and not last:
+                events += await follower.attempts()
         except HoldfastError:
             log.warning("The events of a task could not be read", exc_info=True)
             events = []

@@ -23,7 +23,7 @@ from holdfast.task.happenings import (
     step_happenings,
 )
 from holdfast.task.step_body import StepBody, StepCall
-from holdfast.task.undo import active_steps
+from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.messages import Message, ToolCall
 
 ITEMS = 256
@@ -127,10 +127,13 @@ def undone(entries: Iterable[Entry], undo: StepsUndone, agent: str) -> Undone:
     number, event = undo.number, undo.event
     standing = active_steps(before)
     kept = {mark.number for step in standing for mark in step.marks}
+    # Nothing of the stream stands at an event: it belongs to what stands before it.
+    events = (each.event for each in before if each.event is not None)
+    noted = {each.number for each in events if each.kind != UNDONE}
     void: list[tuple[int, int]] = []
     for mark in range(1, number):
         first, end = int(Offset(mark)), int(Offset(mark + 1))
-        if mark in kept:
+        if mark in kept or (mark in noted and not (void and void[-1][1] == first)):
             continue
         if void and void[-1][1] == first:
             first, _ = void.pop()

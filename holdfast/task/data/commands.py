@@ -85,10 +85,25 @@ class Command(Value):
         """The reason given, cut to a readable length, or empty."""
         return str(self.body.get("reason", ""))[:LONGEST_REASON]
 
+    @property
+    def said(self) -> str:
+        """What it says or why: the text of feedback, a step's new input, a note, the reason."""
+        return said_in(self.body)
+
     def sent(self) -> dict[str, Json]:
         """Return the signal's body."""
         named = {"id": self.id, "by": self.by, "branch": self.branch}
         return {**self.body, **{key: value for key, value in named.items() if value}}
+
+
+SAYS = ("text", "input", "note", "message", "reason")
+"""Arguments of verbs that are words of the sender."""
+
+
+def said_in(body: Mapping[str, Json]) -> str:
+    """Return the words of the sender in the arguments of a command, or empty."""
+    said = (body.get(name) for name in SAYS)
+    return next((each for each in said if isinstance(each, str) and each), "")
 
 
 class Refusal(Value):

@@ -119,6 +119,10 @@ class StepResult(Value):
     patch: dict[str, Json] = Field(default_factory=dict)
 
 
+MarkKind = Literal["start", "said", "call", "done", "end"]
+"""What a mark stands for; "said": a model said something before the task's answer."""
+
+
 class Mark(NamedTuple):
     """Something that happened in a step, with its place in the life of the task.
 
@@ -126,11 +130,11 @@ class Mark(NamedTuple):
         number: Counts what happened in the task, from 1, over all its steps.
         kind: What it was.
         batch: Which of the step's batches of calls a call is in, from 0.
-        i: Its position there.
+        i: Its position there; of "said", how many answers the step had before.
     """
 
     number: int
-    kind: Literal["start", "call", "done", "end"]
+    kind: MarkKind
     batch: int = 0
     i: int = 0
 
@@ -247,11 +251,13 @@ class EventRecord(Value):
     """Something other than a completed step: a command, a failure, a limit.
 
     Attributes:
-        kind: "command", "refused", "failed", "limit", "guardrail", "closed".
+        kind: "asked", "command", "refused", "failed", "lost", "limit", "guardrail", "closed" and
+            others.
         at: Time, seconds since the epoch.
         by: Who did it, empty for the task itself.
         text: Reason or error.
         body: Facts.
+        number: Its place in the life of the task, among the marks; 0 when followers do not get it.
     """
 
     kind: str
@@ -259,6 +265,7 @@ class EventRecord(Value):
     by: str = ""
     text: str = ""
     body: dict[str, Json] = Field(default_factory=dict)
+    number: int = 0
 
 
 OVER_BUDGET = "over_budget"

@@ -13,7 +13,7 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import Guarded, GuardRule
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, ForkOf, InputRef, OpenState, SegmentRef
-from holdfast.task.data.undo import QueueChange, UndoState
+from holdfast.task.data.undo import FollowUp, QueueChange, UndoState
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, ImagePart, Message, Usage
 from holdfast.values.settings import Budget
@@ -168,6 +168,7 @@ class Carried(Value):
             that goes further back.
         last_step: The step that gave the task's answer, if another agent than the first ran it: a
             follow-up is for that agent.
+        further: The follow-up that a request to run a step has queued, until the step is begun.
         inputs: The run's input, as far as guardrails have passed it: once, whatever is undone.
         outputs: The final output, likewise.
         spent: Cost of all model calls and child tasks, also of the ones that an undo or a new start
@@ -242,6 +243,7 @@ class Carried(Value):
     lasts: tuple[tuple[int, str], ...] = ()
     undo_notes: tuple[Message, ...] = ()
     last_step: TaskStep | None = None
+    further: FollowUp = FollowUp()
     inputs: Guarded = Guarded()
     outputs: Guarded = Guarded()
     spent: Usage = Usage()
@@ -273,11 +275,13 @@ class RunReply(Value):
         round: For several steps: the ordinal of each in the order of the queue, 0 for one that
             waits.
         status: "done", "waiting" (for a person), "paused", "moved" (continued as new: ask again).
+        branch: Branch on which the step was run; with the ordinal it names a completed step.
     """
 
     n: int = 0
     status: Literal["done", "waiting", "paused", "moved"] = "done"
     round: tuple[int, ...] = ()
+    branch: int = 0
 
 
 class TaskRecord(Value):

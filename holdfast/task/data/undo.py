@@ -8,7 +8,7 @@ from pydantic import Field
 
 from holdfast.task.data.changes import Change
 from holdfast.values.base import ChainRef, Json, Value
-from holdfast.values.messages import Content, Message, ToolCall, Usage
+from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStep
 
 
@@ -43,6 +43,18 @@ class Taken(Value):
     change: QueueChange | None = None
 
 
+class FollowUp(Value):
+    """The queued step that a request to run a step has added to an answered task.
+
+    Attributes:
+        step: Id of the step.
+        stored: Its input in the archive, when it is too large for history.
+    """
+
+    step: str = ""
+    stored: Blob | None = None
+
+
 class Before(Value):
     """The state of a task before a step, which an undo of the step restores.
 
@@ -64,6 +76,9 @@ class Before(Value):
         lasts: (number, id) of steps whose last outputs waited to be joined.
         beside: How many other steps were open.
         last_step: The step that gave the task's answer, as the task kept it for follow-ups.
+        answer: The answer of a concluded task; a large one is only named.
+        further: Id of the step if the request that ran it has added it to an answered task: an undo
+            takes it out of the queue as well, and the task has its answer again.
     """
 
     found: QueueChange | None = None
@@ -78,6 +93,8 @@ class Before(Value):
     lasts: tuple[tuple[int, str], ...] = ()
     beside: int = 0
     last_step: TaskStep | None = None
+    answer: Json = None
+    further: str = ""
 
 
 class Newest(Value):

@@ -20,17 +20,19 @@ from holdfast.task.data.records import (
     usual_step,
 )
 from holdfast.task.data.state import Described
-from holdfast.task.data.undo import Before
+from holdfast.task.data.undo import Before, FollowUp
 from holdfast.task.data.wire import Advanced, AdvanceInput, RunRequest
 from holdfast.task.ledger.open_steps import INLINE_BYTES, OpenSteps
 from holdfast.task.ledger.queue import problem, queued_with, serial_of
 from holdfast.task.ledger.queue_changes import found_by, pending, taken_from
 from holdfast.task.ledger.references import (
+    is_thought,
     joined,
     new_entries,
     output_digest,
     resolve_calls,
     results_of,
+    turns_of,
     usage_of,
     with_entry,
     without_adds,
@@ -72,8 +74,11 @@ class Ledger(OpenSteps):
         """
         ready = self.ready()
         step = next((s for s in ready if s.step_id == asked.step), ready[0])
+        further = self.s.further if self.s.further.step == step.step_id else FollowUp()
         queue = tuple(queued for queued in self.s.queue if queued is not step)
-        own = self._is_original(step) and not asked.brings_input
+        stored = further.stored if step.input is None else None  # else the input was edited
+        if self._is_original(step):
+            stored = self.given.stored
         step = step.model_copy(update={"images": asked.images_after(step)})
         if asked.input is not None:
             step = step.model_copy(update={"input": asked.input})
@@ -81,7 +86,7 @@ class Ledger(OpenSteps):
             step=step,
             state=self.s.extra_state,
             tool_choice=asked.tool_choice,
-            stored=asked.stored or (self.given.stored if own else None),
+            stored=asked.stored if asked.brings_input else stored,
             notes=joined(self.s.notes),
             inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done},
         )
@@ -93,13 +98,14 @@ class Ledger(OpenSteps):
             alone=not siblings and not self.s.lasts,
             started=now,
             owner=owner,
-            before=Before() if siblings else self.before(),
+            before=Before() if siblings else self.before(further.step),
             stream=asked.stream,
         )
         self.change(
             queue=queue,
             notes=(),
             undo_notes=(),
+            further=FollowUp(),
             answered=False,
             failure=None,
             opens=(*siblings, self._marked(current, "start", 0)),
@@ -194,8 +200,11 @@ class Ledger(OpenSteps):
             usage = got.answer.usage.model_copy(update={"requests": 1})
             spent = self.s.spent + usage
             self.change(turns=self.s.turns + 1, usage=self.s.usage + usage, spent=spent)
+        said = turns_of(current.journal)
         for entry in new_entries(got, last=current.limit == "finish"):
             current = with_entry(current, entry)
+        if is_thought(got, is_refused=refused is not None):
+            current = self._marked(current, "said", said)
         if got.result is not None and refused is None:
             calls = resolve_calls(got.result, current)
             state = merge_patch.apply(current.open.state, got.result.patch)
@@ -362,16 +371,26 @@ class Ledger(OpenSteps):
         """Queue the first input that waited for the answer."""
         first, *rest = self.s.followups
         self.change(followups=tuple(rest))
-        self.ask_further(first)
+        self._enter(first)
 
-    def ask_further(self, text: str | None, images: tuple[ImagePart, ...] = ()) -> None:
-        """Queue a new input of the user; the agent that gave the answer goes on with it."""
+    def ask_further(self, asked: RunRequest) -> None:
+        """Queue the follow-up that a request to run a step brings."""
+        step_id = self._enter(asked.input or None, asked.images)
+        self.change(further=FollowUp(step=step_id, stored=asked.stored))
+
+    def _enter(self, text: str | None, images: tuple[ImagePart, ...] = ()) -> str:
+        """Queue a new input of the user; the agent that gave the answer goes on with it.
+
+        Returns:
+            The id of the step.
+        """
         serial = self.s.serial + 1
         step = TaskStep(step_id=f"s{serial}", input=text, images=images, enters=True)
         if self.s.last_step is not None:
             step = step.after(self.s.last_step)
-        # whoever asks further has seen the answer
+        # The caller that asks further has seen the answer.
         self.change(queue=(*self.s.queue, step), serial=serial, answered=False, given=())
+        return step.step_id
 
     def _number(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
         """Give ids to the steps that came without one."""

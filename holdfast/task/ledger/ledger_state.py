@@ -30,6 +30,17 @@ COMMANDS_KEPT = 20_000
 GIVEN_KEPT = 64
 """Most steps whose callers are remembered."""
 
+NUMBERED = frozenset(
+    {
+        *("asked", "standing", "expired", "withdrawn"),
+        *("command", "refused", "failed", "lost", "undone"),
+    }
+)
+"""Kinds of events that followers of a task get."""
+
+CLOSED_EVENT = "closed"
+"""Kind of the event with which a task begins to close; it has the last number."""
+
 RECEIPTS_KEPT = 1000
 RECEIPTS_CARRIED = 200
 
@@ -277,8 +288,12 @@ class LedgerState:
         steps = (*(current.open.step for current in self.s.opens), *self.s.queue)
         return tuple(step.model_copy(update={"task_id": self.task_id}) for step in steps)
 
-    def before(self) -> Before:
-        """Return the state as if no step were open, for an undo to restore."""
+    def before(self, further: str = "") -> Before:
+        """Return the state as if no step were open, for an undo to restore.
+
+        Args:
+            further: Id of the step to be begun if it is a follow-up that its request has queued.
+        """
         s = self.s
         costs = (usage_of(current.journal, current.outcomes.values()) for current in s.opens)
         spent = sum(costs, Usage())
@@ -295,7 +310,15 @@ class LedgerState:
             lasts=s.lasts,
             beside=max(len(s.opens) - 1, 0),
             last_step=s.last_step,
+            answer=self.answer if s.concluded else None,
+            further=further,
         )
+
+    @property
+    def answer(self) -> Json:
+        """The output of the newest step; a large one is named. None for none that is known."""
+        record = records_here(self.entries, self.s.steps).get(self.s.steps)
+        return self.s.answer if record is None else answer_of(record)
 
     def exceeded(self, *, now: float, n: int = 0) -> str:
         """Say which part of the budget is used up, or empty.
@@ -326,7 +349,10 @@ class LedgerState:
         body: dict[str, Json] | None = None,
     ) -> None:
         """Append an event."""
-        event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {})
+        closing = self.s.closing is not None and self.s.closing.is_prepared
+        counts = kind == CLOSED_EVENT or (kind in NUMBERED and not closing)
+        number = self.next_number() if counts else 0
+        event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {}, number=number)
         self.append(Entry(event=event))
 
     def append(self, entry: Entry) -> None:

@@ -11,6 +11,7 @@ from holdfast.task.data.records import (
     JournalEntry,
     LeftStep,
     Mark,
+    MarkKind,
     OpenState,
     OpenStep,
 )
@@ -21,7 +22,7 @@ from holdfast.task.ledger.references import (
     batches_of,
     with_entry,
 )
-from holdfast.values.base import canonical
+from holdfast.values.base import Json, canonical
 from holdfast.values.messages import ToolCall
 
 INLINE_BYTES = 512
@@ -184,7 +185,8 @@ class OpenSteps(LedgerState):
             self.change(failure=failure)
         else:
             self._put(current.model_copy(update={"failure": failure}))
-        self.note("failed", now=now, text=f"{failure.type}: {failure.text}")
+        body: dict[str, Json] = {"step": current.open.step.step_id} if current else {}
+        self.note("failed", now=now, text=f"{failure.type}: {failure.text}", body=body)
 
     def show(self) -> None:
         """Note that a client follows the answers of the open steps while they are made."""
@@ -208,15 +210,14 @@ class OpenSteps(LedgerState):
         """Let a step's next model call pass the budget."""
         self._put(self.at(n).model_copy(update={"limit": "allow"}))
 
-    def _marked(
-        self, current: OpenState, kind: Literal["start", "call", "done", "end"], *places: int
-    ) -> OpenState:
+    def _marked(self, current: OpenState, kind: MarkKind, *places: int) -> OpenState:
         """Add marks to an open step: what happened, in the order in which followers get it.
 
         Args:
             current: The open step.
             kind: What happened.
-            places: Positions of the calls that it happened to; one 0 for the step itself.
+            places: Positions of the calls that it happened to; one 0 for the step itself; of
+                "said", how many answers it had before.
         """
         if not places:
             return current

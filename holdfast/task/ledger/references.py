@@ -170,6 +170,19 @@ def new_entries(advanced: Advanced, *, last: bool) -> tuple[JournalEntry, ...]:
     return (*memos[: advanced.early], entry, *memos[advanced.early :])
 
 
+def is_thought(advanced: Advanced, *, is_refused: bool) -> bool:
+    """Whether an activity brings words of a model that are not those with which the task ends.
+
+    Args:
+        advanced: Its result.
+        is_refused: Whether the step's result cannot be taken.
+    """
+    answer, result = advanced.answer, advanced.result
+    if answer is None or not shown(answer.message.content).strip():
+        return False
+    return result is None or is_refused or not result.last
+
+
 def without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry, ...]:
     """Leave out of the journal the messages that the record's `adds` hold."""
     journal = list(current.journal)

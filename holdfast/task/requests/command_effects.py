@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.task import approvals
 from holdfast.task.data.commands import Command
 from holdfast.task.data.records import mark_of
+from holdfast.task.data.undo import FollowUp
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.messages import user
 from holdfast.values.steps import TaskStep
@@ -108,6 +109,8 @@ def _drop(ledger: Ledger, command: Command) -> str:
     del queue[at]
     over = not queue and not ledger.s.opens and ledger.s.concluded  # it was a follow-up
     ledger.change(queue=tuple(queue), answered=ledger.s.answered or over)
+    if command.body.get("step") == ledger.s.further.step:
+        ledger.change(further=FollowUp())
     if not ledger.s.opens and not ledger.ready():
         ledger.join_lasts()
     return ""

@@ -1,0 +1,127 @@
+"""Attempts of a task's activities, as the server tells of them while they are pending."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from temporalio.api.enums.v1 import EventType, TimeoutType
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.service import RPCError
+
+from holdfast.reading.reader import Reader
+from holdfast.reading.step_events import Attempt
+from holdfast.reading.streams.noted import WORKER_LOST
+from holdfast.task.data.records import OpenState
+from holdfast.task.data.wire import AdvanceInput, ToolInput
+from holdfast.values.text.redact import redact
+
+LOOK_SECONDS = 1.0
+"""Least time between two looks at the pending activities of a task."""
+
+
+class Attempts:
+    """Reads which activities of a task are tried again; each attempt comes once.
+
+    One look costs one request to the server and no work of the task's. Only a new attempt has the
+    history read, for the step and the call that it belongs to.
+    """
+
+    def __init__(self, reader: Reader, task_id: str) -> None:
+        """Have read nothing yet."""
+        self._reader = reader
+        self._task_id = task_id
+        self._seen: set[tuple[str, str, int]] = set()
+        self._due = 0.0
+
+    async def new(self, opens: Sequence[OpenState], *, number: int) -> list[Attempt]:
+        """Return the second and later attempts that were not returned yet.
+
+        Args:
+            opens: The steps in progress.
+            number: Number of the last recorded event.
+
+        Raises:
+            TaskNotFoundError: Temporal knows no such task.
+            ConnectError: The server could not be reached.
+        """
+        if time.monotonic() < self._due:
+            return []
+        self._due = time.monotonic() + LOOK_SECONDS
+        found = await self._reader.describe(self._task_id)
+        run_id = found.run_id
+        events: list[Attempt] = []
+        for pending in found.raw_description.pending_activities:
+            mark = (run_id, pending.activity_id, pending.attempt)
+            if pending.attempt <= 1 or mark in self._seen:
+                continue
+            self._seen.add(mark)
+            step_id, name = await self._place(run_id, pending, opens)
+            events.append(
+                Attempt(
+                    number=number,
+                    task_id=self._task_id,
+                    step_id=step_id,
+                    name=name,
+                    attempt=pending.attempt,
+                    why=redact(why(pending.last_failure)),
+                    seconds=seconds_until(pending),
+                )
+            )
+        return events
+
+    async def _place(
+        self, run_id: str, pending: PendingActivityInfo, opens: Sequence[OpenState]
+    ) -> tuple[str, str]:
+        """Return the step of an activity, as far as it has one, and what is tried."""
+        kind = pending.activity_type.name
+        if kind not in ("step", "tool"):
+            return "", kind
+        handle = self._reader.client.get_workflow_handle(self._task_id, run_id=run_id)
+        with suppress(RPCError):  # the run is gone, or the server is: the next look finds out
+            async for event in handle.fetch_history_events():
+                sent = event.activity_task_scheduled_event_attributes
+                if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED or (
+                    sent.activity_id != pending.activity_id
+                ):
+                    continue
+                payloads = list(sent.input.payloads)
+                converter = self._reader.client.data_converter
+                if kind == "step":
+                    [step] = await converter.decode(payloads, [AdvanceInput])
+                    return _step_id(opens, step.n), "model"
+                [given] = await converter.decode(payloads, [ToolInput])
+                return _step_id(opens, given.n), _tool(opens, given)
+        return "", kind
+
+
+def seconds_until(pending: PendingActivityInfo) -> float:
+    """Return how long it is until the next attempt of an activity begins; 0 when it has begun."""
+    when = pending.next_attempt_schedule_time
+    if not pending.HasField("next_attempt_schedule_time"):
+        return 0.0
+    return max(round(when.ToMicroseconds() / 1e6 - time.time(), 1), 0.0)
+
+
+def why(failure: Failure) -> str:
+    """Name a failure by its innermost cause."""
+    while failure.HasField("cause"):
+        failure = failure.cause
+    if failure.HasField("timeout_failure_info"):
+        if failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT:
+            return WORKER_LOST
+        return "it took too long"
+    kind = failure.application_failure_info.type
+    return f"{kind}: {failure.message}" if kind else failure.message
+
+
+def _step_id(opens: Sequence[OpenState], n: int) -> str:
+    return next((each.open.step.step_id for each in opens if each.n == n), "")
+
+
+def _tool(opens: Sequence[OpenState], given: ToolInput) -> str:
+    calls = next((each.calls for each in opens if each.n == given.n), ())
+    call = given.call or (calls[given.i] if given.i < len(calls) else None)
+    return call.name if call is not None else "tool"

@@ -1,0 +1,343 @@
+"""Following a task: thoughts, questions to people and their answers, failures, later attempts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from holdfast import AgentRunner, TaskStep, TaskStepOutput, ToolCall, event_text, tool
+from holdfast.cli.following.history import TaskHistory
+from holdfast.cli.following.live import line
+from holdfast.errors import CommandRefusedError, StepFailedError
+from holdfast.reading.step_events import (
+    ApprovalDecided,
+    Attempt,
+    CommandGiven,
+    StepEvent,
+    StepFailed,
+    Thought,
+    Waiting,
+)
+from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import user
+from holdfast.workers import StepContext
+from tests.live.test_step_events import look, pay, read
+from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status
+from tests.support.workers import Doing, ends
+
+
+def lines(events: Sequence[StepEvent]) -> list[str]:
+    """Return the events as they are printed, without the first and the last."""
+    return [text.strip() for text in map(event_text, events) if text][1:-1]
+
+
+def only(events: Sequence[StepEvent], kind: type[Any]) -> Any:
+    [found] = [event for event in events if isinstance(event, kind)]
+    return found
+
+
+async def finish(runner: AgentRunner, task: Any) -> list[StepEvent]:
+    """Run a task to its end; return the events that a later reader gets."""
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    return await read(runner, task)
+
+
+async def one_question(runner: AgentRunner, model: FakeOpenAI, task: Any) -> str:
+    """Let a task wait for a person; return the id of the approval."""
+    model.call("pay", {"euros": 5}, text="I pay first.")
+    assert (await runner.run_step(task)).status == "waiting"
+    [approval] = await runner.pending_approvals(task)
+    return approval.id
+
+
+async def test_what_a_model_says_and_what_people_are_asked_and_do_is_told_in_order(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(pay)
+    task = await runner.create_task("q")
+    following = asyncio.create_task(read(runner, task, poll=0.01))
+    id = await one_question(runner, model, task)
+    await runner.give_feedback(task, "be brief", by="bob")
+    await runner.approve(id, by="ann", note="once")
+    model.reply("done")
+    events = await finish(runner, task)
+    assert lines(events) == [
+        "> Running step s1. Step input: q",
+        "s1 says I pay first.",
+        's1 calls pay {"euros": 5}',
+        f's1 waits for a decision on {id}: pay {{"euros": 5}}',
+        "> feedback by bob: be brief",
+        "s1 pay approved by ann: once",
+        "s1 pay gave paid 5",
+        "> Running step s2. Step input: none",
+        "> Step s2 has the answer: done",
+    ]
+    assert await following == events
+    assert [event.number for event in events] == list(range(len(events)))
+
+
+async def test_reading_goes_on_after_any_of_these_events(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(pay)
+    task = await runner.create_task("q")
+    id = await one_question(runner, model, task)
+    await runner.reject(id, by="ann", reason="too dear")
+    model.reply("done")
+    events = await finish(runner, task)
+    assert "s1 pay rejected by ann: too dear" in lines(events)
+    for k, event in enumerate(events):
+        assert await read(runner, task, after=event.number) == events[k + 1 :]
+
+
+async def test_a_command_that_is_refused_is_told_with_its_reason(make_runner: MakeRunner) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step)
+
+    runner = await make_runner(worker=Doing(body))
+    task = await runner.create_task("q")
+    with pytest.raises(CommandRefusedError):
+        await runner.drop_step(task, "nowhere", by="ann")
+    refused = only(await finish(runner, task), CommandGiven)
+    assert (refused.verb, refused.by, refused.is_refused) == ("drop_step", "ann", True)
+    assert "nowhere" in refused.reason
+
+
+async def test_a_refused_edit_of_arguments_is_told_and_the_question_stands(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(pay)
+    task = await runner.create_task("q")
+    id = await one_question(runner, model, task)
+    with pytest.raises(CommandRefusedError):
+        await runner.approve(id, by="ann", arguments={"euros": "many"})
+    await runner.approve(id, by="ann")
+    model.reply("done")
+    events = await finish(runner, task)
+    refused = only(events, CommandGiven)
+    assert (refused.verb, refused.by, refused.is_refused) == ("approve", "ann", True)
+    assert only(events, Waiting).approval == id
+    decided = [event for event in events if isinstance(event, ApprovalDecided)]
+    assert decided[-1].status == "approved"
+    assert decided[-1].number > refused.number
+
+
+async def test_a_decision_for_all_calls_of_a_tool_is_told_for_each(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(pay)
+    task = await runner.create_task("q")
+    id = await one_question(runner, model, task)
+    await runner.approve(id, by="ann", always=True)
+    model.call("pay", {"euros": 6})
+    model.reply("done")
+    events = await finish(runner, task)
+    decided = [event for event in events if isinstance(event, ApprovalDecided)]
+    assert [(each.step_id, each.status, each.by) for each in decided] == [
+        ("s1", "approved", "ann"),
+        ("s2", "approved", "ann"),
+    ]
+
+
+async def test_a_step_that_fails_is_told_and_then_its_new_attempt(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    task = await runner.create_task("q")
+    model.fail(401, message="no such key")
+    with pytest.raises(StepFailedError):
+        await runner.run_step(task)
+    model.reply("done")
+    events = await finish(runner, task)
+    failed = only(events, StepFailed)
+    assert failed.step_id == "s1"
+    assert "no such key" in failed.error
+    assert [event.kind for event in events] == [
+        *("chat_start", "step_start", "step_failed", "step_end", "chat_end")
+    ]
+
+
+async def test_words_in_mid_step_are_told_and_those_that_end_the_task_only_once(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        first = await ctx.call_model([user("plan")])
+        await ctx.call_tools([ToolCall(id="1", name="look", arguments="{}")])
+        second = await ctx.call_model([user("act")])
+        return ends(step, first.text + second.text)
+
+    runner = await make_runner(look, worker=Doing(body))
+    task = await runner.create_task("q")
+    for text in ("a plan", "an act"):
+        model.reply(text)
+    following = asyncio.create_task(read(runner, task, poll=0.01))
+    events = await finish(runner, task)
+    assert await following == events
+    assert [event.text for event in events if isinstance(event, Thought)] == ["a plan"]
+
+
+async def test_words_that_the_archive_keeps_are_told_whole(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    text = "long words " * 4000
+    runner = await make_runner(look)
+    task = await runner.create_task("q")
+    model.call("look", text=text)
+    model.reply("done")
+    assert only(await finish(runner, task), Thought).text.strip() == text.strip()
+
+
+async def test_an_undo_among_these_events_leaves_live_and_later_readers_with_the_same(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(pay)
+    task = await runner.create_task("q")
+    following = asyncio.create_task(read(runner, task, poll=0.01))
+    id = await one_question(runner, model, task)
+    await runner.approve(id, by="ann")
+    assert (await runner.run_step(task)).status == "done"
+    await runner.give_feedback(task, "not so", by="bob")
+    await runner.undo_step(task, residue="keep")
+    model.reply("done")
+    events = await finish(runner, task)
+    assert await following == events
+    kinds = [event.kind for event in events]
+    assert kinds[kinds.index("command_given") + 1] == "step_undone"
+    assert [event.number for event in events] == list(range(len(events)))
+
+
+async def test_these_events_survive_that_a_task_continues_as_new(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look, roll_events=50)
+    task = await runner.create_task("q")
+    following = asyncio.create_task(read(runner, task, poll=0.01))
+    for n in range(8):
+        await runner.give_feedback(task, f"word {n}", by="ann")
+        model.call("look", text=f"thought {n}")
+        await runner.run_step(task)
+    model.reply("done")
+    events = await finish(runner, task)
+    assert len(await histories(runner.client, task.task_id)) > 1
+    assert await following == events
+    assert [e.text for e in events if isinstance(e, Thought)] == [f"thought {n}" for n in range(8)]
+    given = [event.text for event in events if isinstance(event, CommandGiven)]
+    assert given == [f"word {n}" for n in range(8)]
+
+
+async def test_an_abandoned_task_has_its_abandon_before_its_end(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(pay)
+    task = await runner.create_task("q")
+    following = asyncio.create_task(read(runner, task, poll=0.01))
+    await one_question(runner, model, task)
+    await runner.abandon(task, "too dear", by="ann")
+    await until_status(runner, task, "abandoned")
+    events = await read(runner, task)
+    assert await following == events
+    assert lines(events)[-1] == "> abandon by ann: too dear"
+    assert events[-1].kind == "chat_end"
+
+
+async def test_a_live_reader_gets_each_later_attempt_once_and_later_readers_none(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    task = await runner.create_task("q")
+    model.fail(503, message="busy")
+    model.hang("done")
+    live: list[StepEvent] = []
+    seen = asyncio.Event()
+
+    async def follow() -> None:
+        async for event in runner.step_events(task, poll=0.01):
+            live.append(event)
+            if isinstance(event, Attempt):
+                seen.set()
+
+    async with asyncio.timeout(60):
+        following = asyncio.create_task(follow())
+        running = asyncio.create_task(runner.run_task(task))
+        await seen.wait()
+        await model.until_held()
+        model.release()
+        await running
+        await runner.finalize_response(task)
+        await following
+    attempt = only(live, Attempt)
+    assert (attempt.step_id, attempt.name, attempt.attempt) == ("s1", "model", 2)
+    assert "busy" in attempt.why
+    assert attempt.number == live[live.index(attempt) - 1].number
+    live.remove(attempt)
+    assert live == await read(runner, task)
+
+
+async def test_a_tool_that_is_tried_again_is_named(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    begun, seen = asyncio.Event(), asyncio.Event()
+    attempts: list[Attempt] = []
+
+    @tool(effect="read")
+    async def peek() -> str:
+        """Be stopped the first time; then wait until the reader has seen the second attempt."""
+        is_first = not begun.is_set()
+        begun.set()
+        await (asyncio.sleep(60) if is_first else seen.wait())
+        return "read"
+
+    def saw(event: StepEvent) -> None:
+        if isinstance(event, Attempt):
+            attempts.append(event)
+            seen.set()
+
+    await rig.serve(make_agent(peek), graceful_shutdown_timeout=timedelta(seconds=0))
+    model.call("peek")
+    model.reply("done")
+    async with asyncio.timeout(60):
+        running = asyncio.create_task(rig.runner().chat("q", on_event=saw))
+        await begun.wait()
+        await rig.serve(make_agent(peek))
+        await running
+    assert [(each.step_id, each.name, each.attempt) for each in attempts] == [("s1", "peek", 2)]
+
+
+async def test_the_command_lines_live_view_shows_questions_words_and_feedback(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(pay)
+    task = await runner.create_task("q")
+    id = await one_question(runner, model, task)
+    await runner.give_feedback(task, "be brief", by="bob")
+    shown = await live_lines(runner.client, task.task_id)
+    assert "  step 1  model answers 'I pay first.' and pay {\"euros\": 5}" in shown
+    assert f'    task  waits for a decision on {id}: pay {{"euros": 5}}' in shown
+    assert "    task  feedback by bob: be brief" in shown
+
+
+async def test_the_command_lines_live_view_shows_why_a_step_stopped_after_its_answer(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await ctx.call_model()
+        raise ValueError("a bug")
+
+    runner = await make_runner(worker=Doing(body))
+    task = await runner.create_task("q")
+    model.reply("words")
+    with pytest.raises(StepFailedError):
+        await runner.run_step(task)
+    [answer] = [each for each in await live_lines(runner.client, task.task_id) if "answers" in each]
+    assert answer.startswith("  step 1  model answers 'words'; the step failed: ValueError: a bug")
+
+
+async def live_lines(client: Client, task_id: str) -> list[str]:
+    history = TaskHistory(client, task_id)
+    return [line(event) async for event in history.read(wait=False)]
