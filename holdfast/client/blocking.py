@@ -8,6 +8,7 @@ with AgentRunner.local(agent) as runner:
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
@@ -36,6 +37,10 @@ class _Twin:
     def __init__(self, twin: Any) -> None:
         self._twin = twin
 
+    async def _ready(self) -> Any:
+        """Return the async object, ready to be used. Runs on the shared loop."""
+        return self._twin
+
 
 def _sync(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
@@ -48,7 +53,10 @@ def _sync(
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return shared_loop().run(method(self._twin, *args, **kwargs))
+        async def calling() -> R:
+            return await method(await self._ready(), *args, **kwargs)
+
+        return shared_loop().run(calling())
 
     return cast("Callable[Concatenate[Any, P], R]", call)
 
@@ -60,7 +68,7 @@ def _sync_iterator(
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-        items = method(self._twin, *args, **kwargs)
+        items = method(shared_loop().run(self._ready()), *args, **kwargs)
 
         async def following() -> list[R]:
             try:
@@ -130,7 +138,7 @@ def _sync_stream(method: Callable[..., Any]) -> Any:
     @functools.wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Stream:
         async def start() -> Streamed[Any]:
-            found: Streamed[Any] = method(self._twin, *args, **options)
+            found: Streamed[Any] = method(await self._ready(), *args, **options)
             return found
 
         return Stream(shared_loop().run(start()))
@@ -141,7 +149,8 @@ def _sync_stream(method: Callable[..., Any]) -> Any:
 class AgentRunner(_Twin):
     """The twin of `holdfast.AgentRunner`: made by `local` or `connect`.
 
-    `close` stops an engine that `local` has started; the end of the process does so, too.
+    The embedded engine of `local` starts with the first call, if `start` was not called before.
+    `close` stops it; the end of the process does so, too.
     """
 
     def __init__(self, twin: _async.AgentRunner) -> None:
@@ -158,6 +167,17 @@ class AgentRunner(_Twin):
             )
             raise InvalidArgumentError(msg)
         super().__init__(twin)
+        self._lock = asyncio.Lock()
+        self._is_closed = False
+
+    async def _ready(self) -> _async.AgentRunner:
+        """Return the async runner; the first of several threads starts its engine."""
+        async with self._lock:
+            if not self._twin.is_started and not self._is_closed:
+                await self._twin.start()
+                close_at_exit(self._twin.close)
+        found: _async.AgentRunner = self._twin
+        return found
 
     @classmethod
     def local(
@@ -172,9 +192,14 @@ class AgentRunner(_Twin):
         return cls(shared_loop().run(_async.AgentRunner.connect(address, agent=agent, **options)))
 
     def start(self) -> Self:
-        """Start the embedded engine, if there is one."""
-        shared_loop().run(self._twin.start())
-        close_at_exit(self._twin.close)
+        """Start the embedded engine, if there is one, also after `close`."""
+
+        async def starting() -> None:
+            self._is_closed = False
+            await self._ready()
+            close_at_exit(self._twin.close)
+
+        shared_loop().run(starting())
         return self
 
     def __enter__(self) -> Self:
@@ -183,8 +208,14 @@ class AgentRunner(_Twin):
 
     def close(self) -> None:
         """Stop the embedded engine; tasks stay and go on when it is started again."""
-        shared_loop().run(self._twin.close())
-        keep_at_exit(self._twin.close)
+
+        async def closing() -> None:
+            async with self._lock:
+                self._is_closed = True
+                await self._twin.close()
+                keep_at_exit(self._twin.close)
+
+        shared_loop().run(closing())
 
     def __exit__(self, *_: object) -> None:
         """Close."""
@@ -193,18 +224,19 @@ class AgentRunner(_Twin):
     @property
     def twin(self) -> _async.AgentRunner:
         """The async handle behind this one; use it on the shared loop only."""
-        twin: _async.AgentRunner = self._twin
-        return twin
+        if shared_loop().is_inside:
+            twin: _async.AgentRunner = self._twin
+            return twin
+        return shared_loop().run(self._ready())
 
     @property
     def client(self) -> Client:
         """The Temporal client; use it on the shared loop only."""
-        client: Client = self._twin.client
-        return client
+        return self.twin.client
 
     def session(self, name: str) -> Session:
         """Name a session of this app."""
-        return Session(self._twin.session(name))
+        return Session(self.twin.session(name))
 
     create_task = _sync(_async.AgentRunner.create_task)
     get_task = _sync(_async.AgentRunner.get_task)

@@ -58,13 +58,14 @@ print(asyncio.run(ensure_server(Path(sys.argv[1]))).pid, flush=True)
 sys.stdin.read()
 """
 NEVER_CLOSED = """
-import sys
-from pathlib import Path
+import asyncio, os, signal, sys
 from holdfast import Agent
-from holdfast.engine.dev_server.server import find_server
+from holdfast.engine.dev_server import launch
 from holdfast.sync import AgentRunner
-AgentRunner.local(Agent(name="idle", model="offline"), data_dir=sys.argv[1]).start()
-print(find_server(Path(sys.argv[1])).pid, flush=True)
+launch.LEFT_SECONDS = 0.2
+runner = AgentRunner.local(Agent(name="idle", model="offline"), data_dir=sys.argv[1] or None)
+print(runner.chat("What is 6 * 7?"), flush=True)
+print(runner.twin._engine.server.pid, flush=True)
 """
 HOLD_EPHEMERAL = """
 import asyncio, sys
@@ -493,12 +494,53 @@ async def test_an_archive_deleted_beside_its_server_is_told_with_what_to_do(data
     assert str(refused.value).count(str(data_dir)) == 1
 
 
-@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "1 / 0"])
+IN_A_LOOP = """
+async def kernel():
+    runner.chat("What is 6 * 8?")  # blocks the loop, as a cell of a notebook does
+asyncio.run(kernel())
+sys.exit()
+"""
+ENDS = {
+    "end of the program": "",
+    "sys.exit": "sys.exit(3)",
+    "exception": "1 / 0",
+    "loop of a kernel": IN_A_LOOP,
+}
+KILLS = {
+    "SIGTERM": "os.kill(os.getpid(), signal.SIGTERM)",
+    "SIGKILL": "os.kill(os.getpid(), signal.SIGKILL)",
+    "os._exit": "os._exit(0)",
+}
+
+
+async def end_of(end: str, data_dir: Path | str) -> int:
+    """Run a program that never closes its runner to its end; return the pid of its server."""
+    with child(f"{NEVER_CLOSED}\n{end}", data_dir) as (process, output):
+        assert "42" in await asyncio.to_thread(output.readline)
+        pid = int(await asyncio.to_thread(output.readline))
+        await asyncio.to_thread(process.wait)
+    return pid
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 async def test_a_blocking_runner_that_is_never_closed_leaves_no_server(
     data_dir: Path, end: str
 ) -> None:
-    with child(f"{NEVER_CLOSED}\n{end}", data_dir) as (process, output):
-        pid = int(await asyncio.to_thread(output.readline))
-        await asyncio.to_thread(process.wait)
+    pid = await end_of(end, data_dir)
     assert is_gone(pid)
     assert not list((data_dir / "leases").iterdir())
+
+
+@pytest.mark.parametrize("end", KILLS.values(), ids=KILLS)
+async def test_the_server_of_a_killed_process_that_never_closed_its_runner_ends(
+    data_dir: Path, end: str
+) -> None:
+    pid = await end_of(end, data_dir)
+    assert await wait_until(lambda: is_gone(pid), SOON)
+    assert await wait_until(lambda: not list((data_dir / "leases").iterdir()), SOON)
+
+
+@pytest.mark.parametrize("end", (ENDS | KILLS).values(), ids=ENDS | KILLS)
+async def test_a_server_in_memory_ends_with_the_process_however_it_ends(end: str) -> None:
+    pid = await end_of(end, "")
+    assert await wait_until(lambda: is_gone(pid), SOON)

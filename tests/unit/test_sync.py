@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import holdfast
 from holdfast import sync
 from holdfast.errors import InvalidArgumentError
+from holdfast.serving.embedded import LocalEngine
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
 
 OTHERWISE = {"session", "start"}
@@ -56,3 +59,50 @@ def test_a_twin_returns_the_value_and_not_a_coroutine() -> None:
         task = runner.create_task("What is 1 + 1?")
         assert task.agent == "twin"
         assert runner.session("nobody").chat_history() == []
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[LocalEngine]:
+    """The engines that were started."""
+    found: list[LocalEngine] = []
+    start = LocalEngine.__aenter__
+
+    async def counted(engine: LocalEngine) -> Any:
+        found.append(engine)
+        return await start(engine)
+
+    monkeypatch.setattr(LocalEngine, "__aenter__", counted)
+    return found
+
+
+def test_the_first_calls_of_several_threads_start_the_engine_once(
+    starts: list[LocalEngine],
+) -> None:
+    runner = sync.AgentRunner.local(holdfast.Agent(name="first", model="offline"), data_dir=None)
+    assert not starts
+    with contextlib.closing(runner), ThreadPoolExecutor(4) as threads:
+        found = [threads.submit(runner.list_tasks) for _ in range(4)]
+        assert [each.result() for each in found] == [[]] * 4
+        assert runner.session("nobody").chat_history() == []
+    assert len(starts) == 1
+
+
+def test_a_runner_that_was_closed_starts_only_when_it_is_told_to(
+    starts: list[LocalEngine],
+) -> None:
+    runner = sync.AgentRunner.local(holdfast.Agent(name="again", model="offline"), data_dir=None)
+    runner.close()
+    with pytest.raises(InvalidArgumentError, match="is not started"):
+        runner.list_tasks()
+    assert not starts
+    with runner:
+        assert runner.list_tasks() == []
+
+
+def test_a_run_starts_the_engine_of_its_blocking_runner(starts: list[LocalEngine]) -> None:
+    agent = holdfast.Agent(name="run", model="offline")
+    runner = sync.AgentRunner.local(agent, data_dir=None)
+    with contextlib.closing(runner):
+        result = holdfast.Runner.run_sync(agent, "What is 1 + 1?", runner=runner)
+    assert result.final_output
+    assert len(starts) == 1

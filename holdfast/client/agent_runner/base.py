@@ -216,6 +216,11 @@ class RunnerBase:
         await check_archive(client, store)
         return cls(agent=agent, app=app, client=client, archive=store, **options)
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it can be used: its embedded engine runs, or it has a client."""
+        return self._reader is not None
+
     async def start(self) -> Self:
         """Start the embedded engine, if there is one.
 
