@@ -55,8 +55,8 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             lines = b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(said)
             writer.write(b"HTTP/1.1 200 OK\r\n" + lines + said)
             await writer.drain()
-    except (asyncio.IncompleteReadError, ConnectionError):
-        pass  # the client has closed the connection
+    except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        pass  # the client has closed the connection, or the benchmark is over
     finally:
         writer.close()
 

@@ -15,7 +15,6 @@ from holdfast.client.runner.engines import engines
 from holdfast.errors import (
     HoldfastError,
     InvalidArgumentError,
-    NoUpcomingStepsError,
     StepFailedError,
     StepNotFoundError,
     TaskExistsError,
@@ -294,14 +293,6 @@ class Tasks:
         try:
             return await runner.run_step(
                 task_id, input, step, tool_choice=tool_choice, request_id=name
-            )
-        except NoUpcomingStepsError:
-            if input is None:
-                raise
-            # After the answer, an input is a follow-up question of the same task.
-            await runner.give_feedback(task_id, input, when="queued")
-            return await runner.run_step(
-                task_id, tool_choice=tool_choice, request_id=f"{name}.more"
             )
         except StepFailedError:
             self._tries[task_id] += 1

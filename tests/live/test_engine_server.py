@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO
@@ -35,7 +35,7 @@ from holdfast.engine.dev_server.leases import (
     live_leases,
     release_lease,
 )
-from holdfast.engine.dev_server.process import is_free, wait_until
+from holdfast.engine.dev_server.process import is_free, processes_in, wait_until
 from holdfast.engine.dev_server.server import ensure_server, find_server, stop_server
 from holdfast.errors import ArchiveMismatchError, ServerStartError
 from holdfast.serving.names import check_archive
@@ -463,6 +463,25 @@ async def test_a_cancelled_start_leaves_the_directory_usable(data_dir: Path) -> 
     await connect_embedded(server)
     assert json.loads((data_dir / "server.json").read_text(encoding="utf-8"))["pid"] == server.pid
     assert not is_free(int(server.address.rpartition(":")[2]))
+
+
+async def test_a_server_killed_while_it_makes_its_database_leaves_the_directory_usable(
+    data_dir: Path,
+) -> None:
+    starting = asyncio.create_task(ensure_server(data_dir))
+    assert await wait_until((data_dir / "temporal.db").exists, SOON)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    (server,) = processes_in(data_dir)
+    os.kill(server.pid, signal.SIGKILL)
+    assert await wait_until(lambda: is_gone(server.pid), SOON)
+    with closing(sqlite3.connect(data_dir / "temporal.db", isolation_level=None)) as database:
+        database.execute("CREATE TABLE IF NOT EXISTS executions (shard_id INTEGER)")
+        database.execute("DROP TABLE IF EXISTS namespaces")
+    again = await ensure_server(data_dir)
+    await connect_embedded(again)
+    assert not (data_dir / "setup").exists()
 
 
 async def test_a_directory_deleted_under_its_server_is_begun_anew(data_dir: Path) -> None:

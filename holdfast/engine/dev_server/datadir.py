@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from holdfast.engine.dev_server.command import DATABASE
 from holdfast.engine.dev_server.process import POLL_SECONDS
 from holdfast.errors import ServerStartError
 from holdfast.values.base import Json
@@ -19,6 +20,9 @@ from holdfast.values.code.private_files import make_directory, owner_only
 
 with needing_local():
     from filelock import FileLock, Timeout
+
+SETUP = "setup"
+"""File that exists from before the database is made until its server is ready."""
 
 LOCK_SECONDS = 90.0
 """Longer than a server may take to start, so that a second starter waits and joins the server."""
@@ -109,3 +113,23 @@ def read_json(path: Path) -> Json:
     with suppress(OSError, ValueError):
         return json.loads(path.read_text(encoding="utf-8"))
     return None
+
+
+def is_set_up(directory: Path) -> bool:
+    """Say whether the directory has a database that a server has finished making."""
+    return (directory / DATABASE).exists() and not (directory / SETUP).exists()
+
+
+def begin_set_up(directory: Path) -> None:
+    """Delete a database that is half made, and mark that a server is about to make one.
+
+    A server that is killed while it makes its tables leaves a file that no later one can use.
+    """
+    for file in directory.glob(f"{DATABASE}*"):
+        file.unlink()
+    write_text(directory / SETUP, "")
+
+
+def end_set_up(directory: Path) -> None:
+    """Record that the database is complete."""
+    (directory / SETUP).unlink(missing_ok=True)

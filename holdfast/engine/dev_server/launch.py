@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import IO
 
 from holdfast.engine.dev_server.command import DATABASE, server_command
-from holdfast.engine.dev_server.datadir import read_json, write_json
+from holdfast.engine.dev_server.datadir import (
+    begin_set_up,
+    end_set_up,
+    is_set_up,
+    read_json,
+    write_json,
+)
 from holdfast.engine.dev_server.health import wait_ready
 from holdfast.engine.dev_server.process import (
     adopt_child,
@@ -86,10 +92,13 @@ async def start_server(directory: Path) -> ServerRecord:
     Raises:
         ServerStartError: It did not become ready; the text ends with the tail of its log.
     """
+    if not is_set_up(directory):
+        begin_set_up(directory)
     record, is_retention_new = await _start_ready(directory)
     if is_retention_new:
         await end_process(record.pid, record.started, grace=0)
         record, _ = await _start_ready(directory)
+    end_set_up(directory)
     await asyncio.to_thread(_watch, directory, record.pid)
     return record
 

@@ -7,7 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.engine.dev_server.command import DATABASE, find_cli
-from holdfast.engine.dev_server.datadir import located, locked, prepare, write_json
+from holdfast.engine.dev_server.datadir import (
+    SETUP,
+    is_set_up,
+    located,
+    locked,
+    prepare,
+    write_json,
+)
 from holdfast.engine.dev_server.health import wait_ready
 from holdfast.engine.dev_server.launch import ServerRecord, read_record, start_server
 from holdfast.engine.dev_server.process import (
@@ -113,17 +120,21 @@ def _find_living(directory: Path) -> ServerRecord | None:
 
 
 async def _end_orphans(directory: Path) -> None:
-    """End servers whose database was deleted while they ran, as by `rm -rf` of the directory.
+    """End servers whose database was deleted while they ran, or is half made.
 
-    Such a server still has the deleted tasks, but their archive is deleted, too, so they cannot go
-    on. They are lost when it ends; the next server starts with an empty database.
+    The first kind comes of `rm -rf` of the directory. Such a server still has the deleted tasks,
+    but their archive is deleted, too, so they cannot go on. They are lost when it ends; the next
+    server starts with an empty database. The second kind is left by a starter that was killed or
+    cancelled during the first start; nobody has used that server yet.
     """
-    has_database = (directory / DATABASE).exists()
+    has_database = is_set_up(directory)
     record = read_record(directory)
     if has_database and record is not None and is_alive(record.pid, record.started):
         return
     for server, is_deleted in _servers_in(directory):
-        if is_deleted or not has_database:
+        if not is_deleted and (directory / SETUP).exists():
+            await end_process(server.pid, server.started, grace=0)
+        elif is_deleted or not has_database:
             log.warning(
                 "ending the Temporal server %s: its data directory %s was deleted while it ran",
                 server.pid,

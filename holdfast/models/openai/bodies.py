@@ -115,16 +115,18 @@ class RequestBody:
         fields = dumps(self.fields)
         if not self.name:
             return fields
-        items = b",".join(piece for piece in self.conversation if piece)
         rest = b"," + fields[1:] if self.fields else fields[1:]
-        return b"".join((b"{", dumps(self.name), b":[", items, b"]", rest))
+        return b"".join((b"{", dumps(self.name), b":", self._items(), rest))
 
     def data(self) -> dict[str, Json]:
         """Return the body as JSON data."""
         if not self.name:
             return self.fields
-        items = b",".join(piece for piece in self.conversation if piece)
-        return {self.name: json.loads(b"[" + items + b"]"), **self.fields}
+        return {self.name: json.loads(self._items()), **self.fields}
+
+    def _items(self) -> bytes:
+        """Return the conversation as a JSON array."""
+        return b"[" + b",".join(filter(None, self.conversation)) + b"]"
 
 
 def dumps(data: Json) -> bytes:

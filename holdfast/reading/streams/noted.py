@@ -41,16 +41,7 @@ def noted_event(noted: Noted, task_id: str) -> StepEvent | None:
             return _waiting(noted, task_id)
         case "standing" | "expired" | "withdrawn" as kind:
             status = _DECISIONS[str(body["verb"])] if kind == "standing" else kind
-            return ApprovalDecided(
-                number=number,
-                task_id=task_id,
-                step_id=step_id,
-                approval=str(body.get("id", "")),
-                tool=str(body.get("tool", "")),
-                status=status,
-                by=event.by,
-                note=event.text,
-            )
+            return _decided(noted, task_id, body.get("id", ""), status, note=event.text)
         case "command" | "refused":
             return _command(noted, task_id)
         case "failed":
@@ -83,6 +74,22 @@ def _waiting(noted: Noted, task_id: str) -> Waiting:
     )
 
 
+def _decided(
+    noted: Noted, task_id: str, approval: Json, status: _Status, *, note: str
+) -> ApprovalDecided:
+    body = noted.event.body
+    return ApprovalDecided(
+        number=noted.number,
+        task_id=task_id,
+        step_id=str(body.get("step", "")),
+        approval=str(approval),
+        tool=str(body.get("tool", "")),
+        status=status,
+        by=noted.event.by,
+        note=note,
+    )
+
+
 def _command(noted: Noted, task_id: str) -> ApprovalDecided | CommandGiven:
     event, body = noted.event, noted.event.body
     arguments: Json = body.get("arguments")
@@ -90,16 +97,8 @@ def _command(noted: Noted, task_id: str) -> ApprovalDecided | CommandGiven:
     # Edited arguments that are refused have no verb: they came with an approval.
     verb, refused = str(body.get("verb") or "approve"), event.kind == "refused"
     if verb in _DECISIONS and not refused:
-        return ApprovalDecided(
-            number=noted.number,
-            task_id=task_id,
-            step_id=str(body.get("step", "")),
-            approval=str(given.get("approval", "")),
-            tool=str(body.get("tool", "")),
-            status=_DECISIONS[verb],
-            by=event.by,
-            note=said_in(given),
-        )
+        approval, status = given.get("approval", ""), _DECISIONS[verb]
+        return _decided(noted, task_id, approval, status, note=said_in(given))
     return CommandGiven(
         number=noted.number,
         task_id=task_id,
