@@ -49,7 +49,7 @@ from holdfast.serving.worker_process import serving_worker
 from holdfast.values.base import canonical
 from holdfast.values.checks.ids import queue_of
 from holdfast.values.steps import TaskStep, TaskStepOutput
-from holdfast.workers import AgentWorker, FunctionAgentWorker
+from holdfast.workers import AgentWorker, FunctionAgentWorker, FunctionCallingAgentWorker
 
 SENDERS = 64
 STEPS = 10
@@ -125,9 +125,7 @@ class Bench:
         runner: A runner for the agent.
     """
 
-    def __init__(
-        self, client: Client, archive: Archive, model: Any, worker: AgentWorker | None
-    ) -> None:
+    def __init__(self, client: Client, archive: Archive, model: Any, worker: AgentWorker) -> None:
         """Use this client."""
         self.client = client
         self._agent = Agent(name="agent", model=model, tools=[look, pay, wait], worker=worker)
@@ -183,7 +181,7 @@ async def bench(model: Any, worker: AgentWorker | None = None) -> AsyncGenerator
         async with await ephemeral_server() as server:
             client = await connect_embedded(server.info, plugins=[HoldfastPlugin(archive=archive)])
             await check_archive(client, archive)
-            yield Bench(client, archive, model, worker)
+            yield Bench(client, archive, model, worker or FunctionCallingAgentWorker())
 
 
 async def timed(work: Awaitable[Any]) -> float:
