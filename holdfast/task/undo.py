@@ -25,7 +25,15 @@ from holdfast.task.data.undo import (
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import serial_of
-from holdfast.task.ledger.references import queue_after, told
+from holdfast.task.ledger.queue_changes import (
+    change_if_any,
+    found_by,
+    left_before,
+    pending,
+    queue_after,
+    queue_before,
+)
+from holdfast.task.ledger.references import told
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
 from holdfast.values.messages import ImagePart, Message, ToolCall, system, user
@@ -62,7 +70,7 @@ def path_to(entries: Iterable[Entry], wanted: StepRecord) -> list[StepRecord]:
 
 
 def departure(
-    record: StepRecord,
+    path: Sequence[StepRecord],
     state: dict[str, Json],
     segment: SegmentRef,
     *,
@@ -75,7 +83,7 @@ def departure(
     """Return the state in which a fork begins: as it was right after a step.
 
     Args:
-        record: The last step that both tasks share.
+        path: The steps that both tasks share, oldest first.
         state: The extra_state after it.
         segment: The archived ledger up to it.
         ledger: Length and digest of its chain.
@@ -84,10 +92,9 @@ def departure(
         feedback: Message to the model before its next call, or None.
         images: Images of the new input.
     """
+    record = path[-1]
     before = record.before
-    queue = record.queue
-    if queue is None:
-        queue = queue_after(before, record.step, record.next)
+    recorded = queue = queue_after(path)
     serial = before.serial + len(record.next)
     lasts = before.lasts
     if record.last and not record.alone:
@@ -104,6 +111,7 @@ def departure(
     return Carried(
         created=record.ended,
         queue=queue,
+        since=change_if_any(recorded, queue),
         extra_state=state,
         transcript=ChainRef(before.transcript.length + len(record.adds), record.digest),
         steps=record.n,
@@ -167,6 +175,8 @@ def undoable(record: StepRecord) -> Undoable:
         added=len(record.adds),
         inverse=record.inverse,
         before=record.before,
+        taken=record.taken,
+        queued=len(record.next),
         effects=tuple(_effects_of_record(record)),
         branch=record.branch,
     )
@@ -270,8 +280,12 @@ def leave_open_steps(ledger: Ledger, *, now: float, by: str = "") -> None:
     ledger.change(rounds={})
     if not opens:
         return
-    before = opens[0].before if len(opens) == 1 and opens[0].alone else ledger.before()
-    _restore(ledger, before)
+    if len(opens) == 1 and opens[0].alone:
+        before = opens[0].before
+        queue = found_by(before.found, ledger.recorded)
+    else:
+        before, queue = ledger.before(), pending(ledger.s)
+    _restore(ledger, before, queue)
     ledger.change(opens=())
 
 
@@ -282,7 +296,9 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
     kept = max(len(ledger.messages) - target.added, 0)
     del ledger.messages[kept:]
     ledger.base = min(ledger.base, before.transcript.length)
-    _restore(ledger, before)
+    queue = queue_before(target, ledger.recorded)
+    ledger.recorded = left_before(before.found, queue)
+    _restore(ledger, before, queue)
     ledger.change(
         steps=target.n - 1,
         extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
@@ -295,11 +311,11 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
     )
 
 
-def _restore(ledger: Ledger, before: Before) -> None:
+def _restore(ledger: Ledger, before: Before, queue: tuple[TaskStep, ...]) -> None:
     """Restore the state before a step, and drop all approvals of the task."""
     further = before.further
     ledger.change(
-        queue=tuple(step for step in before.queue if step.step_id != further),
+        queue=tuple(step for step in queue if step.step_id != further),
         notes=before.notes,
         followups=before.followups,
         further=FollowUp(),

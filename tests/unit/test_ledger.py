@@ -126,7 +126,9 @@ class Machine:
         )
         self.archive.extend(entries)
         self.ledger.archived(segment)
-        carried = Carried.model_validate_json(self.ledger.s.model_dump_json(exclude_defaults=True))
+        carried = Carried.model_validate_json(
+            self.ledger.carried().model_dump_json(exclude_defaults=True)
+        )
         given = self.given.model_copy(update={"carried": carried, "extra_state": {}})
         self.ledger = Ledger(given, task_id="t", now=99.0)
 

@@ -27,6 +27,7 @@ from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.archived_steps import answer_of, lines_after
 from holdfast.task.ledger.ledger import DONE_KEPT
 from holdfast.task.ledger.ledger_state import CREATED
+from holdfast.task.ledger.queue_changes import with_queue
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.undo import active_steps, departure, path_to, undone_meanwhile
 from holdfast.values import json_patch as merge_patch
@@ -232,7 +233,7 @@ class TimeTravel(TaskCreation):
         for record in path:
             state = merge_patch.apply(state, record.patch)
         begun = departure(
-            path[-1],
+            path,
             state,
             segment,
             ledger=ChainRef(len(kept), extend("", kept)),
@@ -318,7 +319,7 @@ def _handed_to_first(carried: Carried) -> Carried:
     """Give all queued steps to the first agent of the fork."""
     first = {"agent": "", "enters": True}
     queue = tuple(step.model_copy(update=first) for step in carried.queue)
-    return carried.model_copy(update={"queue": queue, "last_step": None})
+    return with_queue(carried, queue).model_copy(update={"last_step": None})
 
 
 def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:

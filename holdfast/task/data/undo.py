@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from holdfast.task.data.changes import Change
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStep
@@ -22,6 +23,24 @@ class Obstacle(Value):
 
     text: str
     is_unknown: bool = False
+
+
+QueueChange = Change[TaskStep]
+"""What changed in the queue."""
+
+
+class Taken(Value):
+    """What a step changed in the queue, beside the steps that it queued at the end.
+
+    Attributes:
+        place: Its place in the queue that it found.
+        change: The whole change, when it is another one than that this very step is taken from its
+            place and the new steps are added: it was begun with another input, a new step took the
+            place of one that was not ready, a person changed the queue while it ran.
+    """
+
+    place: int = 0
+    change: QueueChange | None = None
 
 
 class FollowUp(Value):
@@ -43,7 +62,9 @@ class Before(Value):
     been open: it and the others are first in the queue then.
 
     Attributes:
-        queue: The queued steps, the step itself among them.
+        found: How the queue that it found, the step itself in it, differs from the queue that the
+            step before it on its branch left (from an empty one for the first); None for not at
+            all. See `holdfast.task.ledger.queue_changes`.
         notes: Messages that waited for the next model call.
         followups: Inputs that waited for the task's answer.
         serial: Number of the newest step id.
@@ -60,7 +81,7 @@ class Before(Value):
             takes it out of the queue as well, and the task has its answer again.
     """
 
-    queue: tuple[TaskStep, ...] = ()
+    found: QueueChange | None = None
     notes: tuple[Message, ...] = ()
     followups: tuple[str, ...] = ()
     serial: int = 1
@@ -178,6 +199,8 @@ class Undoable(Value):
         added: Number of messages that it added to the transcript.
         inverse: What undoes its change of extra_state.
         before: The state before it.
+        taken: What it changed in the queue.
+        queued: Number of steps that it queued.
         effects: Its tool calls, in the order in which the model made them.
         branch: Branch on which it ran.
         key: Number by which its calls are named.
@@ -189,6 +212,8 @@ class Undoable(Value):
     added: int = 0
     inverse: dict[str, Json] = Field(default_factory=dict)
     before: Before = Before()
+    taken: Taken = Taken()
+    queued: int = 0
     effects: tuple[EffectRef, ...] = ()
     branch: int = 0
 

@@ -14,6 +14,7 @@ from holdfast.task.data.undo import Before, Newest
 from holdfast.task.ledger.archived_steps import answer_of, lines_after, records_here
 from holdfast.task.ledger.indexes import Asked, KnownIds
 from holdfast.task.ledger.queue import ready_steps
+from holdfast.task.ledger.queue_changes import change_if_any, pending, recorded_queue
 from holdfast.task.ledger.references import batches_of, turns_of, usage_of
 from holdfast.values.base import ChainRef, Json, extend
 from holdfast.values.messages import Message, Usage
@@ -51,6 +52,8 @@ class LedgerState:
         entries: Records since the last archived segment, oldest first.
         commands: Ids of the newest commands.
         messages: Messages that those records added to the transcript.
+        recorded: The queue as the newest completed step left it: the changes that the next record
+            and an undo need are counted from it. Empty before the first step.
         asking: Steps in progress that may be making a model call right now.
     """
 
@@ -74,6 +77,8 @@ class LedgerState:
             serial=1,
             held=given.held,
         )
+        self.recorded = recorded_queue(self.s)
+        self.change(since=None)
         self.entries: list[Entry] = list(self.s.entries)
         self.commands = KnownIds(self.s.commands, COMMANDS_KEPT)
         self.messages: list[Message] = []
@@ -293,7 +298,7 @@ class LedgerState:
         costs = (usage_of(current.journal, current.outcomes.values()) for current in s.opens)
         spent = sum(costs, Usage())
         return Before(
-            queue=(*(current.open.step for current in s.opens), *s.queue),
+            found=change_if_any(self.recorded, pending(s)),
             notes=(*(note for current in s.opens for note in current.open.notes), *s.notes),
             followups=s.followups,
             serial=s.serial,
@@ -427,6 +432,7 @@ class LedgerState:
                 "commands": self.commands.packed(),
                 "entries": tuple(self.entries),
                 "receipts": self.s.receipts[-RECEIPTS_CARRIED:],
+                "since": change_if_any(self.recorded, pending(self.s)),
             }
         )
 
