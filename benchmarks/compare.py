@@ -9,7 +9,8 @@ the same settings; many tasks at once are measured in memory, too. Writes the ro
 .build/bench/<stack>.jsonl, then prints the medians, with ratios to Holdfast's. `make bench-peers`
 installs the peers.
 
-A task that took more than two minutes, or that its server ended, is not repeated in later rounds.
+A task that took more than two minutes, or that its server ended, is not repeated in later rounds. A
+task that takes longer than `--limit` is given up.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.report import FRESH, ROOT, shown
 from benchmarks.results import OURS, PEERS, Peer, Place, collected
+from benchmarks.shared import numbers
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.leases import leased_server
 
@@ -45,6 +47,7 @@ class Plan(NamedTuple):
     loop: tuple[int, ...] = (100, 1000)
     tasks: int = 50
     task_turns: int = 5
+    limit: float = 1800
 
 
 QUICK = Plan(rounds=1, free=(10,), http=(10,), loop=(10,), tasks=10, task_turns=2)
@@ -119,7 +122,8 @@ class Run:
         if place == "memory":
             return many
         loop = _listed("--loop", list(plan.loop)) if peer is OURS else []
-        return [*many, *self._sizes(peer, "free"), *self._sizes(peer, "http"), *loop]
+        sizes = [*self._sizes(peer, "free"), *self._sizes(peer, "http"), *loop]
+        return [*many, *sizes, "--limit", str(plan.limit)]
 
     def _sizes(self, peer: Peer, scenario: str) -> list[str]:
         sizes: tuple[int, ...] = getattr(self._plan, scenario)
@@ -185,8 +189,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5, help="rounds; medians are printed")
     parser.add_argument("--quick", action="store_true", help="one round of small sizes")
+    parser.add_argument("--http", type=numbers, help="turns of the scenario http, by commas")
+    parser.add_argument("--limit", type=float, default=1800, help="seconds that a task may take")
     given = parser.parse_args()
-    plan = QUICK if given.quick else Plan(rounds=given.rounds)
+    plan = QUICK if given.quick else Plan(rounds=given.rounds, limit=given.limit)
+    if given.http:
+        plan = plan._replace(http=tuple(given.http), loop=(max(given.http),))
     peers = [each for each in (OURS, *PEERS) if is_installed(each)]
     begin(plan)
     with http_server() as url:

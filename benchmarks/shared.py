@@ -182,7 +182,7 @@ async def _task(
             **row,
             "ended": how,
             "reached": reached,
-            "seconds": meter.seconds,
+            "seconds": round(meter.seconds, 3),
             "why": f"{error}",
         }
     times = {**meter.per_turn(turns), "seconds": round(meter.seconds, 3)}

@@ -99,7 +99,7 @@ class HttpTask:
 class PydanticAITemporal(TemporalStack):
     packages = ("pydantic-ai-slim", "temporalio", "openai")
     workflows = {"free": FreeTask, "http": HttpTask}  # noqa: RUF012  not changed
-    tool_activity = "agent__"
+    tool_activity = "call_tool"
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)

@@ -20,7 +20,7 @@ class TemporalStack(Stack):
     Attributes:
         workflows: The workflow of each source of model answers; takes the task's input.
         plugins: Plugins of the replayer.
-        tool_activity: How the name of the tool's activity begins.
+        tool_activity: What is in the name of the tool's activities alone.
     """
 
     workflows: dict[Source, Any]
