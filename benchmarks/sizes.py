@@ -36,7 +36,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from benchmarks.run import numbers
+from benchmarks.shared import numbers
 from holdfast import Agent, AgentRunner, Message, ToolCall, tool
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
