@@ -21,6 +21,8 @@ from holdfast.task.data.undo import (
     Undoable,
     UndoRequest,
     UndoState,
+    Waiting,
+    WaitingChange,
 )
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.ledger import Ledger
@@ -32,6 +34,8 @@ from holdfast.task.ledger.queue_changes import (
     pending,
     queue_after,
     queue_before,
+    waiting,
+    waiting_at,
 )
 from holdfast.task.ledger.references import told
 from holdfast.values import json_patch as merge_patch
@@ -78,6 +82,7 @@ def departure(
     fork: ForkOf,
     text: str | None,
     feedback: str | None,
+    notes: tuple[Message, ...] = (),
     images: tuple[ImagePart, ...] = (),
 ) -> Carried:
     """Return the state in which a fork begins: as it was right after a step.
@@ -90,13 +95,15 @@ def departure(
         fork: Where it comes from.
         text: New user input in place of the steps that were queued, or None.
         feedback: Message to the model before its next call, or None.
+        notes: Messages before that one.
         images: Images of the new input.
     """
     record = path[-1]
     before = record.before
     recorded = queue = queue_after(path)
+    found = waiting_at(path)
     serial = before.serial + len(record.next)
-    lasts = before.lasts
+    lasts = found.lasts
     if record.last and not record.alone:
         lasts = tuple(sorted((*lasts, (record.key, record.step.step_id))))
     if lasts and not before.beside:
@@ -108,7 +115,7 @@ def departure(
         serial += 1
         step = TaskStep(step_id=f"s{serial}", input=text, images=images, enters=True)
         queue = (step.after(record.next[0] if record.next else record.step),)
-    return Carried(
+    begun = Carried(
         created=record.ended,
         queue=queue,
         since=change_if_any(recorded, queue),
@@ -119,13 +126,14 @@ def departure(
         ledger=ledger,
         answered=record.last and record.alone and text is None,
         concluded=record.last and record.alone,
-        notes=(user(feedback),) if feedback else (),
+        notes=(*notes, *((user(feedback),) if feedback else ())),
         serial=serial,
         lasts=lasts,
         last_step=record.step if record.last and record.alone and record.step.agent else None,
         fork=fork,
         marks=record.marks[-1].number if record.marks else 0,
     )
+    return begun.model_copy(update={"waits_since": WaitingChange.between(found, waiting(begun))})
 
 
 def undone_meanwhile(step_id: str, n: int, branch: int) -> str:
@@ -283,9 +291,10 @@ def leave_open_steps(ledger: Ledger, *, now: float, by: str = "") -> None:
     if len(opens) == 1 and opens[0].alone:
         before = opens[0].before
         queue = found_by(before.found, ledger.recorded)
+        waits = before.waiting.forward(ledger.found)
     else:
-        before, queue = ledger.before(), pending(ledger.s)
-    _restore(ledger, before, queue)
+        before, queue, waits = ledger.before(), pending(ledger.s), waiting(ledger.s)
+    _restore(ledger, before, queue, waits)
     ledger.change(opens=())
 
 
@@ -298,7 +307,8 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
     ledger.base = min(ledger.base, before.transcript.length)
     queue = queue_before(target, ledger.recorded)
     ledger.recorded = left_before(before.found, queue)
-    _restore(ledger, before, queue)
+    _restore(ledger, before, queue, ledger.found)
+    ledger.found = before.waiting.backward(ledger.found)
     ledger.change(
         steps=target.n - 1,
         extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
@@ -311,20 +321,20 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
     )
 
 
-def _restore(ledger: Ledger, before: Before, queue: tuple[TaskStep, ...]) -> None:
+def _restore(ledger: Ledger, before: Before, queue: tuple[TaskStep, ...], waits: Waiting) -> None:
     """Restore the state before a step, and drop all approvals of the task."""
     further = before.further
     ledger.change(
         queue=tuple(step for step in queue if step.step_id != further),
-        notes=before.notes,
-        followups=before.followups,
+        notes=waits.notes,
+        followups=waits.followups,
         further=FollowUp(),
         serial=serial_of(further) - 1 if further else before.serial,
         turns=before.turns,
         usage=before.usage,
         answered=before.answered or bool(further),
         concluded=before.concluded,
-        lasts=before.lasts,
+        lasts=waits.lasts,
         last_step=before.last_step,
         approvals=(),
         failure=None,

@@ -415,7 +415,7 @@ def test_what_a_step_carries_stays_small_when_the_task_grows() -> None:
     for _ in range(40):
         machine.step({**plan, "patchless": True})
         machine.roll(wanted=True)
-        carried = machine.ledger.s.model_copy(update={"extra_state": {}, "lines": ""})
+        carried = machine.ledger.s.model_copy(update={"extra_state": {}, "lines": ()})
         sizes.append(len(json.dumps(carried.wire())))
     assert sizes[-1] <= sizes[5] + 20
 

@@ -137,7 +137,7 @@ def picture(ledger: Ledger) -> dict[str, Any]:
         "state": s.extra_state,
         "transcript": before.transcript,
         "turns": before.turns,
-        "lasts": before.lasts,
+        "waiting": before.waiting.forward(ledger.found),
         "done": s.done,
     }
 

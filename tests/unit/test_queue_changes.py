@@ -1,4 +1,4 @@
-"""The queue as a ledger records it, beside a model that keeps whole queues."""
+"""The queue and what waits beside it as a ledger records them, beside a model that keeps all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.data.wire import Advanced, RunRequest
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.queue_changes import change_of, pending
+from holdfast.task.ledger.queue_changes import change_of, pending, waiting
 from holdfast.task.requests.command_effects import obey
 from holdfast.task.undo import (
     active_steps,
@@ -62,21 +62,27 @@ def test_a_change_of_another_queue_is_refused() -> None:
         change.forward([TaskStep(step_id="a"), TaskStep(step_id="b")])
 
 
+def pictured(ledger: Ledger) -> str:
+    """Return the whole queue and all that waits beside it, as if no step were open."""
+    return json.dumps([wires(pending(ledger.s)), waiting(ledger.s).wire()])
+
+
 class Whole:
-    """A task, and the whole queues that its steps found and left, as the ledger does not keep them.
+    """A task, and what its steps found and left in whole, as the ledger does not keep it.
 
     Attributes:
-        found: What the step in progress, else each step of the branch, found.
-        left: What each step of the branch left.
+        found: What each step of the branch found.
+        left: The queue that each step of the branch left.
+        alone: What the step in progress found, if it is alone.
     """
 
     def __init__(self) -> None:
         self.given = TaskInput(head=TaskHead(agent="a"), input="q")
         self.ledger = Ledger(self.given, task_id="t", now=1.0)
         self.archive: list[Entry] = []
-        self.found: list[list[Any]] = []
+        self.found: list[str] = []
         self.left: list[list[Any]] = []
-        self.alone: list[Any] = []
+        self.alone = ""
         self.serial = 0
 
     @property
@@ -87,11 +93,11 @@ class Whole:
         ready = self.ledger.ready()
         if ready:
             if not self.ledger.s.opens:
-                self.alone = wires(self.ledger.s.queue)
+                self.alone = pictured(self.ledger)
             step = ready[at % len(ready)]
             self.ledger.begin(RunRequest(step=step.step_id, input=text), now=2.0)
 
-    def finish(self, at: int, count: int, *, takes_place: bool) -> None:
+    def finish(self, at: int, count: int, *, takes_place: bool, last: bool = False) -> None:
         opens = self.ledger.s.opens
         if not opens:
             return
@@ -104,13 +110,20 @@ class Whole:
         ]
         if takes_place and unready:
             following.append(unready[at % len(unready)].model_copy(update={"is_ready": True}))
-        result = StepResult(echo=False, adds=(assistant("said"),), calls=(), next=tuple(following))
+        result = StepResult(
+            echo=False, adds=(assistant("said"),), calls=(), next=tuple(following), last=last
+        )
         answer = ModelAnswer(message=assistant("said"))
         got = Advanced(request="r", answer=answer, result=result)
         assert self.ledger.advanced(current.n, got) is None
-        self.found.append(self.alone if current.alone else wires(pending(self.ledger.s)))
+        self.found.append(self.alone if current.alone else pictured(self.ledger))
         self.ledger.finish(current.n, now=3.0)
         self.left.append(wires(pending(self.ledger.s)))
+
+    def say(self, text: str, when: str) -> None:
+        """Give feedback for the next model call, or a follow-up."""
+        body = {"text": text, "when": when}
+        assert not obey(self.ledger, Command(id="c", verb="feedback", by="", body=body), now=4.0)
 
     def command(self, verb: Verb, at: int) -> None:
         queue = self.ledger.s.queue
@@ -141,11 +154,11 @@ class Whole:
         elif len(opens) == 1 and opens[0].alone:
             wanted = self.alone
         else:
-            wanted = wires(pending(self.ledger.s))
+            wanted = pictured(self.ledger)
         leave_open_steps(self.ledger, now=6.0)
         for target in reversed(steps[to:]):
             leave_step(self.ledger, target)
-        assert json.dumps(wires(self.ledger.s.queue)) == json.dumps(wanted)
+        assert pictured(self.ledger) == wanted
         self.ledger.change(undo=UndoState(asked=UndoRequest(to=to)))
         finish_undo(self.ledger, (), now=7.0)
         del self.found[to:], self.left[to:]
@@ -171,15 +184,22 @@ class Whole:
         self.go_on(state)
 
 
-KINDS = ["begin", "begin", "finish", "finish", "finish", "edit_step", "drop_step", "carry", "undo"]
+KINDS = ["begin", "begin", "finish", "finish", "last", "edit_step", "drop_step", "carry", "undo"]
 ACTIONS = st.lists(
-    st.tuples(st.sampled_from([*KINDS, "fork"]), st.integers(0, 9), st.integers(0, 4)), max_size=40
+    st.tuples(
+        st.sampled_from([*KINDS, "fork", "next_model_call", "queued"]),
+        st.integers(0, 9),
+        st.integers(0, 4),
+    ),
+    max_size=40,
 )
 
 
 @given(ACTIONS)
 @settings(max_examples=200, deadline=None)
-def test_undos_and_forks_bring_back_whole_queues(actions: list[tuple[str, int, int]]) -> None:
+def test_undos_and_forks_bring_back_whole_queues_and_all_that_waited(
+    actions: list[tuple[str, int, int]],
+) -> None:
     whole = Whole()
     for kind, at, count in actions:
         match kind:
@@ -187,6 +207,10 @@ def test_undos_and_forks_bring_back_whole_queues(actions: list[tuple[str, int, i
                 whole.begin(at, "other" if count == 4 else None)
             case "finish":
                 whole.finish(at, count, takes_place=count > 1)
+            case "last":
+                whole.finish(at, 0, takes_place=False, last=True)
+            case "next_model_call" | "queued":
+                whole.say(f"said {at % 3}", kind)
             case "edit_step" | "drop_step":
                 whole.command(kind, at)
             case "carry":
@@ -211,3 +235,57 @@ def test_a_step_costs_the_same_however_many_are_queued(queued: int) -> None:
         sizes.append(len(json.dumps(newest.wire())))
     assert max(sizes) < 1500
     assert all(undoable(record).before.found is None for record in whole.path[1:])
+
+
+def record_sizes(whole: Whole) -> list[int]:
+    return [len(json.dumps(entry.step.wire())) for entry in whole.ledger.entries if entry.step]
+
+
+@pytest.mark.parametrize("count", [0, 50, 400])
+def test_a_step_costs_the_same_however_many_follow_ups_wait(count: int) -> None:
+    whole = Whole()
+    whole.begin(0, None)
+    for k in range(count):
+        whole.say(f"follow-up {k}", "queued")
+    for _ in range(10):
+        whole.finish(1, 1, takes_place=False)
+        whole.begin(0, None)
+    whole.finish(0, 0, takes_place=False, last=True)
+    for _ in range(min(count, 10)):
+        whole.begin(0, None)
+        whole.finish(0, 0, takes_place=False, last=True)
+    sizes = record_sizes(whole)
+    del sizes[1]  # it has all of them once, because they came before it
+    assert max(sizes) < 1500
+    whole.undo(0)
+
+
+@pytest.mark.parametrize("count", [3, 50, 400])
+def test_a_last_step_costs_the_same_however_many_ended_before_it(count: int) -> None:
+    whole = Whole()
+    whole.begin(0, None)
+    whole.finish(0, 0, takes_place=False)
+    whole.ledger.change(queue=tuple(TaskStep(step_id=f"n{k}") for k in range(count)))
+    whole.begin(0, None)
+    for _ in range(count - 1):
+        whole.begin(0, None)
+        whole.finish(1, 0, takes_place=False, last=True)
+    assert len(whole.ledger.s.lasts) == count - 1
+    assert max(record_sizes(whole)[2:]) < 1500  # the first of them brings the queue
+    whole.undo(0)
+
+
+@pytest.mark.parametrize("notes", [1, 50, 400])
+def test_steps_beside_one_that_read_feedback_do_not_repeat_it(notes: int) -> None:
+    whole = Whole()
+    whole.begin(0, None)
+    whole.finish(0, 0, takes_place=False)
+    whole.ledger.change(queue=tuple(TaskStep(step_id=f"n{k}") for k in range(10)))
+    for k in range(notes):
+        whole.say(f"feedback {k}", "next_model_call")
+    whole.begin(0, None)
+    for _ in range(9):
+        whole.begin(0, None)
+        whole.finish(1, 0, takes_place=False)
+    assert max(record_sizes(whole)[2:]) < 1500
+    whole.undo(0)

@@ -232,6 +232,7 @@ class TimeTravel(TaskCreation):
         state: dict[str, Json] = dict(body.get("extra_state", {}))
         for record in path:
             state = merge_patch.apply(state, record.patch)
+        left = system(LEFT.format(path[-1].step.step_id, mark.body["from"]))
         begun = departure(
             path,
             state,
@@ -240,13 +241,11 @@ class TimeTravel(TaskCreation):
             fork=ForkOf(task=str(mark.body["from"]), n=path[-1].n),
             text=text,
             feedback=feedback,
+            notes=(left,) if was_undone else (),
             images=images,
         )
         # Never below those of the shared steps: branch and id identify a step after undos, too.
         branch = max(record.branch for record in path)
-        notes = begun.notes
-        if was_undone:
-            notes = (system(LEFT.format(path[-1].step.step_id, mark.body["from"])), *notes)
         done = {r.step.step_id: InputRef(r.n, output_digest(r)) for r in path[-DONE_KEPT:]}
         known: dict[int, int] = {}
         for record in path:
@@ -254,10 +253,9 @@ class TimeTravel(TaskCreation):
         changes: dict[str, object] = {
             "created": mark.at,
             "branch": branch,
-            "notes": notes,
             "done": done,
             "path": tuple(known.items()),
-            "lines": lines_after("", kept, path[-1].n),
+            "lines": lines_after((), kept, path[-1].n),
             "answer": answer_of(path[-1]) if begun.answered else None,
         }
         return begun.model_copy(update=changes)

@@ -29,6 +29,11 @@ class Change(Value, Generic[T]):
     come: tuple[tuple[int, T], ...] = ()
 
     @classmethod
+    def if_any(cls, old: Sequence[T], new: Sequence[T], key: Callable[[T], object]) -> Self | None:
+        """Return what turns a sequence into another, or None when they are the same."""
+        return None if same(old, new) else cls.between(old, new, key)
+
+    @classmethod
     def between(cls, old: Sequence[T], new: Sequence[T], key: Callable[[T], object]) -> Self:
         """Return what turns a sequence into another.
 

@@ -292,6 +292,7 @@ class Ledger(OpenSteps):
         self.messages.extend(adds)
         self.append(Entry(step=record))
         self.recorded = queue
+        self.found = before.waiting.forward(self.found)
         self._forget_approvals(n)
         self._move_head(record, current, state=state, transcript=transcript)
         return record

@@ -1,4 +1,4 @@
-"""The queue as the ledger records it: by what each step changed. Pure.
+"""The queue, and what waits beside it, as the ledger records them: by what changed. Pure.
 
 A record holds two changes: what happened to the queue between the step before it and the step
 (`Before.found`), and what the step itself changed (`Taken`, usually nothing beside its place, as it
@@ -6,6 +6,9 @@ takes itself and adds its `next`). An undo follows them backwards from the prese
 after the other; a fork follows them forwards from the first step.
 
 Where steps run side by side, those in progress count as queued first.
+
+Notes, follow-ups and outputs to be joined are recorded by one change: from what the step before it
+found to what a step finds (`Before.waiting`).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from holdfast.task.data.changes import same
 from holdfast.task.data.records import StepRecord
 from holdfast.task.data.state import Carried
-from holdfast.task.data.undo import QueueChange, Taken, Undoable
+from holdfast.task.data.undo import QueueChange, Taken, Undoable, Waiting
 from holdfast.values.steps import TaskStep
 
 Queue = tuple[TaskStep, ...]
@@ -28,7 +31,7 @@ def change_of(old: Sequence[TaskStep], new: Sequence[TaskStep]) -> QueueChange:
 
 def change_if_any(old: Sequence[TaskStep], new: Sequence[TaskStep]) -> QueueChange | None:
     """Return what turns one queue into another, or None when they are the same."""
-    return None if same(old, new) else change_of(old, new)
+    return QueueChange.if_any(old, new, key=lambda step: step.step_id)
 
 
 def found_by(change: QueueChange | None, left: Queue) -> Queue:
@@ -92,14 +95,37 @@ def queue_after(path: Iterable[StepRecord]) -> Queue:
     return queue
 
 
+def waiting_at(path: Iterable[StepRecord]) -> Waiting:
+    """Return what waited beside the queue when the last step of a branch was found.
+
+    Args:
+        path: All steps of the branch, oldest first.
+    """
+    found = Waiting()
+    for record in path:
+        found = record.before.waiting.forward(found)
+    return found
+
+
 def pending(state: Carried) -> Queue:
     """Return the queue as if no step were open: those in progress are first in it."""
     return (*(current.open.step for current in state.opens), *state.queue)
 
 
+def waiting(state: Carried) -> Waiting:
+    """Return what waits beside the queue, as if no step were open: their notes wait again."""
+    opened = (note for current in state.opens for note in current.open.notes)
+    return Waiting(notes=(*opened, *state.notes), followups=state.followups, lasts=state.lasts)
+
+
 def recorded_queue(state: Carried) -> Queue:
     """Return the queue that the newest completed step of the branch left; empty without one."""
     return left_before(state.since, pending(state)) if state.steps else ()
+
+
+def recorded_waiting(state: Carried) -> Waiting:
+    """Return what waited when the newest completed step of the branch was found."""
+    return state.waits_since.backward(waiting(state)) if state.steps else Waiting()
 
 
 def with_queue(state: Carried, queue: Queue) -> Carried:
