@@ -65,7 +65,9 @@ def test_median_least_and_greatest_value_of_the_rounds_are_kept(tmp_path: Path) 
     about = {"date": "2026-01-02", "python": "3.11.9", "cpus": 2, "rounds": 3, "tasks": 50}
     (tmp_path / "run.json").write_text(json.dumps(about))
     versions = {"holdfast": "0.1.0"}
-    lines = [{"scenario": "about", "stack": "holdfast", "place": "file", "versions": versions}]
+    lines: list[dict[str, object]] = [
+        {"scenario": "about", "stack": "holdfast", "place": "file", "versions": versions}
+    ]
     for number, cpu in enumerate((30, 10, 11)):
         where = {"stack": "holdfast", "round": number, "place": "file"}
         lines.append({**where, "scenario": "http", "turns": 10, "cpu_ms_per_turn": cpu})
