@@ -14,6 +14,8 @@ JOBS ?= 4
 # Tests start hundreds of processes, which shall not compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 export QUESTION ?=
+# What `make bench` compares with: a virtual environment for each list of requirements.
+PEERS := $(patsubst benchmarks/peers/%.txt,.build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 # Minutes of a campaign of faults.
 CAMPAIGN ?= 60
 UV_VERSION := 0.13.8
@@ -21,10 +23,10 @@ COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --py
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style mypy pyright format test pytest demo fuzz fuzz-verbs bench soak exhaust lock clean
+.PHONY: help venv lint style mypy pyright format test pytest demo fuzz fuzz-verbs bench bench-peers soak exhaust lock clean
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Make .venv with everything that is needed, as locked
 
@@ -76,13 +78,20 @@ fuzz: $(STAMP) ## Give mutated answers to real tasks (ANSWERS=20000 SEED=1)
 fuzz-verbs: $(STAMP) ## Call public verbs with arguments that do not fit (CALLS=200)
 	HOLDFAST_FUZZ=$(or $(CALLS),200) $(BIN)/pytest tests/live/test_hostile_arguments.py -q
 
-bench: $(STAMP) ## Run the benchmarks
-	$(BIN)/python -m benchmarks.run
-	$(BIN)/python -m benchmarks.real_client
-	$(BIN)/python -m benchmarks.custom
-	$(BIN)/python -m benchmarks.parallel
-	$(BIN)/python -m benchmarks.streaming
-	$(BIN)/python -m benchmarks.sizes
+bench: $(STAMP) ## Run the benchmarks, beside the peers that are installed (ROUNDS=5, or QUICK=1)
+	$(BIN)/python -m benchmarks.compare --rounds $(or $(ROUNDS),5) $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.custom $(if $(QUICK),--steps 20) | tee .build/bench/custom.jsonl
+	$(BIN)/python -m benchmarks.parallel $(if $(QUICK),--runs 1) | tee .build/bench/parallel.jsonl
+	$(BIN)/python -m benchmarks.streaming $(if $(QUICK),--tokens 50 --turns 10) | tee .build/bench/streaming.jsonl
+	$(BIN)/python -m benchmarks.sizes $(if $(QUICK),calls items --calls 100 --answers 3) | tee .build/bench/sizes.jsonl
+
+bench-peers: $(PEERS) ## Install the frameworks that `make bench` compares with
+
+$(PEERS): .build/peers/%/.installed: benchmarks/peers/%.txt
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 soak: $(STAMP) ## Kill, stop and continue workers, server and clients for CAMPAIGN=minutes, and check
 	$(BIN)/python -m tests.soak.campaign $(CAMPAIGN)

@@ -17,7 +17,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar
 from typing import Any, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -104,7 +104,8 @@ class UserLoop:
         self.blocked_for = 0.0
         self.thread = LoopThread("holdfast-tools")
         self._loop = self.thread.loop
-        self._works: WeakKeyDictionary[asyncio.Task[Any], Work] = WeakKeyDictionary()
+        # Weak on both sides: a work names its task, so a strong value would keep its key for good.
+        self._works: WeakKeyDictionary[asyncio.Task[Any], ReferenceType[Work]] = WeakKeyDictionary()
         self._begun: set[Work] = set()
         self._lock = threading.Lock()  # held to become stuck, and to begin work if not stuck
         self._loop.call_soon_threadsafe(self._loop.set_task_factory, self._make_task)
@@ -157,7 +158,7 @@ class UserLoop:
         work = _working.get(None) if context is None else context.get(_working)
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, context=context)
         if work is not None:
-            self._works[task] = work
+            self._works[task] = ref(work)
         return task
 
     def _watch(self) -> None:
@@ -213,7 +214,8 @@ class UserLoop:
     def _blocking(self) -> Work | None:
         """Return the work whose code the loop is running at this moment, if it is known."""
         task = asyncio.current_task(self._loop)
-        return None if task is None else self._works.get(task)
+        found = self._works.get(task) if task is not None else None
+        return found() if found is not None else None
 
 
 _working: ContextVar[Work | None] = ContextVar("holdfast_work", default=None)

@@ -3,8 +3,8 @@
     python -m benchmarks.custom --steps 100,1000
 
 Each step changes a state of 200 bytes and gives 100 bytes of output; the task runs by itself. So
-the bytes per step are what Holdfast records of any step, and must not grow with their number. What
-is measured is told in benchmarks/run.py; `continue_as_new` counts how often the history was rolled.
+the bytes per step are what Holdfast records of any step, and must not grow with their
+number. `continue_as_new` counts how often the history was rolled.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.run import bytes_in, histories, kind_of, numbers
-from benchmarks.work import BenchModel, blob
+from benchmarks.histories import histories, kind_of
+from benchmarks.ours import bytes_in
+from benchmarks.shared import blob, numbers
+from benchmarks.work import BenchModel
 from holdfast import Agent, AgentRunner, Task
 from holdfast.workers import CustomAgentWorker, StepContext
 

@@ -12,38 +12,58 @@ import json
 import re
 import sys
 
-from benchmarks.work import MODEL_BYTES, blob
+from benchmarks.shared import ANSWER, MODEL, TOOL, arguments, turns_in
 
 _LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
-_TURNS = re.compile(rb"turns=(\d+)")
+_TURNS = re.compile(rb"turns=\d+")
 _RESULT = b'"function_call_output"'
+_WHOLE: dict[str, object] = {
+    "object": "response",
+    "created_at": 1.0,
+    "model": MODEL,
+    "status": "completed",
+    "error": None,
+    "incomplete_details": None,
+    "instructions": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "temperature": None,
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": None,
+    "usage": {
+        "input_tokens": 10,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 10,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 20,
+    },
+}
+"""What all answers have in common: every field that the API documents as always there."""
 
 
 def answer(body: bytes) -> bytes:
-    """Answer one request: a tool call until the turns that it asks for are done, then a text."""
+    """Return the response to a request: a tool call until its turns are done, then a text."""
     found = _TURNS.search(body)
-    wanted, done = int(found[1]) if found else 0, body.count(_RESULT)
+    wanted, done = turns_in(found[0].decode()) if found else 0, body.count(_RESULT)
     if done < wanted:
-        said: dict[str, object] = {
+        output: dict[str, object] = {
             "type": "function_call",
             "id": f"fc_{done}",
             "call_id": f"call_{done}",
-            "name": "lookup",
-            "arguments": json.dumps({"query": blob(MODEL_BYTES - 13, done)}),
+            "name": TOOL,
+            "arguments": json.dumps(arguments(done)),
             "status": "completed",
         }
     else:
-        text = {"type": "output_text", "text": blob(MODEL_BYTES, 999), "annotations": list[str]()}
-        said = {
+        output = {
             "type": "message",
             "id": "msg_1",
             "role": "assistant",
             "status": "completed",
-            "content": [text],
+            "content": [{"type": "output_text", "text": ANSWER, "annotations": list[str]()}],
         }
-    usage = {"input_tokens": 10, "output_tokens": 10, "total_tokens": 20}
-    whole = {"id": f"resp_{done}", "object": "response", "created_at": 1, "model": "m"}
-    return json.dumps({**whole, "status": "completed", "output": [said], "usage": usage}).encode()
+    return json.dumps({**_WHOLE, "id": f"resp_{done}", "output": [output]}).encode()
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,9 +71,9 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             length = _LENGTH.search(head)
-            said = answer(await reader.readexactly(int(length[1]) if length else 0))
-            lines = b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(said)
-            writer.write(b"HTTP/1.1 200 OK\r\n" + lines + said)
+            body = answer(await reader.readexactly(int(length[1]) if length else 0))
+            lines = b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+            writer.write(b"HTTP/1.1 200 OK\r\n" + lines + body)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
         pass  # the client has closed the connection, or the benchmark is over

@@ -1,12 +1,14 @@
 """Measure tasks of sizes that people do not have in mind: each scenario prints one JSON line.
 
-    python -m benchmarks.sizes calls approvals items offline online
+    python -m benchmarks.sizes calls approvals items queued offline online
     python -m benchmarks.sizes offline --commands 20000
 
 * calls: one answer makes `--calls` tool calls, all are run; `s` is the time to the task's answer.
 * approvals: one answer makes `--approvals` calls that each need one; one person approves them all
   at once, `ask_s` to all being asked, `s` from the decision to the task's answer.
 * items: `--answers` answers with `--item-mb` megabytes of provider items each, and a call.
+* queued: ten steps of a task that has `--queued` further steps in its queue: `record_bytes` of the
+  longest of their records, and `history_bytes`, the mean size of a step's events.
 * offline: `--commands` pieces of feedback are sent while no worker process is up. `per_s` is the
   rate at which they are taken in once there is one; `heartbeat_gap_s` the longest time that a
   tool of another task on the same worker went without being able to give a sign of life, and
@@ -34,17 +36,23 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from benchmarks.shared import numbers
 from holdfast import Agent, AgentRunner, Message, ToolCall, tool
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.models import ModelAnswer, ModelRequest
+from holdfast.reading.reader import Reader
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import Activities, HoldfastPlugin
 from holdfast.serving.worker_process import serving_worker
+from holdfast.values.base import canonical
 from holdfast.values.checks.ids import queue_of
+from holdfast.values.steps import TaskStep, TaskStepOutput
+from holdfast.workers import AgentWorker, FunctionAgentWorker, FunctionCallingAgentWorker
 
 SENDERS = 64
+STEPS = 10
 BEAT = 0.5
 
 gate, begun = asyncio.Event(), asyncio.Event()
@@ -117,10 +125,10 @@ class Bench:
         runner: A runner for the agent.
     """
 
-    def __init__(self, client: Client, archive: Archive, model: Any) -> None:
+    def __init__(self, client: Client, archive: Archive, model: Any, worker: AgentWorker) -> None:
         """Use this client."""
         self.client = client
-        self._agent = Agent(name="agent", model=model, tools=[look, pay, wait])
+        self._agent = Agent(name="agent", model=model, tools=[look, pay, wait], worker=worker)
         self._archive = archive
         self._app = f"b{uuid.uuid4().hex[:6]}"
         self.runner = AgentRunner(agent="agent", app=self._app, client=client, archive=archive)
@@ -150,20 +158,30 @@ class Bench:
 
         await asyncio.gather(*(sender() for _ in range(SENDERS)))
 
+    async def records(self, task_id: str) -> list[int]:
+        """Return the size of the record of each completed step."""
+        entries = await Reader(self.client, self._archive).entries(task_id)
+        return [len(canonical(entry.wire())) for entry in entries if entry.step is not None]
+
+    async def history(self, task_id: str) -> int:
+        """Return the size of the history of a task's present run."""
+        history = await self.client.get_workflow_handle(task_id).fetch_history()
+        return sum(event.ByteSize() for event in history.events)
+
     async def events(self, task_id: str) -> int:
         """Return the length of the history of a task's present run."""
         return (await self.client.get_workflow_handle(task_id).describe()).history_length
 
 
 @asynccontextmanager
-async def bench(model: Any) -> AsyncGenerator[Bench]:
+async def bench(model: Any, worker: AgentWorker | None = None) -> AsyncGenerator[Bench]:
     """Start a server."""
     with tempfile.TemporaryDirectory() as directory:
         archive = Archive(Path(directory))
         async with await ephemeral_server() as server:
             client = await connect_embedded(server.info, plugins=[HoldfastPlugin(archive=archive)])
             await check_archive(client, archive)
-            yield Bench(client, archive, model)
+            yield Bench(client, archive, model, worker or FunctionCallingAgentWorker())
 
 
 async def timed(work: Awaitable[Any]) -> float:
@@ -220,6 +238,32 @@ async def items(given: argparse.Namespace) -> dict[str, Any]:
         transcript = await timed(b.runner.transcript(task))
     megabytes = round(given.answers * given.item_mb, 1)
     return {"mb": megabytes, "s": took, "transcript_s": transcript}
+
+
+def queue_steps(step: TaskStep) -> TaskStepOutput:
+    """Queue as many steps as the input says; the queued ones queue nothing."""
+    count = int(step.input or 0)
+    following = [step.get_next_step() for _ in range(count)]
+    return TaskStepOutput(output="", task_step=step, next_steps=tuple(following), is_last=False)
+
+
+async def queued(given: argparse.Namespace) -> dict[str, Any]:
+    """See the module."""
+    rows: dict[str, Any] = {}
+    worker = FunctionAgentWorker(queue_steps)
+    async with bench(Scripted(), worker) as b, b.serving():
+        for count in given.queued:
+            task = await b.runner.create_task(str(count + STEPS))
+            await b.runner.run_step(task)
+            before = await b.history(task.task_id)
+            for _ in range(STEPS):
+                await b.runner.run_step(task)
+            grown = await b.history(task.task_id) - before
+            rows[str(count)] = {
+                "record_bytes": max((await b.records(task.task_id))[1:]),
+                "history_bytes": round(grown / STEPS),
+            }
+    return {"queued": rows}
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> float:
@@ -298,7 +342,7 @@ async def online(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-SCENARIOS = {each.__name__: each for each in (calls, approvals, items, offline, online)}
+SCENARIOS = {each.__name__: each for each in (calls, approvals, items, queued, offline, online)}
 
 
 async def measure(given: argparse.Namespace) -> None:
@@ -317,6 +361,9 @@ def main() -> None:
     parser.add_argument("--approvals", type=int, default=3000, help="calls that need an approval")
     parser.add_argument("--answers", type=int, default=15, help="answers with provider items")
     parser.add_argument("--item-mb", type=float, default=2.5, help="megabytes of items of each")
+    parser.add_argument(
+        "--queued", type=numbers, default=[0, 50, 400], help="steps in the queue, comma-separated"
+    )
     parser.add_argument("--commands", type=int, default=20_000, help="pieces of feedback")
     given = parser.parse_args()
     unknown = set(given.scenarios) - set(SCENARIOS)

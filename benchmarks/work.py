@@ -1,26 +1,12 @@
-"""The work that is measured: N turns of one model call and one tool call, at no cost of their own.
-
-A model answer holds one tool call with 200 bytes of arguments, or 200 bytes of text at the end. The
-tool returns 1 KiB. Both are functions in the worker process, called as ordinary activities.
-"""
+"""The work of benchmarks/shared.py, as an agent of Holdfast's."""
 
 from __future__ import annotations
 
 import json
-import re
 
+from benchmarks.shared import ANSWER, INSTRUCTIONS, TOOL, arguments, looked_up, turns_in
 from holdfast import Agent, Message, ToolCall, Usage, tool
-from holdfast.models import ModelAnswer, ModelRequest
-
-MODEL_BYTES = 200
-TOOL_BYTES = 1024
-APP = "bench"
-
-
-def blob(size: int, seed: int) -> str:
-    """Return `size` bytes of text that differ from seed to seed."""
-    unit = f"{seed:06d} the quick brown fox jumps over the lazy dog "
-    return (unit * (size // len(unit) + 1))[:size]
+from holdfast.models import Model, ModelAnswer, ModelRequest
 
 
 class BenchModel:
@@ -31,14 +17,11 @@ class BenchModel:
     async def respond(self, request: ModelRequest) -> ModelAnswer:
         """Answer at once."""
         asked = next(m for m in reversed(request.messages) if m.role == "user")
-        wanted = int(re.search(r"turns=(\d+)", asked.text)[1])  # type: ignore[index]
         done = sum(message.role == "tool" for message in request.messages)
         usage = Usage(requests=1, input_tokens=10, output_tokens=10)
-        if done >= wanted:
-            message = Message(role="assistant", content=blob(MODEL_BYTES, 999))
-            return ModelAnswer(message=message, usage=usage)
-        arguments = json.dumps({"query": blob(MODEL_BYTES - 13, done)})
-        call = ToolCall(id=f"call_{done}", name="lookup", arguments=arguments)
+        if done >= turns_in(asked.text):
+            return ModelAnswer(message=Message(role="assistant", content=ANSWER), usage=usage)
+        call = ToolCall(id=f"call_{done}", name=TOOL, arguments=json.dumps(arguments(done)))
         return ModelAnswer(message=Message(role="assistant", calls=(call,)), usage=usage)
 
 
@@ -49,14 +32,9 @@ def lookup(query: str) -> str:
     Args:
         query: What to look up.
     """
-    return blob(TOOL_BYTES, int(query[:6]))
+    return looked_up(query)
 
 
-def bench_agent() -> Agent:
+def bench_agent(name: str, model: Model) -> Agent:
     """Make the agent that does the work."""
-    return Agent(
-        name=APP,
-        instructions="Call lookup until you know enough, then answer.",
-        model=BenchModel(),
-        tools=[lookup],
-    )
+    return Agent(name=name, instructions=INSTRUCTIONS, model=model, tools=[lookup])

@@ -21,11 +21,23 @@ from holdfast.task.data.undo import (
     Undoable,
     UndoRequest,
     UndoState,
+    Waiting,
+    WaitingChange,
 )
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import serial_of
-from holdfast.task.ledger.references import queue_after, told
+from holdfast.task.ledger.queue_changes import (
+    change_if_any,
+    found_by,
+    left_before,
+    pending,
+    queue_after,
+    queue_before,
+    waiting,
+    waiting_at,
+)
+from holdfast.task.ledger.references import told
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
 from holdfast.values.messages import ImagePart, Message, ToolCall, system, user
@@ -62,7 +74,7 @@ def path_to(entries: Iterable[Entry], wanted: StepRecord) -> list[StepRecord]:
 
 
 def departure(
-    record: StepRecord,
+    path: Sequence[StepRecord],
     state: dict[str, Json],
     segment: SegmentRef,
     *,
@@ -70,26 +82,28 @@ def departure(
     fork: ForkOf,
     text: str | None,
     feedback: str | None,
+    notes: tuple[Message, ...] = (),
     images: tuple[ImagePart, ...] = (),
 ) -> Carried:
     """Return the state in which a fork begins: as it was right after a step.
 
     Args:
-        record: The last step that both tasks share.
+        path: The steps that both tasks share, oldest first.
         state: The extra_state after it.
         segment: The archived ledger up to it.
         ledger: Length and digest of its chain.
         fork: Where it comes from.
         text: New user input in place of the steps that were queued, or None.
         feedback: Message to the model before its next call, or None.
+        notes: Messages before that one.
         images: Images of the new input.
     """
+    record = path[-1]
     before = record.before
-    queue = record.queue
-    if queue is None:
-        queue = queue_after(before, record.step, record.next)
+    recorded = queue = queue_after(path)
+    found = waiting_at(path)
     serial = before.serial + len(record.next)
-    lasts = before.lasts
+    lasts = found.lasts
     if record.last and not record.alone:
         lasts = tuple(sorted((*lasts, (record.key, record.step.step_id))))
     if lasts and not before.beside:
@@ -101,9 +115,10 @@ def departure(
         serial += 1
         step = TaskStep(step_id=f"s{serial}", input=text, images=images, enters=True)
         queue = (step.after(record.next[0] if record.next else record.step),)
-    return Carried(
+    begun = Carried(
         created=record.ended,
         queue=queue,
+        since=change_if_any(recorded, queue),
         extra_state=state,
         transcript=ChainRef(before.transcript.length + len(record.adds), record.digest),
         steps=record.n,
@@ -111,13 +126,14 @@ def departure(
         ledger=ledger,
         answered=record.last and record.alone and text is None,
         concluded=record.last and record.alone,
-        notes=(user(feedback),) if feedback else (),
+        notes=(*notes, *((user(feedback),) if feedback else ())),
         serial=serial,
         lasts=lasts,
         last_step=record.step if record.last and record.alone and record.step.agent else None,
         fork=fork,
         marks=record.marks[-1].number if record.marks else 0,
     )
+    return begun.model_copy(update={"waits_since": WaitingChange.between(found, waiting(begun))})
 
 
 def undone_meanwhile(step_id: str, n: int, branch: int) -> str:
@@ -167,6 +183,8 @@ def undoable(record: StepRecord) -> Undoable:
         added=len(record.adds),
         inverse=record.inverse,
         before=record.before,
+        taken=record.taken,
+        queued=len(record.next),
         effects=tuple(_effects_of_record(record)),
         branch=record.branch,
     )
@@ -270,8 +288,13 @@ def leave_open_steps(ledger: Ledger, *, now: float, by: str = "") -> None:
     ledger.change(rounds={})
     if not opens:
         return
-    before = opens[0].before if len(opens) == 1 and opens[0].alone else ledger.before()
-    _restore(ledger, before)
+    if len(opens) == 1 and opens[0].alone:
+        before = opens[0].before
+        queue = found_by(before.found, ledger.recorded)
+        waits = before.waiting.forward(ledger.found)
+    else:
+        before, queue, waits = ledger.before(), pending(ledger.s), waiting(ledger.s)
+    _restore(ledger, before, queue, waits)
     ledger.change(opens=())
 
 
@@ -282,7 +305,10 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
     kept = max(len(ledger.messages) - target.added, 0)
     del ledger.messages[kept:]
     ledger.base = min(ledger.base, before.transcript.length)
-    _restore(ledger, before)
+    queue = queue_before(target, ledger.recorded)
+    ledger.recorded = left_before(before.found, queue)
+    _restore(ledger, before, queue, ledger.found)
+    ledger.found = before.waiting.backward(ledger.found)
     ledger.change(
         steps=target.n - 1,
         extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
@@ -295,20 +321,20 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
     )
 
 
-def _restore(ledger: Ledger, before: Before) -> None:
+def _restore(ledger: Ledger, before: Before, queue: tuple[TaskStep, ...], waits: Waiting) -> None:
     """Restore the state before a step, and drop all approvals of the task."""
     further = before.further
     ledger.change(
-        queue=tuple(step for step in before.queue if step.step_id != further),
-        notes=before.notes,
-        followups=before.followups,
+        queue=tuple(step for step in queue if step.step_id != further),
+        notes=waits.notes,
+        followups=waits.followups,
         further=FollowUp(),
         serial=serial_of(further) - 1 if further else before.serial,
         turns=before.turns,
         usage=before.usage,
         answered=before.answered or bool(further),
         concluded=before.concluded,
-        lasts=before.lasts,
+        lasts=waits.lasts,
         last_step=before.last_step,
         approvals=(),
         failure=None,

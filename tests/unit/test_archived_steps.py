@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+
 import pytest
 
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import Entry, JournalEntry, StepRecord
 from holdfast.task.ledger.archived_steps import (
+    CHUNK,
     LINES_KEPT,
+    TEXTS_KEPT,
+    Packed,
     StepLine,
     line_of,
     lines_after,
@@ -79,23 +85,56 @@ def test_a_line_names_the_first_of_many_tools() -> None:
 def test_lines_come_back_as_they_were_packed() -> None:
     lines = [StepLine(1, "s1", ("a", "b!"), "ünï ✓"), StepLine(2, "p1:ask", (), "")]
     assert unpacked(pack(lines)) == lines
-    assert (pack([]), unpacked("")) == ("", [])
+    assert (pack([]), unpacked(())) == ((), [])
 
 
 def test_lines_of_steps_that_were_undone_or_done_again_are_replaced() -> None:
-    packed = lines_after("", entries(*(record(n, f"old {n}") for n in (1, 2, 3))), 3)
+    packed = lines_after((), entries(*(record(n, f"old {n}") for n in (1, 2, 3))), 3)
     again = [record(2, "new 2"), record(3, "undone"), record(3, "new 3"), record(4, "undone")]
     packed = lines_after(packed, entries(*again), 3)
     assert [line.output for line in unpacked(packed)] == ["old 1", "new 2", "new 3"]
     assert [line.n for line in unpacked(lines_after(packed, [], 1))] == [1]
 
 
-def test_ten_thousand_lines_stay_small_and_older_ones_are_dropped() -> None:
-    made = [
-        record(n, f"The result of {n * 7919 % 10007} + {n} is {n * 7907 % 10009}.")
-        for n in range(1, LINES_KEPT + 11)
-    ]
-    packed = lines_after("", entries(*made), len(made))
+def rolled(steps: int, every: int = 170) -> Iterator[Packed]:
+    """Archive so many steps, some at a time; yield the packed lines each time."""
+    packed: Packed = ()
+    texts = [hashlib.sha256(bytes([k])).hexdigest() for k in range(250)]
+    for first in range(1, steps + 1, every):
+        last = min(first + every - 1, steps)
+        made = [record(n, texts[n % len(texts)]) for n in range(first, last + 1)]
+        packed = lines_after(packed, entries(*made), last)
+        yield packed
+
+
+def test_a_long_task_carries_little_more_than_a_short_one() -> None:
+    sizes = [sum(map(len, packed)) for packed in rolled(10_000)]
+    short, long = sizes[: 1000 // 170], sizes[3000 // 170 :]
+    assert max(long) < 2 * max(short)
+
+
+def test_archiving_reads_no_chunk_of_older_steps() -> None:
+    *_, packed = rolled(4000)
+    old = tuple(f"{chunk[0]}unreadable {k}" for k, chunk in enumerate(packed[:-2]))
+    after = lines_after((*old, *packed[-2:]), entries(record(4001)), 4001)
+    assert after[: len(old)] == old
+
+
+def test_the_newest_lines_have_outputs_and_the_oldest_are_dropped() -> None:
+    steps = LINES_KEPT + 2 * CHUNK
+    *_, packed = rolled(steps)
     kept = unpacked(packed)
-    assert (len(kept), kept[0].n, kept[-1].n) == (LINES_KEPT, 11, LINES_KEPT + 10)
-    assert len(packed) < 40 * LINES_KEPT
+    assert [line.n for line in kept] == list(range(steps - len(kept) + 1, steps + 1))
+    assert LINES_KEPT <= len(kept) <= LINES_KEPT + CHUNK
+    with_output = [line.n for line in kept if line.output]
+    assert with_output == list(range(with_output[0], steps + 1))
+    assert TEXTS_KEPT <= len(with_output) <= TEXTS_KEPT + CHUNK
+    assert {line.step_id for line in kept} == {f"s{line.n}" for line in kept}
+
+
+def test_an_undo_over_many_chunks_leaves_the_lines_before_it() -> None:
+    *_, packed = rolled(3000)
+    packed = lines_after(packed, entries(record(701, "again")), 701)
+    kept = unpacked(packed)
+    assert [line.n for line in kept] == list(range(1, 702))
+    assert kept[-1].output == "again"

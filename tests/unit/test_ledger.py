@@ -126,7 +126,9 @@ class Machine:
         )
         self.archive.extend(entries)
         self.ledger.archived(segment)
-        carried = Carried.model_validate_json(self.ledger.s.model_dump_json(exclude_defaults=True))
+        carried = Carried.model_validate_json(
+            self.ledger.carried().model_dump_json(exclude_defaults=True)
+        )
         given = self.given.model_copy(update={"carried": carried, "extra_state": {}})
         self.ledger = Ledger(given, task_id="t", now=99.0)
 
@@ -413,7 +415,7 @@ def test_what_a_step_carries_stays_small_when_the_task_grows() -> None:
     for _ in range(40):
         machine.step({**plan, "patchless": True})
         machine.roll(wanted=True)
-        carried = machine.ledger.s.model_copy(update={"extra_state": {}, "lines": ""})
+        carried = machine.ledger.s.model_copy(update={"extra_state": {}, "lines": ()})
         sizes.append(len(json.dumps(carried.wire())))
     assert sizes[-1] <= sizes[5] + 20
 

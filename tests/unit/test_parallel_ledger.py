@@ -15,6 +15,7 @@ from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.data.wire import Advanced, RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import problem, ready_steps
+from holdfast.task.ledger.queue_changes import found_by
 from holdfast.task.undo import (
     active_steps,
     departure,
@@ -132,11 +133,11 @@ def picture(ledger: Ledger) -> dict[str, Any]:
     alone = len(s.opens) == 1 and s.opens[0].alone
     before = s.opens[0].before if alone else ledger.before()
     return {
-        "queue": [step.step_id for step in before.queue],
+        "queue": [step.wire() for step in found_by(before.found, ledger.recorded)],
         "state": s.extra_state,
         "transcript": before.transcript,
         "turns": before.turns,
-        "lasts": before.lasts,
+        "waiting": before.waiting.forward(ledger.found),
         "done": s.done,
     }
 
@@ -186,7 +187,7 @@ def test_a_fork_from_any_step_can_go_on(
     record = records[at % len(records)]
     fork = ForkOf(task="t", n=record.n)
     carried: Carried = departure(
-        record, {}, SegmentRef(sha256=""), fork=fork, text=None, feedback=None
+        records[: record.n], {}, SegmentRef(sha256=""), fork=fork, text=None, feedback=None
     )
     if carried.queue:
         assert ready_steps(carried.queue, ()), "something can run"

@@ -27,7 +27,7 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, ForkOf, SegmentRef, StepRecord, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
-from holdfast.task.data.undo import Undoable, UndoRequest, UndoState
+from holdfast.task.data.undo import Undoable, UndoRequest, UndoState, WaitingChange
 from holdfast.task.data.wire import Advanced, RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.requests.command_effects import obey
@@ -400,8 +400,9 @@ class Life(RuleBasedStateMachine):
         self.archive += [through_json(entry) for entry in self.ledger.entries]
         self.ledger.archived(segment)
         assert self.ledger.entries == []
-        carried = Carried.model_validate_json(json.dumps(self.ledger.s.wire()))
-        assert carried == self.ledger.s
+        carried = Carried.model_validate_json(json.dumps(self.ledger.carried().wire()))
+        kept = {"since": None, "waits_since": WaitingChange()}
+        assert carried.model_copy(update=kept) == self.ledger.s
         given = self.given.model_copy(update={"carried": carried, "extra_state": {}})
         self.ledger = Ledger(given, task_id="t", now=self.tick())
 
@@ -480,7 +481,7 @@ class Life(RuleBasedStateMachine):
     def check_fork(self, record: StepRecord) -> None:
         """A fork begins as the task was right after the step."""
         fork = departure(
-            record,
+            path_to(self.entries, record),
             copy.deepcopy(self.ledger.s.extra_state),
             SegmentRef(sha256="y"),
             fork=ForkOf(task="t", n=record.n),
@@ -494,7 +495,12 @@ class Life(RuleBasedStateMachine):
         s = self.ledger.s
         assert (fork.transcript, fork.extra_state) == (s.transcript, s.extra_state)
         other = departure(
-            record, {}, SegmentRef(sha256="y"), fork=ForkOf(task="t", n=1), text="x", feedback="f"
+            path_to(self.entries, record),
+            {},
+            SegmentRef(sha256="y"),
+            fork=ForkOf(task="t", n=1),
+            text="x",
+            feedback="f",
         )
         assert [step.input for step in other.queue] == ["x"]
         assert not other.answered

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -76,3 +78,23 @@ def test_the_place_of_an_error_is_shown_and_other_notes_are_not() -> None:
         fails()
     first, place = message_with_place(caught.value).split("\n")
     assert (first, place.split(":")[0]) == ("odd", "Raised by tool 'f'")
+
+
+def test_work_that_has_ended_is_forgotten() -> None:
+    loop = UserLoop()
+
+    async def makes_a_task() -> None:
+        await asyncio.create_task(asyncio.sleep(0))
+
+    def end_one() -> weakref.ref[Work]:
+        work = Work("step", "t")
+        context = contextvars.copy_context()
+        loop.begin(work, makes_a_task(), context)
+        work.done.result(100)
+        return weakref.ref(work)
+
+    ended = [end_one() for _ in range(5)]
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop.thread.loop).result(100)
+    gc.collect()
+    assert [work() for work in ended] == [None] * 5
+    loop.thread.close(5)

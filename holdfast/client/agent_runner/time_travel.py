@@ -27,6 +27,7 @@ from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.archived_steps import answer_of, lines_after
 from holdfast.task.ledger.ledger import DONE_KEPT
 from holdfast.task.ledger.ledger_state import CREATED
+from holdfast.task.ledger.queue_changes import with_queue
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.undo import active_steps, departure, path_to, undone_meanwhile
 from holdfast.values import json_patch as merge_patch
@@ -231,21 +232,20 @@ class TimeTravel(TaskCreation):
         state: dict[str, Json] = dict(body.get("extra_state", {}))
         for record in path:
             state = merge_patch.apply(state, record.patch)
+        left = system(LEFT.format(path[-1].step.step_id, mark.body["from"]))
         begun = departure(
-            path[-1],
+            path,
             state,
             segment,
             ledger=ChainRef(len(kept), extend("", kept)),
             fork=ForkOf(task=str(mark.body["from"]), n=path[-1].n),
             text=text,
             feedback=feedback,
+            notes=(left,) if was_undone else (),
             images=images,
         )
         # Never below those of the shared steps: branch and id identify a step after undos, too.
         branch = max(record.branch for record in path)
-        notes = begun.notes
-        if was_undone:
-            notes = (system(LEFT.format(path[-1].step.step_id, mark.body["from"])), *notes)
         done = {r.step.step_id: InputRef(r.n, output_digest(r)) for r in path[-DONE_KEPT:]}
         known: dict[int, int] = {}
         for record in path:
@@ -253,10 +253,9 @@ class TimeTravel(TaskCreation):
         changes: dict[str, object] = {
             "created": mark.at,
             "branch": branch,
-            "notes": notes,
             "done": done,
             "path": tuple(known.items()),
-            "lines": lines_after("", kept, path[-1].n),
+            "lines": lines_after((), kept, path[-1].n),
             "answer": answer_of(path[-1]) if begun.answered else None,
         }
         return begun.model_copy(update=changes)
@@ -318,7 +317,7 @@ def _handed_to_first(carried: Carried) -> Carried:
     """Give all queued steps to the first agent of the fork."""
     first = {"agent": "", "enters": True}
     queue = tuple(step.model_copy(update=first) for step in carried.queue)
-    return carried.model_copy(update={"queue": queue, "last_step": None})
+    return with_queue(carried, queue).model_copy(update={"last_step": None})
 
 
 def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:

@@ -9,7 +9,7 @@ from pydantic import Field
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Begun, Called, Outcome
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.undo import Before
+from holdfast.task.data.undo import Before, Taken
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStep
@@ -198,7 +198,7 @@ class StepRecord(Value):
         digest: Digest of the transcript after the step.
         branch: Branch of the ledger on which it was run.
         before: What it found.
-        queue: The queue after it, when a person changed it while the step ran.
+        taken: What it changed in the queue, beside adding `next`.
         marks: When things happened in it, oldest first.
         alone: Whether no other step was open while it ran.
         unheard: When model calls of it were begun that were cut off before their answer.
@@ -224,7 +224,7 @@ class StepRecord(Value):
     digest: str = ""
     branch: int = 0
     before: Before = Before()
-    queue: tuple[TaskStep, ...] | None = None
+    taken: Taken = Taken()
     marks: tuple[Mark, ...] = ()
     alone: bool = True
     unheard: tuple[float, ...] = ()

@@ -13,7 +13,7 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import Guarded, GuardRule
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, ForkOf, InputRef, OpenState, SegmentRef
-from holdfast.task.data.undo import FollowUp, UndoState
+from holdfast.task.data.undo import FollowUp, QueueChange, UndoState, WaitingChange
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, ImagePart, Message, Usage
 from holdfast.values.settings import Budget
@@ -153,6 +153,10 @@ class Carried(Value):
 
     Attributes:
         segment: Newest archived segment of the ledger; each names the one before it.
+        since: What changed in the queue since the newest record, the steps in progress counted as
+            queued first; None for nothing.
+        waits_since: How what waits beside the queue differs from what the step of that record
+            found.
         opens: Steps in progress, by number.
         undelivered: Completed steps, which had waited, whose outputs no request has fetched yet.
         given: Completed steps whose outputs were sent to callers that have not shown yet that they
@@ -203,6 +207,8 @@ class Carried(Value):
     created: float = 0.0
     described: Described | None = None
     queue: tuple[TaskStep, ...] = ()
+    since: QueueChange | None = None
+    waits_since: WaitingChange = WaitingChange()
     extra_state: dict[str, Json] = Field(default_factory=dict)
     transcript: ChainRef = ChainRef()
     steps: int = 0
@@ -260,7 +266,7 @@ class Carried(Value):
     commands: str = ""
     long_calls: tuple[LongCall, ...] = ()
     entries: tuple[Entry, ...] = ()
-    lines: str = ""
+    lines: tuple[str, ...] = ()
     answer: Json = None
 
 

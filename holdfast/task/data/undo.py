@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
+from holdfast.task.data.changes import Change
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStep
@@ -22,6 +23,78 @@ class Obstacle(Value):
 
     text: str
     is_unknown: bool = False
+
+
+QueueChange = Change[TaskStep]
+"""What changed in the queue."""
+
+
+class Waiting(Value):
+    """What waits in a task beside its queue.
+
+    Attributes:
+        notes: Messages that wait for the next model call.
+        followups: Inputs that wait for the task's answer.
+        lasts: (number, id) of steps whose last outputs wait to be joined.
+    """
+
+    notes: tuple[Message, ...] = ()
+    followups: tuple[str, ...] = ()
+    lasts: tuple[tuple[int, str], ...] = ()
+
+
+NotesChange = Change[Message]
+FollowupsChange = Change[str]
+LastsChange = Change[tuple[int, str]]
+
+
+class WaitingChange(Value):
+    """What changed in what waits beside the queue; None for nothing."""
+
+    notes: NotesChange | None = None
+    followups: FollowupsChange | None = None
+    lasts: LastsChange | None = None
+
+    @classmethod
+    def between(cls, old: Waiting, new: Waiting) -> Self:
+        """Return what turns the one into the other."""
+        return cls(
+            notes=NotesChange.if_any(old.notes, new.notes, key=lambda note: note.text),
+            followups=FollowupsChange.if_any(old.followups, new.followups, key=str),
+            lasts=LastsChange.if_any(old.lasts, new.lasts, key=tuple),
+        )
+
+    def forward(self, old: Waiting) -> Waiting:
+        """Return what waits after the change."""
+        notes, followups, lasts = self.notes, self.followups, self.lasts
+        return Waiting(
+            notes=old.notes if notes is None else notes.forward(old.notes),
+            followups=old.followups if followups is None else followups.forward(old.followups),
+            lasts=old.lasts if lasts is None else lasts.forward(old.lasts),
+        )
+
+    def backward(self, new: Waiting) -> Waiting:
+        """Return what waited before the change."""
+        notes, followups, lasts = self.notes, self.followups, self.lasts
+        return Waiting(
+            notes=new.notes if notes is None else notes.backward(new.notes),
+            followups=new.followups if followups is None else followups.backward(new.followups),
+            lasts=new.lasts if lasts is None else lasts.backward(new.lasts),
+        )
+
+
+class Taken(Value):
+    """What a step changed in the queue, beside the steps that it queued at the end.
+
+    Attributes:
+        place: Its place in the queue that it found.
+        change: The whole change, when it is another one than that this very step is taken from its
+            place and the new steps are added: it was begun with another input, a new step took the
+            place of one that was not ready, a person changed the queue while it ran.
+    """
+
+    place: int = 0
+    change: QueueChange | None = None
 
 
 class FollowUp(Value):
@@ -43,16 +116,16 @@ class Before(Value):
     been open: it and the others are first in the queue then.
 
     Attributes:
-        queue: The queued steps, the step itself among them.
-        notes: Messages that waited for the next model call.
-        followups: Inputs that waited for the task's answer.
+        found: How the queue that it found, the step itself in it, differs from the queue that the
+            step before it on its branch left (from an empty one for the first); None for not at
+            all. See `holdfast.task.ledger.queue_changes`.
+        waiting: How what waited beside the queue differs from what the step before it found.
         serial: Number of the newest step id.
         turns: Answered model calls.
         usage: Cost of the task.
         answered: Whether the task had its answer.
         concluded: Whether the step before was the last one; a follow-up may be queued since.
         transcript: Length and digest of the transcript.
-        lasts: (number, id) of steps whose last outputs waited to be joined.
         beside: How many other steps were open.
         last_step: The step that gave the task's answer, as the task kept it for follow-ups.
         answer: The answer of a concluded task; a large one is only named.
@@ -60,16 +133,14 @@ class Before(Value):
             takes it out of the queue as well, and the task has its answer again.
     """
 
-    queue: tuple[TaskStep, ...] = ()
-    notes: tuple[Message, ...] = ()
-    followups: tuple[str, ...] = ()
+    found: QueueChange | None = None
+    waiting: WaitingChange = WaitingChange()
     serial: int = 1
     turns: int = 0
     usage: Usage = Usage()
     answered: bool = False
     concluded: bool = False
     transcript: ChainRef = ChainRef()
-    lasts: tuple[tuple[int, str], ...] = ()
     beside: int = 0
     last_step: TaskStep | None = None
     answer: Json = None
@@ -178,6 +249,8 @@ class Undoable(Value):
         added: Number of messages that it added to the transcript.
         inverse: What undoes its change of extra_state.
         before: The state before it.
+        taken: What it changed in the queue.
+        queued: Number of steps that it queued.
         effects: Its tool calls, in the order in which the model made them.
         branch: Branch on which it ran.
         key: Number by which its calls are named.
@@ -189,6 +262,8 @@ class Undoable(Value):
     added: int = 0
     inverse: dict[str, Json] = Field(default_factory=dict)
     before: Before = Before()
+    taken: Taken = Taken()
+    queued: int = 0
     effects: tuple[EffectRef, ...] = ()
     branch: int = 0
 

@@ -1,7 +1,8 @@
 """A line for each completed step whose record is in the archive: what queries show of it.
 
-The lines are carried from run to run as one packed text, because a query can read nothing else. At
-about 30 bytes a step, with at most `LINES_KEPT` of them, the carried state stays small.
+The lines are carried from run to run, because a query can read nothing else. They are packed in
+chunks of `CHUNK` steps, about 30 bytes a step. Lines of steps before the newest `TEXTS_KEPT` have
+no output and take next to nothing, so that a long task carries little more than a short one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ from holdfast.values.base import Json, as_text
 from holdfast.values.messages import shown
 from holdfast.values.text.redact import redact
 
+Packed = tuple[str, ...]
+"""Lines of steps 1 to `CHUNK`, of the next `CHUNK` steps, and so on."""
+
+CHUNK = 500
+BRIEF = "-"
+"""Before a chunk whose lines have no output."""
+
 LINES_KEPT = 10_000
+"""Fewest of the newest steps that have a line, as far as there are as many."""
+
+TEXTS_KEPT = 1000
+"""Fewest of them whose lines have an output."""
+
 TEXT_KEPT = 40
 """Characters of a step's output in its line."""
 
@@ -90,23 +103,71 @@ def records_here(entries: Iterable[Entry], steps: int) -> dict[int, StepRecord]:
     return {n: record for n, record in sorted(found.items()) if n <= steps}
 
 
-def lines_after(packed: str, entries: Iterable[Entry], steps: int) -> str:
-    """Return the packed lines once these entries are in the archive as well."""
-    lines = {line.n: line for line in unpacked(packed) if line.n <= steps}
-    lines |= {n: line_of(record) for n, record in records_here(entries, steps).items()}
-    return pack(lines[n] for n in sorted(lines)[-LINES_KEPT:])
+def lines_after(packed: Packed, entries: Iterable[Entry], steps: int) -> Packed:
+    """Return the packed lines once these entries are in the archive as well.
+
+    Chunks of older steps stay as they are: a task of any length spends the same on it.
+    """
+    new = {n: line_of(record) for n, record in records_here(entries, steps).items()}
+    whole = _chunk(min([*new, steps + 1]))
+    kept = {line.n: line for line in unpacked(packed[whole:]) if line.n <= steps}
+    lines = kept | new
+    chunks = (*packed[:whole], *pack(lines[n] for n in sorted(lines))[whole:])
+    brief, gone = _chunk(steps - TEXTS_KEPT + 1), _chunk(steps - LINES_KEPT + 1)
+    return tuple(
+        "" if k < gone else _brief(chunk) if k < brief else chunk for k, chunk in enumerate(chunks)
+    )
 
 
-def pack(lines: Iterable[StepLine]) -> str:
-    """Pack lines into one text; empty for none."""
-    rows = [list(line) for line in lines]
-    data = json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
-    return base64.b85encode(zlib.compress(data.encode("utf-8", "replace"))).decode() if rows else ""
+def pack(lines: Iterable[StepLine]) -> Packed:
+    """Pack lines, oldest first."""
+    chunks: list[list[StepLine]] = []
+    for line in lines:
+        while len(chunks) <= _chunk(line.n):
+            chunks.append([])
+        chunks[-1].append(line)
+    return tuple(_packed(k, chunk) for k, chunk in enumerate(chunks))
 
 
-def unpacked(packed: str) -> list[StepLine]:
+def unpacked(packed: Packed) -> list[StepLine]:
     """Return packed lines, oldest first."""
-    if not packed:
+    return [line for chunk in packed for line in _lines(chunk)]
+
+
+def _chunk(n: int) -> int:
+    """Return the place of the chunk that has the line of a step."""
+    return max(n - 1, 0) // CHUNK
+
+
+def _packed(k: int, lines: list[StepLine]) -> str:
+    """Pack the lines of chunk `k`; what is usual takes next to no space."""
+    if not lines:
+        return ""
+    rows: list[Json] = []
+    before = k * CHUNK
+    for line in lines:
+        step_id = "" if line.step_id == f"s{line.n}" else line.step_id
+        rows.append([line.n - before, step_id, list(line.tools), line.output])
+        before = line.n
+    data = json.dumps([k, rows], separators=(",", ":"), ensure_ascii=False)
+    return base64.b64encode(zlib.compress(data.encode("utf-8", "replace"))).decode()
+
+
+def _lines(chunk: str) -> list[StepLine]:
+    if not chunk:
         return []
-    rows = json.loads(zlib.decompress(base64.b85decode(packed)))
-    return [StepLine(n, step_id, tuple(tools), output) for n, step_id, tools, output in rows]
+    k, rows = json.loads(zlib.decompress(base64.b64decode(chunk.removeprefix(BRIEF))))
+    lines: list[StepLine] = []
+    n = k * CHUNK
+    for gap, step_id, tools, output in rows:
+        n += gap
+        lines.append(StepLine(n, step_id or f"s{n}", tuple(tools), output))
+    return lines
+
+
+def _brief(chunk: str) -> str:
+    """Return a chunk without outputs."""
+    if not chunk or chunk.startswith(BRIEF):
+        return chunk
+    lines = [line._replace(output="") for line in _lines(chunk)]
+    return BRIEF + _packed(_chunk(lines[0].n), lines)

@@ -24,12 +24,12 @@ from holdfast.task.data.undo import Before, FollowUp
 from holdfast.task.data.wire import Advanced, AdvanceInput, RunRequest
 from holdfast.task.ledger.open_steps import INLINE_BYTES, OpenSteps
 from holdfast.task.ledger.queue import problem, queued_with, serial_of
+from holdfast.task.ledger.queue_changes import found_by, pending, taken_from
 from holdfast.task.ledger.references import (
     is_thought,
     joined,
     new_entries,
     output_digest,
-    queue_after,
     resolve_calls,
     results_of,
     turns_of,
@@ -277,8 +277,11 @@ class Ledger(OpenSteps):
             digest=extend(self.s.transcript.digest, adds),
         )
         before = current.before if current.alone else self.before()
+        found = found_by(before.found, self.recorded)
         following = (step.after(current.open.step) for step in result.next)
         steps = self._number([step.placed(transcript.length) for step in following])
+        others = tuple(other for other in self.s.opens if other.n != n)
+        queue = queued_with(pending(self.s.model_copy(update={"opens": others})), steps)
         record = StepRecord(
             n=self.s.steps + 1,
             opened=0 if n == self.s.steps + 1 else n,
@@ -300,13 +303,15 @@ class Ledger(OpenSteps):
             digest=transcript.digest,
             branch=self.s.branch,
             before=before,
-            queue=self._unforeseen(current, steps),
+            taken=taken_from(found, queue, current.open.step, len(steps)),
             marks=current.marks,
             alone=current.alone,
             unheard=current.unheard,
         )
         self.messages.extend(adds)
         self.append(Entry(step=record))
+        self.recorded = queue
+        self.found = before.waiting.forward(self.found)
         self._forget_approvals(n)
         self._move_head(record, current, state=state, transcript=transcript)
         return record
@@ -381,15 +386,6 @@ class Ledger(OpenSteps):
         state: dict[str, Json] = {OVER_BUDGET: True} if forced else {}
         [join] = self._number([TaskStep(prev_steps=lasts, is_join=True, step_state=state)])
         self.change(queue=(join, *self.s.queue), lasts=())
-
-    def _unforeseen(
-        self, current: OpenState, steps: Sequence[TaskStep]
-    ) -> tuple[TaskStep, ...] | None:
-        """Return the queue after a step if it is not what the step found and added."""
-        if not current.alone:
-            return None
-        queue = queued_with(self.s.queue, steps)
-        return None if queue == queue_after(current.before, current.open.step, steps) else queue
 
     def follow_up(self) -> None:
         """Queue the first input that waited for the answer."""

@@ -10,10 +10,17 @@ from holdfast.task.data.children import ChildState, child_ids
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import Entry, EventRecord, OpenState, SegmentRef
 from holdfast.task.data.state import Carried, Receipt, RunReply, TaskInput
-from holdfast.task.data.undo import Before, Newest
+from holdfast.task.data.undo import Before, Newest, WaitingChange
 from holdfast.task.ledger.archived_steps import answer_of, lines_after, records_here
 from holdfast.task.ledger.indexes import Asked, KnownIds
 from holdfast.task.ledger.queue import ready_steps
+from holdfast.task.ledger.queue_changes import (
+    change_if_any,
+    pending,
+    recorded_queue,
+    recorded_waiting,
+    waiting,
+)
 from holdfast.task.ledger.references import batches_of, turns_of, usage_of
 from holdfast.values.base import ChainRef, Json, extend
 from holdfast.values.messages import Message, Usage
@@ -51,6 +58,9 @@ class LedgerState:
         entries: Records since the last archived segment, oldest first.
         commands: Ids of the newest commands.
         messages: Messages that those records added to the transcript.
+        recorded: The queue as the newest completed step left it: the changes that the next record
+            and an undo need are counted from it. Empty before the first step.
+        found: What waited beside the queue when that step was found; for the same purpose.
         asking: Steps in progress that may be making a model call right now.
     """
 
@@ -74,6 +84,9 @@ class LedgerState:
             serial=1,
             held=given.held,
         )
+        self.recorded = recorded_queue(self.s)
+        self.found = recorded_waiting(self.s)
+        self.change(since=None, waits_since=WaitingChange())
         self.entries: list[Entry] = list(self.s.entries)
         self.commands = KnownIds(self.s.commands, COMMANDS_KEPT)
         self.messages: list[Message] = []
@@ -293,16 +306,14 @@ class LedgerState:
         costs = (usage_of(current.journal, current.outcomes.values()) for current in s.opens)
         spent = sum(costs, Usage())
         return Before(
-            queue=(*(current.open.step for current in s.opens), *s.queue),
-            notes=(*(note for current in s.opens for note in current.open.notes), *s.notes),
-            followups=s.followups,
+            found=change_if_any(self.recorded, pending(s)),
+            waiting=WaitingChange.between(self.found, waiting(s)),
             serial=s.serial,
             turns=s.turns - sum(turns_of(current.journal) for current in s.opens),
             usage=s.usage - spent,
             answered=s.answered,
             concluded=s.concluded,
             transcript=s.transcript,
-            lasts=s.lasts,
             beside=max(len(s.opens) - 1, 0),
             last_step=s.last_step,
             answer=self.answer if s.concluded else None,
@@ -427,6 +438,8 @@ class LedgerState:
                 "commands": self.commands.packed(),
                 "entries": tuple(self.entries),
                 "receipts": self.s.receipts[-RECEIPTS_CARRIED:],
+                "since": change_if_any(self.recorded, pending(self.s)),
+                "waits_since": WaitingChange.between(self.found, waiting(self.s)),
             }
         )
 

@@ -15,12 +15,9 @@ from holdfast.task.data.records import (
     StepRecord,
     StepResult,
 )
-from holdfast.task.data.undo import Before
 from holdfast.task.data.wire import Advanced
-from holdfast.task.ledger.queue import queued_with
 from holdfast.values.base import Json, canonical, digest, extend
 from holdfast.values.messages import Blob, Content, Message, TextPart, ToolCall, Usage, shown, user
-from holdfast.values.steps import TaskStep
 
 SAID_IN_ADDS = Message(role="tool")
 """Stands in a step record for a message that its `adds` hold."""
@@ -41,12 +38,6 @@ def joined(notes: tuple[Message, ...]) -> tuple[Message, ...]:
         one = [Message(role=role, content="\n\n".join(note.text for note in said))]
         found += one if is_text else said
     return tuple(found)
-
-
-def queue_after(before: Before, step: TaskStep, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
-    """Return the queue after a step, if no command has changed it while the step ran."""
-    kept = [queued for queued in before.queue if queued.step_id != step.step_id]
-    return queued_with(kept, steps)
 
 
 def resolve_adds(result: StepResult, current: OpenState) -> tuple[Message, ...]:

@@ -1,0 +1,200 @@
+"""Write the tables of docs/benchmarks.md that compare Holdfast with its peers.
+
+    python -m benchmarks.report             # from docs/benchmarks.json
+    python -m benchmarks.report --collect   # makes that file of the last `make bench` first
+
+A table stands between two comments that name it; what is between them is written anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.results import Measured, Place, Results, Row, collected
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+KEPT = ROOT / "docs" / "benchmarks.json"
+FRESH = ROOT / ".build" / "bench"
+
+_BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_NONE = "-"
+
+Table = list[list[str]]
+
+
+class Figure(NamedTuple):
+    """A line of a table.
+
+    Attributes:
+        label: What it says.
+        scenario: Where its figures are from.
+        turns: Turns of a task.
+        key: Name of the figure.
+        place: Where the stacks store.
+    """
+
+    label: str
+    scenario: str
+    turns: int
+    key: str
+    place: Place = "file"
+
+
+def written(value: float) -> str:
+    """Write a figure with about three digits; a large one in full."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def ratio(value: float) -> str:
+    """Write how many times another figure a figure is."""
+    if value >= 10:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def cell(stack: Measured, ours: Measured, figure: Figure) -> str:
+    """Write a figure of a stack, and how many times ours it is."""
+    row = stack.row(figure.scenario, figure.turns, figure.place)
+    if row is None:
+        return _NONE
+    if row.ended:
+        return f"ended {row.ended} at turn {row.reached:,}"
+    if figure.key not in row.figures:
+        return _NONE
+    value, base = row.figures[figure.key][0], _value(ours, figure)
+    return f"{written(value)} ({ratio(value / base)})" if base else written(value)
+
+
+def _value(stack: Measured, figure: Figure) -> float | None:
+    row: Row | None = stack.row(figure.scenario, figure.turns, figure.place)
+    return row.figures[figure.key][0] if row and figure.key in row.figures else None
+
+
+def free(found: Results) -> Iterator[Figure]:
+    """Return the lines for a model that costs nothing."""
+    for turns in found.sizes("free"):
+        yield Figure(f"bytes recorded, N = {turns}", "free", turns, "bytes")
+        yield Figure(f"events of the history a turn, N = {turns}", "free", turns, "events_per_turn")
+        yield Figure(f"time a turn, ms, N = {turns}", "free", turns, "wall_ms_per_turn")
+        yield Figure(f"CPU a turn, ms, N = {turns}", "free", turns, "cpu_ms_per_turn")
+        yield Figure(f"replay, ms, N = {turns}", "free", turns, "replay_ms")
+
+
+def http(found: Results) -> Iterator[Figure]:
+    """Return the lines for the real client."""
+    for label, key in (
+        ("CPU a turn, ms", "cpu_ms_per_turn"),
+        ("time a turn, ms", "wall_ms_per_turn"),
+        ("bytes recorded", "bytes"),
+    ):
+        for turns in found.sizes("http"):
+            yield Figure(f"real client: {label}, N = {turns:,}", "http", turns, key)
+
+
+def many(found: Results) -> Iterator[Figure]:
+    """Return the lines for many tasks at once."""
+    for turns in found.sizes("many"):
+        work = f"{found.tasks} tasks of {turns} turns"
+        yield Figure(f"turns a second, {work}, in a file", "many", turns, "turns_per_s")
+        yield Figure(
+            f"turns a second, {work}, in memory", "many", turns, "turns_per_s", place="memory"
+        )
+        yield Figure(f"CPU a turn, ms, {work}, in a file", "many", turns, "cpu_ms_per_turn")
+
+
+def compared(found: Results, figures: Iterator[Figure], titles: list[str]) -> Table:
+    """Make a table with a column for each stack."""
+    ours = found.stacks[0]
+    lines = [[each.label, *(cell(stack, ours, each) for stack in found.stacks)] for each in figures]
+    return [["figure", *titles], *lines]
+
+
+def loop(found: Results) -> Table:
+    """Make the table of the event loop, which is only ours."""
+    lines = [["turns", "latest in 99 of 100 cases", "latest", "latest while the result is read"]]
+    for row in found.stacks[0].rows:
+        if row.scenario == "loop":
+            keys = ("lag_p99_ms", "lag_max_ms", "result_lag_max_ms")
+            lines.append([f"{row.turns:,}", *(f"{row.figures[key][0]:.1f} ms" for key in keys)])
+    return lines
+
+
+def markdown(table: Table) -> str:
+    """Write a table as Markdown."""
+    head, *lines = table
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *lines))
+
+
+def padded(table: Table) -> str:
+    """Write a table for a terminal."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in table)
+
+
+def about(found: Results) -> str:
+    """Say when and how the figures were taken."""
+    rounds = "one round" if found.rounds == 1 else f"medians of {found.rounds} rounds"
+    return (
+        f"Taken on {found.date} with Python {found.python} on {found.cpus} processors, {rounds}."
+        f" In brackets: how many times the figure of Holdfast.\n"
+    )
+
+
+def titles(found: Results) -> list[str]:
+    """Return what the columns of the stacks are called."""
+    return [stack.title for stack in found.stacks]
+
+
+BLOCKS: dict[str, Callable[[Results], str]] = {
+    "about": about,
+    "free": lambda found: markdown(compared(found, free(found), titles(found))),
+    "http": lambda found: markdown(compared(found, http(found), titles(found))),
+    "many": lambda found: markdown(compared(found, many(found), titles(found))),
+    "loop": lambda found: markdown(loop(found)),
+}
+
+
+def filled(page: str, found: Results) -> str:
+    """Return the page with its tables written anew.
+
+    Raises:
+        ValueError: A table has no place on the page, or a place names no table.
+    """
+    names = [match[2] for match in _BLOCK.finditer(page)]
+    if sorted(names) != sorted(BLOCKS):
+        msg = f"the page has places for {names}; the tables are {sorted(BLOCKS)}"
+        raise ValueError(msg)
+    return _BLOCK.sub(lambda match: f"{match[1]}{BLOCKS[match[2]](found)}{match[3]}", page)
+
+
+def shown(found: Results) -> str:
+    """Return everything as one table for a terminal."""
+    lines = [each for part in (free, http, many) for each in part(found)]
+    names = [stack.name for stack in found.stacks]
+    return f"{padded(compared(found, iter(lines), names))}\n\n{padded(loop(found))}"
+
+
+def kept() -> Results:
+    """Read docs/benchmarks.json."""
+    return Results.model_validate_json(KEPT.read_text("utf-8"))
+
+
+def main() -> None:
+    """Read the arguments, write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--collect", action="store_true", help="take the last run's figures")
+    if parser.parse_args().collect:
+        KEPT.write_text(collected(FRESH).model_dump_json(indent=1) + "\n", "utf-8")
+    page = PAGE.read_text("utf-8")
+    PAGE.write_text(filled(page, kept()), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

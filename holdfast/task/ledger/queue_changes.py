@@ -1,0 +1,135 @@
+"""The queue, and what waits beside it, as the ledger records them: by what changed. Pure.
+
+A record holds two changes: what happened to the queue between the step before it and the step
+(`Before.found`), and what the step itself changed (`Taken`, usually nothing beside its place, as it
+takes itself and adds its `next`). An undo follows them backwards from the present queue, one step
+after the other; a fork follows them forwards from the first step.
+
+Where steps run side by side, those in progress count as queued first.
+
+Notes, follow-ups and outputs to be joined are recorded by one change: from what the step before it
+found to what a step finds (`Before.waiting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from holdfast.task.data.changes import same
+from holdfast.task.data.records import StepRecord
+from holdfast.task.data.state import Carried
+from holdfast.task.data.undo import QueueChange, Taken, Undoable, Waiting
+from holdfast.values.steps import TaskStep
+
+Queue = tuple[TaskStep, ...]
+
+
+def change_of(old: Sequence[TaskStep], new: Sequence[TaskStep]) -> QueueChange:
+    """Return what turns one queue into another."""
+    return QueueChange.between(old, new, key=lambda step: step.step_id)
+
+
+def change_if_any(old: Sequence[TaskStep], new: Sequence[TaskStep]) -> QueueChange | None:
+    """Return what turns one queue into another, or None when they are the same."""
+    return QueueChange.if_any(old, new, key=lambda step: step.step_id)
+
+
+def found_by(change: QueueChange | None, left: Queue) -> Queue:
+    """Return the queue that a step found.
+
+    Args:
+        change: What changed since the step before it.
+        left: The queue that the step before it left.
+    """
+    return left if change is None else change.forward(left)
+
+
+def left_before(change: QueueChange | None, found: Queue) -> Queue:
+    """Return the queue that the step before left, from the one that a step found."""
+    return found if change is None else change.backward(found)
+
+
+def taken_from(found: Queue, left: Queue, step: TaskStep, queued: int) -> Taken:
+    """Return what a step changed in the queue.
+
+    Args:
+        found: The queue that it found.
+        left: The queue that it left.
+        step: The step as it was run.
+        queued: Number of steps that it queued.
+    """
+    ids = [each.step_id for each in found]
+    place = ids.index(step.step_id) if step.step_id in ids else 0
+    if same(_put_back(left, step, place, queued), found):
+        return Taken(place=place)
+    return Taken(change=change_of(found, left))
+
+
+def queue_before(target: Undoable, left: Queue) -> Queue:
+    """Return the queue that a step found, from the one that it left."""
+    change = target.taken.change
+    if change is not None:
+        return change.backward(left)
+    return _put_back(left, target.step, target.taken.place, target.queued)
+
+
+def _put_back(left: Queue, step: TaskStep, place: int, queued: int) -> Queue:
+    kept = left[: len(left) - queued]
+    return (*kept[:place], step, *kept[place:])
+
+
+def queue_after(path: Iterable[StepRecord]) -> Queue:
+    """Return the queue that the last step of a branch left.
+
+    Args:
+        path: All steps of the branch, oldest first.
+    """
+    queue: Queue = ()
+    for record in path:
+        queue = found_by(record.before.found, queue)
+        taken = record.taken
+        if taken.change is not None:
+            queue = taken.change.forward(queue)
+        else:
+            queue = (*queue[: taken.place], *queue[taken.place + 1 :], *record.next)
+    return queue
+
+
+def waiting_at(path: Iterable[StepRecord]) -> Waiting:
+    """Return what waited beside the queue when the last step of a branch was found.
+
+    Args:
+        path: All steps of the branch, oldest first.
+    """
+    found = Waiting()
+    for record in path:
+        found = record.before.waiting.forward(found)
+    return found
+
+
+def pending(state: Carried) -> Queue:
+    """Return the queue as if no step were open: those in progress are first in it."""
+    return (*(current.open.step for current in state.opens), *state.queue)
+
+
+def waiting(state: Carried) -> Waiting:
+    """Return what waits beside the queue, as if no step were open: their notes wait again."""
+    opened = (note for current in state.opens for note in current.open.notes)
+    return Waiting(notes=(*opened, *state.notes), followups=state.followups, lasts=state.lasts)
+
+
+def recorded_queue(state: Carried) -> Queue:
+    """Return the queue that the newest completed step of the branch left; empty without one."""
+    return left_before(state.since, pending(state)) if state.steps else ()
+
+
+def recorded_waiting(state: Carried) -> Waiting:
+    """Return what waited when the newest completed step of the branch was found."""
+    return state.waits_since.backward(waiting(state)) if state.steps else Waiting()
+
+
+def with_queue(state: Carried, queue: Queue) -> Carried:
+    """Return a state with another queue."""
+    recorded = recorded_queue(state)
+    state = state.model_copy(update={"queue": queue})
+    return state.model_copy(update={"since": change_if_any(recorded, pending(state))})

@@ -1,0 +1,291 @@
+"""The queue and what waits beside it as a ledger records them, beside a model that keeps all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.models.base import ModelAnswer
+from holdfast.task.data.commands import Command, Verb
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Entry, ForkOf, SegmentRef, StepRecord, StepResult
+from holdfast.task.data.state import Carried, TaskInput
+from holdfast.task.data.undo import UndoRequest, UndoState
+from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.queue_changes import change_of, pending, waiting
+from holdfast.task.requests.command_effects import obey
+from holdfast.task.undo import (
+    active_steps,
+    departure,
+    finish_undo,
+    leave_open_steps,
+    leave_step,
+    undoable,
+)
+from holdfast.values.messages import assistant
+from holdfast.values.steps import TaskStep
+
+STEPS = st.builds(
+    TaskStep,
+    step_id=st.sampled_from("abcdef"),
+    step_state=st.sampled_from([{}, {"k": 1}, {"k": True}, {"k": 1.0}]),
+)
+QUEUES = st.lists(STEPS, max_size=8)
+
+
+def wires(queue: Any) -> list[Any]:
+    return [step.wire() for step in queue]
+
+
+def through_json(entry: Entry) -> Entry:
+    return Entry.model_validate_json(json.dumps(entry.wire()))
+
+
+@given(QUEUES, QUEUES)
+def test_a_change_leads_from_one_queue_to_the_other_and_back(
+    old: list[TaskStep], new: list[TaskStep]
+) -> None:
+    change = change_of(old, new)
+    change = type(change).model_validate_json(json.dumps(change.wire()))
+    assert json.dumps(wires(change.forward(old))) == json.dumps(wires(new))
+    assert json.dumps(wires(change.backward(new))) == json.dumps(wires(old))
+
+
+def test_a_change_of_another_queue_is_refused() -> None:
+    change = change_of([TaskStep(step_id="a")], [])
+    with pytest.raises(RuntimeError, match="of 1 elements, and there are 2"):
+        change.forward([TaskStep(step_id="a"), TaskStep(step_id="b")])
+
+
+def pictured(ledger: Ledger) -> str:
+    """Return the whole queue and all that waits beside it, as if no step were open."""
+    return json.dumps([wires(pending(ledger.s)), waiting(ledger.s).wire()])
+
+
+class Whole:
+    """A task, and what its steps found and left in whole, as the ledger does not keep it.
+
+    Attributes:
+        found: What each step of the branch found.
+        left: The queue that each step of the branch left.
+        alone: What the step in progress found, if it is alone.
+    """
+
+    def __init__(self) -> None:
+        self.given = TaskInput(head=TaskHead(agent="a"), input="q")
+        self.ledger = Ledger(self.given, task_id="t", now=1.0)
+        self.archive: list[Entry] = []
+        self.found: list[str] = []
+        self.left: list[list[Any]] = []
+        self.alone = ""
+        self.serial = 0
+
+    @property
+    def path(self) -> list[StepRecord]:
+        return active_steps([*self.archive, *self.ledger.entries])
+
+    def begin(self, at: int, text: str | None) -> None:
+        ready = self.ledger.ready()
+        if ready:
+            if not self.ledger.s.opens:
+                self.alone = pictured(self.ledger)
+            step = ready[at % len(ready)]
+            self.ledger.begin(RunRequest(step=step.step_id, input=text), now=2.0)
+
+    def finish(self, at: int, count: int, *, takes_place: bool, last: bool = False) -> None:
+        opens = self.ledger.s.opens
+        if not opens:
+            return
+        current = opens[at % len(opens)]
+        unready = [step for step in self.ledger.s.queue if not step.is_ready]
+        self.serial += count
+        following = [
+            TaskStep(step_id=f"n{self.serial - k}", is_ready=bool((at + k) % 3))
+            for k in range(count)
+        ]
+        if takes_place and unready:
+            following.append(unready[at % len(unready)].model_copy(update={"is_ready": True}))
+        result = StepResult(
+            echo=False, adds=(assistant("said"),), calls=(), next=tuple(following), last=last
+        )
+        answer = ModelAnswer(message=assistant("said"))
+        got = Advanced(request="r", answer=answer, result=result)
+        assert self.ledger.advanced(current.n, got) is None
+        self.found.append(self.alone if current.alone else pictured(self.ledger))
+        self.ledger.finish(current.n, now=3.0)
+        self.left.append(wires(pending(self.ledger.s)))
+
+    def say(self, text: str, when: str) -> None:
+        """Give feedback for the next model call, or a follow-up."""
+        body = {"text": text, "when": when}
+        assert not obey(self.ledger, Command(id="c", verb="feedback", by="", body=body), now=4.0)
+
+    def command(self, verb: Verb, at: int) -> None:
+        queue = self.ledger.s.queue
+        if queue:
+            step = queue[at % len(queue)].step_id
+            body = {"step": step, "input": f"edited {at}"}
+            assert not obey(self.ledger, Command(id="c", verb=verb, by="", body=body), now=4.0)
+
+    def carry(self) -> None:
+        entries = [through_json(entry) for entry in self.ledger.entries]
+        segment = SegmentRef(sha256="x", start=len(self.archive), entries=len(entries))
+        self.archive += entries
+        self.ledger.archived(segment)
+        self.go_on(self.ledger.carried())
+
+    def go_on(self, state: Carried) -> None:
+        carried = Carried.model_validate_json(json.dumps(state.wire()))
+        self.ledger = Ledger(
+            self.given.model_copy(update={"carried": carried}), task_id="t", now=5.0
+        )
+
+    def undo(self, to: int) -> None:
+        steps = [undoable(record) for record in self.path]
+        to %= len(steps) + 1
+        opens = self.ledger.s.opens
+        if to < len(steps):
+            wanted = self.found[to]
+        elif len(opens) == 1 and opens[0].alone:
+            wanted = self.alone
+        else:
+            wanted = pictured(self.ledger)
+        leave_open_steps(self.ledger, now=6.0)
+        for target in reversed(steps[to:]):
+            leave_step(self.ledger, target)
+        assert pictured(self.ledger) == wanted
+        self.ledger.change(undo=UndoState(asked=UndoRequest(to=to)))
+        finish_undo(self.ledger, (), now=7.0)
+        del self.found[to:], self.left[to:]
+
+    def fork(self, at: int, text: str | None) -> None:
+        """Go on with a fork of one of the steps."""
+        path = self.path
+        if not path or self.ledger.s.opens:
+            return
+        path = path[: at % len(path) + 1]
+        state = departure(
+            path,
+            {},
+            SegmentRef(sha256="y"),
+            fork=ForkOf(task="t", n=len(path)),
+            text=text,
+            feedback=None,
+        )
+        if text is None:
+            assert wires(state.queue) == self.left[len(path) - 1]
+        self.archive = [through_json(Entry(step=record)) for record in path]
+        del self.found[len(path) :], self.left[len(path) :]
+        self.go_on(state)
+
+
+KINDS = ["begin", "begin", "finish", "finish", "last", "edit_step", "drop_step", "carry", "undo"]
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from([*KINDS, "fork", "next_model_call", "queued"]),
+        st.integers(0, 9),
+        st.integers(0, 4),
+    ),
+    max_size=40,
+)
+
+
+@given(ACTIONS)
+@settings(max_examples=200, deadline=None)
+def test_undos_and_forks_bring_back_whole_queues_and_all_that_waited(
+    actions: list[tuple[str, int, int]],
+) -> None:
+    whole = Whole()
+    for kind, at, count in actions:
+        match kind:
+            case "begin":
+                whole.begin(at, "other" if count == 4 else None)
+            case "finish":
+                whole.finish(at, count, takes_place=count > 1)
+            case "last":
+                whole.finish(at, 0, takes_place=False, last=True)
+            case "next_model_call" | "queued":
+                whole.say(f"said {at % 3}", kind)
+            case "edit_step" | "drop_step":
+                whole.command(kind, at)
+            case "carry":
+                whole.carry()
+            case "fork":
+                whole.fork(at, "asked" if count == 4 else None)
+            case _:
+                whole.undo(at)
+    whole.undo(0)
+
+
+@pytest.mark.parametrize("queued", [0, 50, 400])
+def test_a_step_costs_the_same_however_many_are_queued(queued: int) -> None:
+    whole = Whole()
+    whole.begin(0, None)
+    whole.finish(1, queued + 30, takes_place=False)
+    sizes: list[int] = []
+    for _ in range(10):
+        whole.begin(0, None)
+        whole.finish(0, 0, takes_place=False)
+        newest = whole.ledger.entries[-1]
+        sizes.append(len(json.dumps(newest.wire())))
+    assert max(sizes) < 1500
+    assert all(undoable(record).before.found is None for record in whole.path[1:])
+
+
+def record_sizes(whole: Whole) -> list[int]:
+    return [len(json.dumps(entry.step.wire())) for entry in whole.ledger.entries if entry.step]
+
+
+@pytest.mark.parametrize("count", [0, 50, 400])
+def test_a_step_costs_the_same_however_many_follow_ups_wait(count: int) -> None:
+    whole = Whole()
+    whole.begin(0, None)
+    for k in range(count):
+        whole.say(f"follow-up {k}", "queued")
+    for _ in range(10):
+        whole.finish(1, 1, takes_place=False)
+        whole.begin(0, None)
+    whole.finish(0, 0, takes_place=False, last=True)
+    for _ in range(min(count, 10)):
+        whole.begin(0, None)
+        whole.finish(0, 0, takes_place=False, last=True)
+    sizes = record_sizes(whole)
+    del sizes[1]  # it has all of them once, because they came before it
+    assert max(sizes) < 1500
+    whole.undo(0)
+
+
+@pytest.mark.parametrize("count", [3, 50, 400])
+def test_a_last_step_costs_the_same_however_many_ended_before_it(count: int) -> None:
+    whole = Whole()
+    whole.begin(0, None)
+    whole.finish(0, 0, takes_place=False)
+    whole.ledger.change(queue=tuple(TaskStep(step_id=f"n{k}") for k in range(count)))
+    whole.begin(0, None)
+    for _ in range(count - 1):
+        whole.begin(0, None)
+        whole.finish(1, 0, takes_place=False, last=True)
+    assert len(whole.ledger.s.lasts) == count - 1
+    assert max(record_sizes(whole)[2:]) < 1500  # the first of them brings the queue
+    whole.undo(0)
+
+
+@pytest.mark.parametrize("notes", [1, 50, 400])
+def test_steps_beside_one_that_read_feedback_do_not_repeat_it(notes: int) -> None:
+    whole = Whole()
+    whole.begin(0, None)
+    whole.finish(0, 0, takes_place=False)
+    whole.ledger.change(queue=tuple(TaskStep(step_id=f"n{k}") for k in range(10)))
+    for k in range(notes):
+        whole.say(f"feedback {k}", "next_model_call")
+    whole.begin(0, None)
+    for _ in range(9):
+        whole.begin(0, None)
+        whole.finish(1, 0, takes_place=False)
+    assert max(record_sizes(whole)[2:]) < 1500
+    whole.undo(0)
