@@ -186,7 +186,8 @@ async def assert_replays(where: AgentRunner | Client, workflow: Task | str) -> N
         build_id=BUILD_ID,  # the default is made of all modules' code, each time
     )
     for history in await histories(client, workflow_id):
-        await replayer.replay_workflow(history)
+        if len(history.events) > 1:  # the replayer waits for a workflow task without end
+            await replayer.replay_workflow(history)
 
 
 async def until_rolled(client: Client, workflow_id: str) -> None:
