@@ -427,6 +427,7 @@ def _answer_alone(advanced: Advanced, request: str, error: Exception) -> Advance
     cannot heal stops the step.
     """
     return Advanced(
+        result=None,
         request=request,
         answer=advanced.answer,
         memos=advanced.memos,

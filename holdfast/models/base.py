@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
 from holdfast.errors import ModelUnavailableError, UserError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import MOST_CALLS
+from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.messages import Content, Message, TextPart, ToolCall, Usage, clean, last_text
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.shown import shown
@@ -68,11 +69,24 @@ class ModelRequest(Value):
     output: OutputSpec | None = None
 
 
+def _with_role(given: object) -> object:
+    """Read a message that is the assistant's unless it names another role."""
+    return {"role": "assistant", **given} if is_object(given) else given
+
+
+def _without_role(message: Message, whole: SerializerFunctionWrapHandler) -> dict[str, Json]:
+    """Leave out the role of every answer: history keeps it for each turn."""
+    data: dict[str, Json] = whole(message)
+    if message.role == "assistant":
+        data.pop("role", None)
+    return data
+
+
 class ModelAnswer(Value):
     """What a model answered.
 
     Attributes:
-        message: The assistant message, with its tool calls.
+        message: The assistant message, with its tool calls; on the wire without its role.
         usage: Cost of this call; `requests` is 1.
         model: Model name reported by the provider.
         response_id: The provider's id of this answer.
@@ -85,7 +99,7 @@ class ModelAnswer(Value):
             but made from the recorded text.
     """
 
-    message: Message
+    message: Annotated[Message, BeforeValidator(_with_role), WrapSerializer(_without_role)]
     usage: Usage = Usage()
     model: str = ""
     response_id: str = ""

@@ -127,7 +127,7 @@ async def _came_to(
         if not ctx.record.has_spent and not facts_of(error):
             raise
         log.warning("A step of task %s failed after its model call", ctx.task_id, exc_info=True)
-        advanced = Advanced(failure=failure_after(error))
+        advanced = Advanced(result=None, failure=failure_after(error))
     return with_fresh(advanced, fresh)
 
 
@@ -173,6 +173,7 @@ async def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
         return Advanced(result=_forced(ctx, opened))
     patch = merge_patch.change(opened.state, ctx.state)
     return Advanced(
+        result=None,
         calls=why.calls,
         told=await told_of(why.calls, ctx),
         asked=why.request,

@@ -74,7 +74,9 @@ class Machine:
             message=assistant(f"answer {number}", calls=calls), usage=Usage(input_tokens=3)
         )
         if plan["split"]:  # the answer in one activity, the result in the next
-            self.ledger.advanced(self.ledger.last_opened, Advanced(request="r", answer=answer))
+            self.ledger.advanced(
+                self.ledger.last_opened, Advanced(result=None, request="r", answer=answer)
+            )
             self.roll(plan["roll"])
         result = StepResult(
             adds=("input", "j0") if plan["input"] is not None else ("j0",),
@@ -349,7 +351,8 @@ def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
     ledger.begin(RunRequest(), now=2.0)
     ledger.advanced(
-        ledger.last_opened, Advanced(request="r", answer=ModelAnswer(message=assistant("paid")))
+        ledger.last_opened,
+        Advanced(result=None, request="r", answer=ModelAnswer(message=assistant("paid"))),
     )
     ledger.fail(Failure(type="E", message="m"), now=3.0)
     ledger.retry(ledger.last_opened, RunRequest(input="new"), now=4.0)
@@ -368,7 +371,7 @@ def test_results_of_calls_in_mid_step_are_in_call_order_whatever_ends_first() ->
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
     ledger.begin(RunRequest(), now=2.0)
     calls = tuple(ToolCall(id=str(i), name="f") for i in range(3))
-    ledger.advanced(ledger.last_opened, Advanced(calls=calls, asked="r"))
+    ledger.advanced(ledger.last_opened, Advanced(result=None, calls=calls, asked="r"))
     for i in (2, 0, 1):
         ledger.outcome(ledger.last_opened, i, Outcome(content=f"result {i}"))
     ledger.answer_calls(ledger.last_opened)

@@ -80,7 +80,7 @@ def test_the_cost_of_a_child_is_the_tasks_but_its_turns_are_not() -> None:
     answer = ModelAnswer(
         message=Message(role="assistant", calls=(call,)), usage=Usage(input_tokens=5)
     )
-    ledger.advanced(1, Advanced(request="r", answer=answer, calls=(call,), asked="r2"))
+    ledger.advanced(1, Advanced(result=None, request="r", answer=answer, calls=(call,), asked="r2"))
     cost = Usage(requests=4, input_tokens=40)
     ledger.put_child("t~0.1.0.0", ChildState(place=(0, 1, 0, 0), status="answered", usage=cost))
     assert ledger.tool_input(1, 0).child == "t~0.1.0.0"

@@ -59,7 +59,7 @@ class Machine:
         n = opens[at % len(opens)].n
         message = assistant(f"answer {self.ledger.s.turns}")
         answer = ModelAnswer(message=message, usage=Usage(input_tokens=3))
-        self.ledger.advanced(n, Advanced(request="r", answer=answer))
+        self.ledger.advanced(n, Advanced(result=None, request="r", answer=answer))
 
     def finish(self, at: int, children: list[list[int]], *, last: bool) -> None:
         """Complete an open step, which queues others that wait for queued, open or new ones."""

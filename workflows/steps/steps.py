@@ -198,7 +198,7 @@ class Steps:
             return
         if failure is not None:
             await self._answer_or_judge(failure, n, work)
-        elif got is None or got == Advanced():
+        elif got is None or got == Advanced(result=None):
             core.park(refusals.NO_PROGRESS, n)
         elif got.limit and not ledger.exceeded(now=now()):
             await self._wait_for_siblings()

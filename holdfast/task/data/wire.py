@@ -103,10 +103,11 @@ class Advanced(Value):
         answer: Its answer; None when no call was made.
         memos: What the AgentWorker had recorded, in order.
         early: How many of those came before the answer.
-        result: The step's result, when the step is over.
+        result: The step's result, None when the step is not over. The default is the usual step.
         calls: Tool calls that the step waits for in its middle.
         told: Position of a call to its outcome, when the tool was not on offer, so that it is not
-            run, or when it was run in this activity.
+            run, or when it was run in this activity; then its worker is left out when it is the
+            one of this result.
         cut: Positions of calls that were begun in this activity, or in a lost attempt of it, and
             are to be run again.
         stopped: Position of a call that was run in this activity to why the step stops after it.
@@ -123,7 +124,7 @@ class Advanced(Value):
     answer: ModelAnswer | None = None
     memos: tuple[JournalEntry, ...] = ()
     early: int = 0
-    result: StepResult | None = None
+    result: StepResult | None = StepResult()
     calls: tuple[ToolCall, ...] = ()
     told: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     cut: tuple[int, ...] = ()

@@ -236,7 +236,9 @@ class Ledger(OpenSteps):
     def _with_calls_run(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
         """Add what the task knows of the calls that were run in the activity of the step."""
         outcomes = {
-            i: each.model_copy(update=self._facts(current, i)) if each.ended else each
+            i: _by(got.worker, each).model_copy(update=self._facts(current, i))
+            if each.ended
+            else each
             for i, each in current.outcomes.items()
         }
         called = {i: Called(at=now, tried=1) for i in got.cut}
@@ -423,6 +425,11 @@ class Ledger(OpenSteps):
             )
         self.change(serial=serial)
         return tuple(numbered)
+
+
+def _by(worker: str, outcome: Outcome) -> Outcome:
+    """Return an outcome of this worker, unless it names another one."""
+    return outcome if outcome.worker else outcome.model_copy(update={"worker": worker})
 
 
 def _too_many(count: int) -> Failure | None:
