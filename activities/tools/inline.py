@@ -32,7 +32,7 @@ from holdfast.task.data.calls import Outcome, call_digest
 from holdfast.task.data.failures import PARKS, REMEDY, Failure, fact_of
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenState
-from holdfast.task.data.wire import Advanced, AdvanceInput, ToolInput
+from holdfast.task.data.wire import Advanced, AdvanceInput, HandedOver, ToolInput
 from holdfast.task.ledger.references import batches_of
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
@@ -45,36 +45,13 @@ MOST = 32
 LEFT_SECONDS = 60.0
 """How long a call that goes on by itself waits for its activity, before it is cancelled."""
 
-PAID, RUNS, DONE = "paid", "runs", "done"
 
-
-class Handed(NamedTuple):
-    """What an earlier attempt of the activity handed to the server.
-
-    Attributes:
-        paid: The answer that it paid for, as history would have it.
-        began: Position of a call that it may have begun to the call's digest.
-        done: Position of a call to its outcome.
-    """
-
-    paid: JournalEntry | None = None
-    began: dict[int, str] = {}  # noqa: RUF012  never changed
-    done: dict[int, Outcome] = {}  # noqa: RUF012  never changed
-
-
-def handed_over() -> Handed:
+def handed_over() -> HandedOver:
     """Read what an earlier attempt of this activity handed to the server."""
     for details in activity.info().heartbeat_details:
-        if not is_object(details) or RUNS not in details:
-            continue
-        paid: Json = details.get(PAID)
-        done: dict[str, Json] = details[DONE]
-        return Handed(
-            paid=None if paid is None else JournalEntry.model_validate(paid),
-            began={int(i): sha for i, sha in details[RUNS].items()},
-            done={int(i): Outcome.model_validate(each) for i, each in done.items()},
-        )
-    return Handed()
+        if is_object(details) and "runs" in details:  # those of an answer's stream have none
+            return HandedOver.model_validate(details)
+    return HandedOver(runs={})
 
 
 class Batch(NamedTuple):
@@ -152,16 +129,13 @@ class InlineCalls:
             asyncio.CancelledError: The activity was cancelled.
         """
         handed = handed_over()
-        if handed.began:
+        if handed.runs:
             return self._resumed(batch, advanced, handed)
         inputs = self._inputs(batch, advanced)
         if not inputs:
             return advanced
-        details: dict[str, Json] = {
-            PAID: None if batch.paid is None else batch.paid.wire(),
-            RUNS: {str(i): given.sha for i, given in inputs.items()},
-            DONE: {},
-        }
+        runs = {i: given.sha for i, given in inputs.items()}
+        details = HandedOver(paid=batch.paid, runs=runs).wire()
         pulse.publish(lambda: details)
         if batch.paid is not None and not await _acknowledged(details, pulse):
             return advanced
@@ -196,12 +170,12 @@ class InlineCalls:
         is_plain = not (policy.agent or policy.handoff or policy.is_conditional)
         return is_plain and policy.effect == "read" and policy.needs_approval == "no"
 
-    def _resumed(self, batch: Batch, advanced: Advanced, handed: Handed) -> Advanced:
+    def _resumed(self, batch: Batch, advanced: Advanced, handed: HandedOver) -> Advanced:
         """Take the outcomes of the attempt before; its other calls get activities of their own."""
         calls = batch.state.calls
         began = [
             i
-            for i, sha in handed.began.items()
+            for i, sha in handed.runs.items()
             if i < len(calls) and i not in advanced.told and call_digest(calls[i]) == sha
         ]
         done = {i: handed.done[i] for i in began if i in handed.done}
@@ -233,7 +207,7 @@ class InlineCalls:
                 for i in [i for i, each in left.items() if each.task in done]:
                     ends.add(i, left.pop(i).task)
                 if left and ends.known:
-                    details[DONE] = {str(i): each.wire() for i, each in ends.known.items()}
+                    details["done"] = {str(i): each.wire() for i, each in ends.known.items()}
                     pulse.show()
         except asyncio.CancelledError:
             for each in going.values():

@@ -17,6 +17,11 @@ APART = ["describe", "step", "tool", "step", "close"]
 INLINE = ["describe", "step", "step", "close"]
 
 
+def always(_ctx: object, _agent: object) -> bool:
+    """Offer a tool to the model by a predicate, which depends on the task."""
+    return True
+
+
 async def finished(runner: AgentRunner, model: FakeOpenAI, **options: Any) -> list[str]:
     """Run a task that calls `look` once; return the types of its activities."""
     model.call("look", {"what": "x"})
@@ -47,7 +52,7 @@ async def test_a_call_of_a_reading_tool_takes_no_activity_of_its_own(
         {"effect": "read", "inline": False},
         {"effect": "irreversible"},
         {"effect": "irreversible", "idempotent": True},
-        {"effect": "read", "is_enabled": lambda ctx, agent: True},
+        {"effect": "read", "is_enabled": always},
     ],
 )
 async def test_other_calls_have_activities_of_their_own(

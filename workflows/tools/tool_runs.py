@@ -128,7 +128,7 @@ async def run_tool(
             tried += failure_of(error).type != NOT_STARTED
             if policy.repeatable and is_lost(error) and lost + 1 < MOST_LOST:
                 lost += 1
-                _note_loss(ledger, n, i, lost)
+                ledger.call_lost(n, i, lost, now=now())
                 continue
             if starts >= MOST_STARTS or not _starts_again(error, policy):
                 raise
@@ -150,14 +150,6 @@ def _starts_again(error: ActivityError, policy: ToolPolicy) -> bool:
     if not isinstance(cause, ApplicationError):
         return False
     return cause.type == NOT_STARTED or (policy.repeatable and AGAIN in cause.details)
-
-
-def _note_loss(ledger: Ledger, n: int, i: int, lost: int) -> None:
-    """Record that the worker of a repeatable call was lost, and that the call is made again."""
-    current = ledger.at(n)
-    call = current.calls[i]
-    body = {"tool": call.name, "call_id": call.id, "step": current.open.step.step_id}
-    ledger.note("lost", now=now(), body={**body, "attempt": lost + 1})
 
 
 async def _once(ledger: Ledger, given: ToolInput, policy: ToolPolicy) -> Outcome:

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 from holdfast.cli.following.history import LiveEvent, TaskHistory, place
 from holdfast.cli.output import shortened
 from holdfast.reading.step_events import attempt_text
-from holdfast.reading.streams.attempts import seconds_until, why
+from holdfast.reading.streams.attempts import lost_calls, seconds_until, why
 from holdfast.values.messages import ToolCall
 from holdfast.values.text.terminal import printable
 
@@ -78,6 +78,9 @@ class LiveView:
                         changes: dict[str, object] = {"kind": "retried", "attempt": pending.attempt}
                         changes |= {"text": why(pending.last_failure)}
                         changes |= {"seconds": seconds_until(pending)}
+                        if known.name == "model":
+                            lost = await lost_calls(pending, self._client.data_converter)
+                            changes |= {"name": ", ".join(lost) or known.name}
                         self.take(known.model_copy(update=changes))
             await asyncio.sleep(POLL_SECONDS)
 

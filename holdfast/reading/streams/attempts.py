@@ -5,21 +5,39 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from temporalio.api.enums.v1 import EventType, TimeoutType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from holdfast.reading.reader import Reader
 from holdfast.reading.step_events import Attempt
 from holdfast.reading.streams.noted import WORKER_LOST
+from holdfast.task.data.calls import call_digest
 from holdfast.task.data.records import OpenState
-from holdfast.task.data.wire import AdvanceInput, ToolInput
+from holdfast.task.data.wire import AdvanceInput, HandedOver, ToolInput
+from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.text.redact import redact
 
 LOOK_SECONDS = 1.0
 """Least time between two looks at the pending activities of a task."""
+
+
+class _Place(NamedTuple):
+    """Where an activity belongs.
+
+    Attributes:
+        step_id: Its step; empty when it has none.
+        names: What is tried: "model", a tool's name, or the activity's type.
+        tried: Attempts that were begun in the activity of the step.
+    """
+
+    step_id: str
+    names: tuple[str, ...]
+    tried: int = 0
 
 
 class Attempts:
@@ -58,27 +76,29 @@ class Attempts:
             if pending.attempt <= 1 or mark in self._seen:
                 continue
             self._seen.add(mark)
-            step_id, name = await self._place(run_id, pending, opens)
-            events.append(
+            place = await self._place(run_id, pending, opens)
+            events += [
                 Attempt(
                     number=number,
                     task_id=self._task_id,
-                    step_id=step_id,
+                    step_id=place.step_id,
                     name=name,
-                    attempt=pending.attempt,
+                    attempt=place.tried + pending.attempt,
                     why=redact(why(pending.last_failure)),
                     seconds=seconds_until(pending),
                 )
-            )
+                for name in place.names
+            ]
         return events
 
     async def _place(
         self, run_id: str, pending: PendingActivityInfo, opens: Sequence[OpenState]
-    ) -> tuple[str, str]:
+    ) -> _Place:
         """Return the step of an activity, as far as it has one, and what is tried."""
         kind = pending.activity_type.name
         if kind not in ("step", "tool"):
-            return "", kind
+            return _Place("", (kind,))
+        converter = self._reader.client.data_converter
         handle = self._reader.client.get_workflow_handle(self._task_id, run_id=run_id)
         with suppress(RPCError):  # the run is gone, or the server is: the next look finds out
             async for event in handle.fetch_history_events():
@@ -88,13 +108,26 @@ class Attempts:
                 ):
                     continue
                 payloads = list(sent.input.payloads)
-                converter = self._reader.client.data_converter
                 if kind == "step":
                     [step] = await converter.decode(payloads, [AdvanceInput])
-                    return _step_id(opens, step.n), "model"
+                    calls = await lost_calls(pending, converter)  # recorded once they are lost
+                    return _Place(_step_id(opens, step.n), () if calls else ("model",))
                 [given] = await converter.decode(payloads, [ToolInput])
-                return _step_id(opens, given.n), _tool(opens, given)
-        return "", kind
+                return _Place(_step_id(opens, given.n), (_tool(opens, given),), given.tried)
+        return _Place("", (kind,))
+
+
+async def lost_calls(pending: PendingActivityInfo, converter: DataConverter) -> tuple[str, ...]:
+    """Name the calls that an earlier attempt of a step activity had begun, and that have no end."""
+    for payload in pending.heartbeat_details.payloads:
+        [details] = await converter.decode([payload])
+        if is_object(details) and "runs" in details:
+            handed = HandedOver.model_validate(details)
+            calls = handed.paid.answer.message.calls if handed.paid and handed.paid.answer else ()
+            names = {call_digest(each): each.name for each in calls}
+            lost = sorted(set(handed.runs) - set(handed.done))
+            return tuple(names.get(handed.runs[i], "tool") for i in lost)
+    return ()
 
 
 def seconds_until(pending: PendingActivityInfo) -> float:

@@ -137,6 +137,20 @@ class Advanced(Value):
     worker: str = ""
 
 
+class HandedOver(Value):
+    """What a step activity hands to the server before it runs calls: details of its heartbeats.
+
+    Attributes:
+        paid: The answer that it paid for, as history would have it.
+        runs: Position of a call that it may have begun to the call's digest.
+        done: Position of a call to its outcome.
+    """
+
+    paid: JournalEntry | None = None
+    runs: dict[int, str]
+    done: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
+
+
 class ToolInput(Value):
     """Input of the tool activity: the call itself is found by reference.
 

@@ -231,6 +231,9 @@ class Ledger(OpenSteps):
             current = self._marked(current, "done", *sorted(got.told))
             current = self._with_calls_run(current, got, now=now)
         self._put(current)
+        if got.attempts > 1:  # else they failed in a way that time can heal
+            for i in got.cut:
+                self.call_lost(n, i, 1, now=now)
         return refused
 
     def _with_calls_run(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:

@@ -113,6 +113,20 @@ class OpenSteps(LedgerState):
         if i in called:
             called[i] = called[i].model_copy(update={"error": text, "ended": now})
 
+    def call_lost(self, n: int, i: int, lost: int, *, now: float) -> None:
+        """Note that the worker of a repeatable call was lost, and that the call is made again.
+
+        Args:
+            n: The step.
+            i: Position of the call.
+            lost: How many times it was lost up to now.
+            now: Time, seconds since the epoch.
+        """
+        current = self.at(n)
+        call = current.calls[i]
+        body = {"tool": call.name, "call_id": call.id, "step": current.open.step.step_id}
+        self.note("lost", now=now, body={**body, "attempt": lost + 1})
+
     def tried(self, n: int, i: int) -> int:
         """Count the attempts that the activity of the step made of a call which has not its own."""
         called = self.at(n).called.get(i)
