@@ -1,0 +1,137 @@
+"""Two tasks or branches side by side, step by step, with the first difference marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from holdfast.desk.views.words import cut, data_of, pretty
+from holdfast.task.step_body import StepBody
+from holdfast.values.messages import Message, shown
+from holdfast.values.text.redact import redact
+
+ASPECTS = ("input", "answers", "calls", "results")
+"""What is compared of a step, in the order in which it comes to be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """A step of one side.
+
+    Attributes:
+        n: Number of the step.
+        branch: Its branch.
+        input: What it was asked.
+        answers: What the model said.
+        calls: The tool calls, as they ran.
+        results: What they gave.
+        tokens: What its model calls cost.
+        seconds: How long it took.
+    """
+
+    n: int
+    branch: int
+    input: str = ""
+    answers: str = ""
+    calls: str = ""
+    results: str = ""
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def text(self, aspect: str) -> str:
+        """Return what is compared under a name of `ASPECTS`."""
+        return str(getattr(self, aspect))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The steps of one position, one of them maybe missing.
+
+    Attributes:
+        left: The step of the left side.
+        right: The step of the right side.
+        differs: The aspects in which they differ.
+        is_first: Whether this is the first difference.
+    """
+
+    left: Side | None
+    right: Side | None
+    differs: tuple[str, ...] = ()
+    is_first: bool = False
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both sides did the same."""
+        return not self.differs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two paths side by side.
+
+    Attributes:
+        pairs: Their steps by position.
+        first: Position of the first difference; None when there is none.
+        tokens: Cost of each side.
+        seconds: Time in the steps of each side.
+    """
+
+    pairs: tuple[Pair, ...]
+    first: int | None
+    tokens: tuple[int, int]
+    seconds: tuple[float, float]
+
+
+def compare(left: Sequence[StepBody], right: Sequence[StepBody]) -> Comparison:
+    """Compare two paths of completed steps."""
+    lefts, rights = [side_of(body) for body in left], [side_of(body) for body in right]
+    pairs: list[Pair] = []
+    first: int | None = None
+    for k, (one, other) in enumerate(zip_longest(lefts, rights)):
+        differs = _differs(one, other)
+        is_first = bool(differs) and first is None
+        first = k if is_first else first
+        pairs.append(Pair(left=one, right=other, differs=differs, is_first=is_first))
+    return Comparison(
+        pairs=tuple(pairs),
+        first=first,
+        tokens=(sum(each.tokens for each in lefts), sum(each.tokens for each in rights)),
+        seconds=(sum(each.seconds for each in lefts), sum(each.seconds for each in rights)),
+    )
+
+
+def side_of(body: StepBody) -> Side:
+    """Return a completed step as one side of a comparison."""
+    calls, results = list[str](), list[str]()
+    for call in body.all_calls():
+        edited = call.outcome.edited if call.outcome is not None else ""
+        arguments = pretty(data_of(edited or call.call.arguments))
+        calls.append(f"{call.call.name} {arguments}")
+        if call.message is not None:
+            results.append(f"{call.call.name}: {_text(call.message)}")
+    asked = [_text(message) for message in body.adds if message.role in ("user", "system")]
+    return Side(
+        n=body.n,
+        branch=body.branch,
+        input=_clean(asked),
+        answers=_clean([answer.text for answer in body.answers if answer.text]),
+        calls=_clean(calls),
+        results=_clean(results),
+        tokens=body.usage.total_tokens,
+        seconds=max(body.ended - body.started, 0.0),
+    )
+
+
+def _differs(left: Side | None, right: Side | None) -> tuple[str, ...]:
+    if left is None or right is None:
+        return ASPECTS
+    return tuple(each for each in ASPECTS if left.text(each) != right.text(each))
+
+
+def _text(message: Message) -> str:
+    return message.text if isinstance(message.content, str) else shown(message.content)
+
+
+def _clean(texts: Sequence[str]) -> str:
+    return redact(cut("\n".join(texts)))

@@ -1,0 +1,161 @@
+"""Rows of the list of tasks, and its filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import cast, get_args
+
+from holdfast.desk.views.words import age, clock, shortened
+from holdfast.task.data.calls import Approval
+from holdfast.values.steps import Task, TaskStatus
+from holdfast.values.text.redact import redact
+
+STATUSES = cast("tuple[TaskStatus, ...]", get_args(TaskStatus))
+COLOURS: Mapping[str, str] = {
+    "running": "primary",
+    "waiting": "warning",
+    "paused": "grey",
+    "needs_attention": "negative",
+    "answered": "positive",
+    "finished": "positive",
+    "failed": "negative",
+    "abandoned": "grey",
+}
+"""Colour of each status, in the words of the pages' library."""
+
+MEANING: Mapping[str, str] = {
+    "running": "A step is in progress or queued.",
+    "waiting": "A person must decide.",
+    "paused": "A person has paused it.",
+    "needs_attention": "A step has failed and can be run again.",
+    "answered": "It has its answer and can be finalized.",
+    "finished": "It is closed with its answer.",
+    "failed": "It is closed without an answer.",
+    "abandoned": "It was given up.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A task in the list.
+
+    Attributes:
+        task_id: Its id.
+        status: Its status.
+        agent: Its agent.
+        input: What was asked, cut for one line.
+        session: Its session.
+        created: When it was created, in words.
+        age: How long ago.
+        steps: Completed steps; None when only lists were read.
+        tokens: Tokens of its model calls; None likewise.
+        waits_for: What it waits for, in words.
+    """
+
+    task_id: str
+    status: str
+    agent: str
+    input: str = ""
+    session: str = ""
+    created: str = ""
+    age: str = ""
+    steps: int | None = None
+    tokens: int | None = None
+    waits_for: str = ""
+
+    @property
+    def colour(self) -> str:
+        """Colour of its status."""
+        return COLOURS.get(self.status, "grey")
+
+
+def row_of(
+    task: Task, approvals: Iterable[Approval] = (), *, now: float, is_detailed: bool = True
+) -> Row:
+    """Return the row of a task.
+
+    Args:
+        task: The task.
+        approvals: Its open approvals.
+        now: Time, seconds since the epoch.
+        is_detailed: Whether the task was read itself, and not only by a list.
+    """
+    return Row(
+        task_id=task.task_id,
+        status=task.status,
+        agent=task.agent,
+        input=redact(shortened(task.input, 120)),
+        session=task.session,
+        created=clock(task.created),
+        age=age(now - task.created),
+        steps=task.steps if is_detailed else None,
+        tokens=task.usage.total_tokens if is_detailed else None,
+        waits_for=waits_for(task, list(approvals)),
+    )
+
+
+def waits_for(task: Task, approvals: list[Approval]) -> str:
+    """Return what a task waits for, in words; empty when it waits for nothing."""
+    if approvals:
+        first = approvals[0]
+        what = {
+            "tool": f"approval of {first.tool}",
+            "unknown": f"word on whether {first.tool} happened",
+            "limit": "a decision on its budget",
+            "undo": f"approval to undo {first.tool}",
+        }[first.kind]
+        more = len(approvals) - 1
+        return what + (f" and {more} more" if more else "")
+    match task.status:
+        case "paused":
+            return redact(
+                shortened(f"resume: paused by {task.paused}" if task.paused else "resume")
+            )
+        case "needs_attention":
+            return redact(shortened(task.error or "another run of its step"))
+        case "answered":
+            return "finalize"
+        case _:
+            return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFilter:
+    """Which tasks are listed; the query of the list's URL.
+
+    Attributes:
+        status: Only with this status.
+        agent: Only of this agent.
+        text: Only with this text in id, input or agent.
+        page: Number of the page, from 1.
+    """
+
+    status: TaskStatus | None = None
+    agent: str = ""
+    text: str = ""
+    page: int = 1
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> TaskFilter:
+        """Read the query of a URL; what does not fit is left out."""
+        status = query.get("status")
+        page = query.get("page", "")
+        return cls(
+            status=status if status in STATUSES else None,
+            agent=query.get("agent", ""),
+            text=query.get("q", ""),
+            page=max(int(page), 1) if page.isdecimal() and len(page) < 7 else 1,  # noqa: PLR2004
+        )
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query of the URL, without what is not filtered."""
+        page = str(self.page) if self.page > 1 else ""
+        names = {"status": self.status or "", "agent": self.agent, "q": self.text, "page": page}
+        return {name: value for name, value in names.items() if value}
+
+    def takes(self, task: Task) -> bool:
+        """Whether a task has the searched text; status and agent are asked of the server."""
+        wanted = self.text.casefold()
+        return any(wanted in each.casefold() for each in (task.task_id, task.input, task.agent))

@@ -1,0 +1,424 @@
+"""The timeline of a task: what ran when, side by side, with retries, losses, waits and gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from holdfast.desk.views.words import brief, data_of, object_of, shortened, span
+from holdfast.task.happenings import Happening, InStep, Noted, StepEnded, StepsUndone
+from holdfast.task.step_body import StepBody, StepCall
+from holdfast.values.text.redact import redact
+
+BarKind = Literal["step", "model", "tool", "wait"]
+BarState = Literal["running", "done", "failed", "unknown", "lost", "void"]
+
+GAP_SHARE = 0.12
+"""Part of the axis that a compressed gap takes."""
+
+GAP_FACTOR = 0.6
+"""A pause longer than this part of the time in which something ran is compressed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """Something that took time.
+
+    Attributes:
+        kind: "wait" for a person's decision.
+        label: What it was.
+        detail: Arguments, answer or result, in one line.
+        start: When it began, seconds since the epoch.
+        end: When it ended; the present for what runs.
+        state: How it ended; "void" when its step was left or undone.
+        n: Number of the step.
+        branch: Branch of the step.
+        attempts: How often it was started.
+    """
+
+    kind: BarKind
+    label: str
+    start: float
+    end: float
+    state: BarState = "done"
+    detail: str = ""
+    n: int = 0
+    branch: int = 0
+    attempts: int = 1
+
+    @property
+    def took(self) -> str:
+        """How long it took, in words."""
+        return span(self.end - self.start)
+
+    @property
+    def words(self) -> str:
+        """All of it in a sentence, for readers that see no bars."""
+        often = f", started {self.attempts} times" if self.attempts > 1 else ""
+        return f"{self.label}: {self.state}, {self.took}{often}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lane:
+    """A step with what ran in it, each in a row of its own, so that what overlaps is seen.
+
+    Attributes:
+        step: The bar of the step.
+        bars: What ran in it, by the time of its begin.
+        step_id: Id of the step.
+        status: Status of the step.
+        is_undone: Whether an undo has taken it.
+    """
+
+    step: Bar
+    bars: tuple[Bar, ...]
+    step_id: str
+    status: str
+    is_undone: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """A time in which nothing ran, drawn shorter than it was."""
+
+    start: float
+    end: float
+    left: float
+    width: float
+
+    @property
+    def words(self) -> str:
+        """How long it was."""
+        return f"nothing ran for {span(self.end - self.start)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """Maps times to places from 0 to 100; long gaps are compressed.
+
+    Attributes:
+        knots: Pairs of a time and its place, growing.
+        gaps: The compressed gaps.
+    """
+
+    knots: tuple[tuple[float, float], ...]
+    gaps: tuple[Gap, ...] = ()
+
+    def place(self, at: float) -> float:
+        """Return the place of a time."""
+        for (early, left), (late, right) in zip(self.knots, self.knots[1:], strict=False):
+            if at <= late:
+                share = (at - early) / (late - early) if late > early else 0.0
+                return left + max(share, 0.0) * (right - left)
+        return 100.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A moment: a worker was lost, a step failed, steps were undone."""
+
+    at: float
+    text: str
+    is_bad: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """What ran in a task, and when."""
+
+    lanes: tuple[Lane, ...]
+    waits: tuple[Bar, ...]
+    marks: tuple[Mark, ...]
+    axis: Axis
+
+    @property
+    def took(self) -> str:
+        """How long the task has taken, in words."""
+        return span(self.axis.knots[-1][0] - self.axis.knots[0][0]) if self.axis.knots else ""
+
+
+def timeline_of(found: Sequence[Happening], *, now: float) -> Timeline:
+    """Return the timeline of what happened in a task.
+
+    Args:
+        found: What happened, by `happenings`.
+        now: Time, seconds since the epoch: the end of what still runs.
+    """
+    bodies = bodies_in(found)
+    undone = undone_steps(found)
+    lanes = tuple(
+        _lane(body, now, is_undone=(body.branch, body.n) in undone or body.is_left)
+        for body in sorted(bodies, key=lambda body: (body.started, body.key))
+    )
+    waits = tuple(_waits(found, now))
+    bars = [bar for lane in lanes for bar in (lane.step, *lane.bars)]
+    busy = [bar for lane in lanes for bar in lane.bars] or bars
+    return Timeline(
+        lanes=lanes,
+        waits=waits,
+        marks=tuple(_marks(found)),
+        axis=axis_of(busy, [*bars, *waits]),
+    )
+
+
+def bodies_in(found: Iterable[Happening]) -> list[StepBody]:
+    """List the steps that something happened in, each once, in the order of the ledger."""
+    bodies: dict[int, StepBody] = {}
+    for each in found:
+        if isinstance(each, InStep):
+            bodies.setdefault(id(each.body), each.body)
+    return list(bodies.values())
+
+
+def undone_steps(found: Iterable[Happening]) -> set[tuple[int, int]]:
+    """Return branch and ordinal of each completed step that an undo has taken."""
+    standing: list[tuple[int, int]] = []
+    gone: set[tuple[int, int]] = set()
+    for each in found:
+        if isinstance(each, StepEnded):
+            standing.append((each.body.branch, each.body.n))
+        elif isinstance(each, StepsUndone):
+            gone |= {place for place in standing if place[1] >= each.first}
+            standing = [place for place in standing if place[1] < each.first]
+    return gone
+
+
+def axis_of(busy: Sequence[Bar], shown: Sequence[Bar]) -> Axis:
+    """Return the axis for some bars.
+
+    Args:
+        busy: The bars in which something ran: times without one are gaps.
+        shown: All bars.
+    """
+    if not shown:
+        return Axis(knots=())
+    first, last = min(bar.start for bar in shown), max(bar.end for bar in shown)
+    spans = _joined([(bar.start, bar.end) for bar in busy])
+    pauses = [
+        (early, late)
+        for early, late in _between(first, last, spans)
+        if late - early > GAP_FACTOR * max(sum(end - start for start, end in spans), 1.0)
+    ]
+    share = min(GAP_SHARE, 0.5 / len(pauses)) if pauses else 0.0
+    idle = sum(late - early for early, late in pauses)
+    rest = max(last - first - idle, 1e-9)
+    per_second = (1 - share * len(pauses)) / rest
+    knots, gaps, place = [(first, 0.0)], list[Gap](), 0.0
+    for early, late in pauses:
+        place += 100 * per_second * (early - knots[-1][0])
+        knots.append((early, place))
+        gaps.append(Gap(start=early, end=late, left=place, width=100 * share))
+        place += 100 * share
+        knots.append((late, place))
+    knots.append((last, 100.0))
+    return Axis(knots=tuple(knots), gaps=tuple(gaps))
+
+
+def _joined(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    joined: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _between(
+    first: float, last: float, spans: Sequence[tuple[float, float]]
+) -> Iterator[tuple[float, float]]:
+    at = first
+    for start, end in spans:
+        if start > at:
+            yield at, start
+        at = max(at, end)
+    if last > at:
+        yield at, last
+
+
+def _lane(body: StepBody, now: float, *, is_undone: bool) -> Lane:
+    end = now if not body.is_over else body.ended or _newest(body)
+    own = f" ({body.step.step_id})" if body.step.step_id not in ("", f"s{body.n}") else ""
+    bars = sorted((*_models(body), *_tools(body, now)), key=lambda bar: bar.start)
+    if is_undone:
+        bars = [_void(bar) for bar in bars]
+    state: BarState = "done"
+    if body.failure is not None:
+        state = "failed"
+    elif body.status == "open" and not body.is_over:
+        state = "running"
+    step = Bar(
+        kind="step",
+        label=f"Step {body.n}{own}",
+        start=body.started,
+        end=max(end, body.started),
+        state="void" if is_undone else state,
+        n=body.n,
+        branch=body.branch,
+        detail=redact(shortened(body.failure.text)) if body.failure else "",
+    )
+    return Lane(
+        step=step,
+        bars=tuple(bars),
+        step_id=body.step.step_id,
+        status="undone" if is_undone else body.status,
+        is_undone=is_undone,
+    )
+
+
+def _void(bar: Bar) -> Bar:
+    return replace(bar, state="void") if bar.state == "done" else bar
+
+
+def _newest(body: StepBody) -> float:
+    """Return when the newest thing happened in a step that has no end of its own."""
+    times = [body.started]
+    times += [part.answer.at for part in body.journal if part.answer is not None]
+    times += [call.outcome.ended for call in body.all_calls() if call.outcome is not None]
+    return max(times)
+
+
+def _models(body: StepBody) -> Iterator[Bar]:
+    end = body.started
+    for part in body.journal:
+        answer = part.answer
+        if answer is None:
+            continue
+        start = max(answer.at - answer.took, body.started) if answer.took else end
+        end = max(answer.at, start)
+        calls = ", ".join(call.name for call in answer.message.calls)
+        said = answer.text or (f"calls {calls}" if calls else "")
+        yield Bar(
+            kind="model",
+            label=answer.model or "model",
+            start=start,
+            end=end,
+            n=body.n,
+            branch=body.branch,
+            attempts=part.entry.attempts,
+            detail=redact(shortened(said)),
+        )
+    for began in body.unheard:
+        yield Bar(
+            kind="model",
+            label="model, cut off",
+            start=began,
+            end=max(body.ended, began) if body.is_over else began,
+            state="lost",
+            n=body.n,
+            branch=body.branch,
+        )
+
+
+def _tools(body: StepBody, now: float) -> Iterator[Bar]:
+    for call in body.all_calls():
+        bar = _tool(body, call, now)
+        if bar is not None:
+            yield bar
+
+
+def _tool(body: StepBody, call: StepCall, now: float) -> Bar | None:
+    outcome, called = call.outcome, call.called
+    arguments = redact(brief(data_of(call.call.arguments)))
+    if outcome is not None:
+        if outcome.attempts <= 0 or not outcome.ended:
+            return None
+        return Bar(
+            kind="tool",
+            label=call.call.name,
+            start=outcome.ended - outcome.took,
+            end=outcome.ended,
+            state="unknown"
+            if outcome.status == "unknown"
+            else "failed"
+            if outcome.is_error
+            else "done",
+            detail=arguments,
+            n=body.n,
+            branch=body.branch,
+            attempts=outcome.attempts,
+        )
+    if called is None:
+        return None
+    is_over = body.is_over or bool(called.error)
+    return Bar(
+        kind="tool",
+        label=call.call.name,
+        start=called.at,
+        end=(called.ended or max(body.ended, called.at)) if is_over else now,
+        state="failed" if called.error else "lost" if body.is_over else "running",
+        detail=arguments,
+        n=body.n,
+        branch=body.branch,
+    )
+
+
+def _waits(found: Iterable[Happening], now: float) -> Iterator[Bar]:
+    """Yield the times in which something waited for a person."""
+    asked: dict[str, Noted] = {}
+    is_closed = False
+    for each in found:
+        if not isinstance(each, Noted):
+            continue
+        body = each.event.body
+        kind = each.event.kind
+        if kind == "asked":
+            asked[str(body.get("id", ""))] = each
+        elif kind in ("expired", "withdrawn"):
+            begun = asked.pop(str(body.get("id", "")), None)
+            if begun is not None:
+                yield _wait(begun, each.at, kind)
+        elif kind == "command":
+            wanted = (object_of(body.get("arguments")) or {}).get("approval", "")
+            begun = asked.pop(str(wanted), None)
+            if begun is not None:
+                yield _wait(begun, each.at, f"{body.get('verb', '')} by {each.event.by}")
+        elif kind in ("undone", "closed"):
+            is_closed = is_closed or kind == "closed"
+            for begun in asked.values():
+                yield _wait(begun, each.at, kind)
+            asked.clear()
+    for begun in asked.values():
+        yield _wait(begun, now, "", is_open=not is_closed)
+
+
+def _wait(begun: Noted, end: float, how: str, *, is_open: bool = False) -> Bar:
+    tool = str(begun.event.body.get("tool") or "")
+    kind = str(begun.event.body.get("kind") or "")
+    what = {"unknown": f"whether {tool} happened", "limit": "the budget"}.get(kind, tool)
+    return Bar(
+        kind="wait",
+        label=f"waits for a person: {what}",
+        start=begun.at,
+        end=max(end, begun.at),
+        state="running" if is_open else "done",
+        detail=how,
+        branch=begun.branch,
+    )
+
+
+def _marks(found: Iterable[Happening]) -> Iterator[Mark]:
+    for each in found:
+        if not isinstance(each, Noted):
+            continue
+        event = each.event
+        tool = str(event.body.get("tool") or "")
+        by = f" by {event.by}" if event.by else ""
+        match event.kind:
+            case "lost":
+                text = f"worker lost in {tool or 'a call'}; the call is made again"
+                yield Mark(at=each.at, text=text, is_bad=True)
+            case "failed" | "undo_failed":
+                what = event.kind.replace("_", " ")
+                yield Mark(at=each.at, text=redact(f"{what}: {shortened(event.text)}"), is_bad=True)
+            case "undone":
+                yield Mark(
+                    at=each.at, text=redact(f"undone{by}: {shortened(event.text)}".rstrip(": "))
+                )
+            case "restarted":
+                yield Mark(at=each.at, text=f"step started anew{by}")
+            case "forked":
+                yield Mark(at=each.at, text=f"forked{by}")
+            case _:
+                continue

@@ -1,0 +1,91 @@
+"""Times, lengths of time and data in the words of the pages."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import cast
+
+from holdfast.values.base import Json
+
+LONGEST = 4_000
+"""Most characters of a text on a page; the audit and the transcript have the whole."""
+
+
+def clock(seconds: float) -> str:
+    """Return a time in UTC; empty for none."""
+    if not seconds:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def span(seconds: float) -> str:
+    """Return a length of time with two units at most, as `1 h 5 min`."""
+    seconds = max(seconds, 0.0)
+    if seconds < 1:
+        return f"{round(seconds * 1000)} ms"
+    if seconds < 10:  # noqa: PLR2004  tenths matter only for what is short
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, name, below, unit in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // below
+            return f"{whole // size} {name}" + (f" {rest} {unit}" if rest else "")
+    return f"{whole} s"
+
+
+def age(seconds: float) -> str:
+    """Return how old something is, in its largest unit, which changes rarely."""
+    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {name}"
+    return f"{int(max(seconds, 0))} s"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 step`, `2 steps`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def shortened(text: str, limit: int = 160) -> str:
+    """Cut a text for one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def cut(text: str, limit: int = LONGEST) -> str:
+    """Cut a text that may have lines, and say how much is left out."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n… {len(text) - limit:,} more characters"
+
+
+def data_of(text: str) -> Json:
+    """Return the data of a JSON text; the text itself when it is not JSON."""
+    try:
+        found: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return found
+
+
+def object_of(value: Json) -> dict[str, Json] | None:
+    """Return data as a JSON object; None when it is not one."""
+    return cast("dict[str, Json]", value) if isinstance(value, dict) else None
+
+
+def pretty(value: Json) -> str:
+    """Return data for people: a text as it is, anything else as indented JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def brief(value: Json, limit: int = 120) -> str:
+    """Return data in one line."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return shortened(text, limit)

@@ -1,0 +1,86 @@
+"""Queues, the worker processes that poll them, and the open tasks that wait there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.desk.views.words import age
+from holdfast.values.checks.ids import serves
+
+TASKS_SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """A process that polls a queue.
+
+    Attributes:
+        identity: Its name at the server: process and host.
+        seen: When its newest poll began, seconds since the epoch.
+        since: When it was started; 0 when the server does not know.
+        version: Version of its build; empty when the server does not know.
+    """
+
+    identity: str
+    seen: float = 0.0
+    since: float = 0.0
+    version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """A task queue.
+
+    Attributes:
+        name: Its name.
+        serves: What its workers serve, in words.
+        workers: Who polls it.
+        open_tasks: Number of open tasks.
+        tasks: Ids of some of them.
+    """
+
+    name: str
+    serves: str
+    workers: tuple[Worker, ...] = ()
+    open_tasks: int = 0
+    tasks: tuple[str, ...] = ()
+
+    @property
+    def is_unserved(self) -> bool:
+        """Whether open tasks wait and nobody polls the queue."""
+        return self.open_tasks > 0 and not self.workers
+
+    @property
+    def words(self) -> str:
+        """Its state in words."""
+        if self.is_unserved:
+            return "no worker process: its tasks wait, nothing is lost"
+        return "served" if self.workers else "no worker process, no open task"
+
+
+def queues_of(
+    tasks: Mapping[str, Sequence[str]], pollers: Mapping[str, Iterable[Worker]]
+) -> list[Queue]:
+    """List the queues, those that need a worker process first.
+
+    Args:
+        tasks: Queue to the ids of its open tasks.
+        pollers: Queue to the worker processes that poll it.
+    """
+    found = [
+        Queue(
+            name=name,
+            serves=serves(name),
+            workers=tuple(sorted(pollers.get(name, ()), key=lambda each: each.identity)),
+            open_tasks=len(tasks.get(name, ())),
+            tasks=tuple(tasks.get(name, ()))[:TASKS_SHOWN],
+        )
+        for name in {**tasks, **pollers}
+    ]
+    return sorted(found, key=lambda queue: (not queue.is_unserved, queue.name))
+
+
+def seen(worker: Worker, *, now: float) -> str:
+    """Return when a worker process polled last, in words."""
+    return f"{age(now - worker.seen)} ago" if worker.seen else "not known"

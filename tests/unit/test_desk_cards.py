@@ -1,0 +1,171 @@
+"""Cards of the desk's inbox: what a person sees before a decision, and what each button says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.desk.views.arguments import differences, fields_of, parsed
+from holdfast.desk.views.cards import Card, Context, InboxFilter, buttons_of, card_of, choices
+from holdfast.errors import InvalidArgumentError
+from holdfast.models.base import ToolSpec
+from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
+from holdfast.task.data.calls import Approval, call_digest
+from holdfast.values.messages import ToolCall, assistant, user
+from holdfast.values.steps import Task
+
+PAY = ToolCall(id="c1", name="pay", arguments='{"to": "Kim", "euros": 930}')
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string", "description": "Who gets it."},
+        "euros": {"type": "integer"},
+        "mode": {"$ref": "#/$defs/Mode"},
+        "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+    },
+    "required": ["to", "euros"],
+    "$defs": {"Mode": {"enum": ["wire", "card"], "type": "string"}},
+}
+
+
+def approval(**changes: Any) -> Approval:
+    fields: dict[str, Any] = {
+        "id": "t1:4",
+        "agent": "clerk",
+        "tool": "pay",
+        "effect": "irreversible",
+        "call_id": "c1",
+        "arguments": PAY.arguments,
+        "digest": call_digest(PAY),
+        "n": 2,
+        "asked": 100.0,
+    }
+    return Approval(**{**fields, **changes})
+
+
+def snapshot(**policy: Any) -> AgentSnapshot:
+    return AgentSnapshot(
+        name="clerk",
+        tools=(ToolSpec(name="pay", parameters=SCHEMA),),
+        policies={"pay": ToolPolicy(**policy)},
+    )
+
+
+def card(asked: Approval | None = None, **policy: Any) -> Card:
+    messages = (user("pay it"), assistant("The receipt is there.", calls=(PAY,)))
+    task = Task(task_id="t1", input="Pay Kim.", agent="clerk")
+    context = Context(task=task, snapshot=snapshot(**policy), messages=messages)
+    return card_of(asked or approval(), context, now=160.0)
+
+
+def test_a_card_has_the_call_as_its_schema_says_and_why_the_agent_makes_it() -> None:
+    shown = card()
+    assert [(f.name, f.kind, f.text, f.is_required) for f in shown.fields] == [
+        ("to", "text", "Kim", True),
+        ("euros", "integer", "930", True),
+        ("mode", "choice", "", False),
+        ("note", "text", "", False),
+    ]
+    assert shown.fields[0].description == "Who gets it."
+    assert shown.fields[2].choices == ("wire", "card")
+    assert shown.fields[3].is_nullable
+    assert (shown.why, shown.goal) == ("The receipt is there.", "Pay Kim.")
+    assert shown.asker == ("agent clerk", "step 2")
+    assert shown.is_whole
+
+
+def test_an_argument_that_does_not_fit_its_schema_is_shown_as_data() -> None:
+    [to, *_] = fields_of('{"to": {"name": "Kim"}, "more": [1]}', SCHEMA)
+    assert (to.kind, to.value) == ("json", {"name": "Kim"})
+    *_, more = fields_of('{"more": [1]}', SCHEMA)
+    assert (more.name, more.kind, more.text) == ("more", "json", "[\n  1\n]")
+
+
+@pytest.mark.parametrize("text", ["[1]", "no json", "3"])
+def test_arguments_that_are_no_object_are_shown_as_text(text: str) -> None:
+    shown = card(approval(arguments=text))
+    assert shown.fields == ()
+    assert shown.raw.replace("\n", "").replace(" ", "") == text.replace(" ", "")
+
+
+def test_a_cut_card_says_that_its_arguments_are_not_whole() -> None:
+    assert not card(approval(arguments='{"to": "Ki')).is_whole
+
+
+def test_a_card_says_how_the_call_would_be_undone() -> None:
+    assert card().undo == "The tool declares no undo: what it does stays."
+    reversible = approval(effect="reversible")
+    assert "calls the tool's own undo." in card(reversible, has_undo=True).undo
+    assert "after a person approves it" in (
+        card(reversible, has_undo=True, undo_needs_approval=True).undo
+    )
+
+
+def test_a_deadline_says_what_happens_then() -> None:
+    shown = card(approval(expires=400.0))
+    assert shown.deadline == "in 4 min"
+    assert "rejected" in shown.after
+    assert card().deadline == card().after == ""
+
+
+def test_buttons_say_what_they_do_in_the_case() -> None:
+    labels = {
+        kind: [(b.key, b.verb, b.label) for b in buttons_of(approval(kind=kind))]
+        for kind in ("tool", "unknown", "limit", "undo")
+    }
+    assert labels["unknown"] == [
+        ("a", "approve", "It did not happen: pay now"),
+        ("v", "respond", "It happened: enter the result"),
+        ("r", "reject", "Give it up"),
+    ]
+    assert labels["tool"][0] == ("a", "approve", "Run pay")
+    assert [verb for _, verb, _ in labels["tool"]] == ["approve", "edit", "reject", "respond"]
+    assert [label for *_, label in labels["limit"]] == ["Allow one more model call", "Finish now"]
+    assert labels["undo"][0] == ("a", "approve", "Undo pay")
+
+
+@pytest.mark.parametrize(
+    ("effect", "asks_twice"), [("irreversible", True), ("reversible", False), ("read", False)]
+)
+def test_what_cannot_be_undone_is_asked_twice(effect: str, asks_twice: bool) -> None:
+    assert card(approval(effect=effect)).is_final is asks_twice
+
+
+def test_a_second_run_of_what_may_have_happened_is_asked_twice() -> None:
+    [again, *_] = buttons_of(approval(kind="unknown", effect="reversible"))
+    assert again.warning == "If pay has happened after all, it happens twice."
+
+
+def test_secrets_are_not_on_a_card() -> None:
+    key = "sk-proj-abcdefgh12345678"
+    shown = card(approval(arguments=f'{{"to": "{key}"}}', text=f"with {key}"))
+    assert key not in f"{shown.fields[0].text} {shown.raw} {shown.known}"
+
+
+def test_typed_values_are_read_by_their_kind() -> None:
+    to, euros, *_ = fields_of(PAY.arguments, SCHEMA)
+    assert parsed("93", to) == "93"
+    assert parsed("93", euros) == 93
+    with pytest.raises(InvalidArgumentError, match="euros must be a whole number"):
+        parsed("many", euros)
+
+
+def test_an_edit_is_shown_as_its_differences() -> None:
+    old, new = {"to": "Kim", "euros": 930, "x": 1}, {"to": "Kim", "euros": 93, "y": True}
+    assert [(d.name, d.old, d.new) for d in differences(old, new)] == [
+        ("euros", "930", "93"),
+        ("x", "1", ""),
+        ("y", "", "true"),
+    ]
+
+
+def test_the_filter_of_the_inbox_is_its_url() -> None:
+    query = {"agent": "clerk", "tool": "pay", "kind": "tool", "older": "60", "q": "kim"}
+    wanted = InboxFilter.read(query)
+    assert wanted.query == query
+    assert wanted.takes(approval(), now=160.0)
+    assert not wanted.takes(approval(), now=159.0)
+    assert not wanted.takes(approval(agent="other"), now=160.0)
+    assert InboxFilter.read({"kind": "<script>", "older": "-1"}).query == {}
+    assert choices([approval(), approval(tool="", agent="b")], "tool") == ["pay"]

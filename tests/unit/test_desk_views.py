@@ -1,0 +1,295 @@
+"""What the desk's pages show of a task: timeline, effects, branches, comparison, rows, queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.desk.views.branches import branches_of, origin_of, path_of
+from holdfast.desk.views.comparison import compare
+from holdfast.desk.views.effects import effects_of
+from holdfast.desk.views.sessions import name_of, turn_of
+from holdfast.desk.views.tasks import TaskFilter, row_of
+from holdfast.desk.views.timeline import Bar, Timeline, axis_of, timeline_of
+from holdfast.desk.views.words import age, counted, span
+from holdfast.desk.views.workers import Worker, queues_of
+from holdfast.models.base import ModelAnswer
+from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
+from holdfast.task.data.calls import Approval, Called, Decided, Outcome
+from holdfast.task.data.records import (
+    Entry,
+    EventRecord,
+    JournalEntry,
+    OpenState,
+    OpenStep,
+    StepRecord,
+)
+from holdfast.task.happenings import happenings
+from holdfast.task.ledger.references import SAID_IN_ADDS
+from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
+from holdfast.values.steps import Task, TaskStep
+
+PAY = ToolCall(id="c1", name="pay", arguments='{"euros": 9}')
+MAIL = ToolCall(id="c2", name="mail", arguments="{}")
+PAID = Outcome(content="paid", ended=14.0, took=2.0, effect="irreversible", attempts=1)
+MAILED = Outcome(content="sent", ended=15.0, took=2.5, effect="reversible", attempts=2)
+
+
+def tool(call_id: str, text: str) -> Message:
+    return Message(role="tool", call_id=call_id, content=text)
+
+
+def step(n: int = 1, **changes: Any) -> Entry:
+    answer = ModelAnswer(message=SAID_IN_ADDS, at=12.0, took=1.5, model="gpt")
+    fields: dict[str, Any] = {
+        "n": n,
+        "step": TaskStep(step_id=f"s{n}", input="q"),
+        "adds": (
+            user("q"),
+            assistant("I pay.", calls=(PAY, MAIL)),
+            tool("c1", "paid"),
+            tool("c2", "sent"),
+        ),
+        "calls": (PAY, MAIL),
+        "outcomes": (PAID, MAILED),
+        "journal": (JournalEntry(request="r", answer=answer, attempts=2),),
+        "usage": Usage(requests=1, input_tokens=10, output_tokens=5),
+        "started": 10.0,
+        "ended": 16.0,
+    }
+    return Entry(step=StepRecord(**{**fields, **changes}))
+
+
+def event(kind: str, /, at: float = 20.0, by: str = "", text: str = "", **body: Any) -> Entry:
+    return Entry(event=EventRecord(kind=kind, at=at, by=by, text=text, body=body))
+
+
+def running(**changes: Any) -> OpenState:
+    fields: dict[str, Any] = {
+        "open": OpenStep(step=TaskStep(step_id="s2")),
+        "n": 2,
+        "started": 30.0,
+        "calls": (PAY,),
+        "called": {0: Called(at=31.0, effect="irreversible")},
+    }
+    return OpenState(**{**fields, **changes})
+
+
+def timeline(*entries: Entry, opens: tuple[OpenState, ...] = (), now: float = 40.0) -> Timeline:
+    return timeline_of(list(happenings(entries, opens)), now=now)
+
+
+def test_calls_that_ran_side_by_side_overlap_on_the_timeline() -> None:
+    [lane] = timeline(step()).lanes
+    model, *tools = lane.bars
+    assert (model.kind, model.start, model.end, model.attempts) == ("model", 10.5, 12.0, 2)
+    assert sorted((b.label, b.start, b.end) for b in tools) == [
+        ("mail", 12.5, 15.0),
+        ("pay", 12.0, 14.0),
+    ]
+    assert tools[0].start < tools[1].end
+    assert tools[1].start < tools[0].end
+    assert tools[1].words == "mail: done, 2.5 s, started 2 times"
+
+
+def test_a_running_call_ends_at_the_present() -> None:
+    *_, lane = timeline(opens=(running(),), now=40.0).lanes
+    [call] = lane.bars
+    assert (call.state, call.end, lane.step.state) == ("running", 40.0, "running")
+
+
+def test_a_model_call_that_was_cut_off_is_lost() -> None:
+    [lane] = timeline(step(unheard=(10.1,))).lanes
+    assert [bar.state for bar in lane.bars if bar.label == "model, cut off"] == ["lost"]
+
+
+def test_what_waits_for_a_person_is_a_bar_until_it_is_decided() -> None:
+    asked = event("asked", at=20.0, id="t:1", kind="tool", tool="pay")
+    approved = event("command", at=25.0, by="ann", verb="approve", arguments={"approval": "t:1"})
+    [wait] = timeline(asked, approved).waits
+    assert (wait.start, wait.end, wait.state, wait.detail) == (20.0, 25.0, "done", "approve by ann")
+    [still] = timeline(asked, now=90.0).waits
+    assert (still.end, still.state) == (90.0, "running")
+
+
+def test_lost_workers_and_undos_are_marked() -> None:
+    marks = timeline(event("lost", tool="pay"), event("undone", by="ann", n=1, steps=["s1"])).marks
+    assert [(mark.text, mark.is_bad) for mark in marks] == [
+        ("worker lost in pay; the call is made again", True),
+        ("undone by ann", False),
+    ]
+
+
+def test_a_long_gap_is_compressed_and_said() -> None:
+    bars = [
+        Bar(kind="tool", label="a", start=0.0, end=10.0),
+        Bar(kind="tool", label="b", start=10_000.0, end=10_010.0),
+    ]
+    axis = axis_of(bars, bars)
+    [gap] = axis.gaps
+    assert gap.words == "nothing ran for 2 h 46 min"
+    assert axis.place(0.0) == 0.0
+    assert axis.place(10.0) == pytest.approx(44.0)
+    assert axis.place(10_000.0) == pytest.approx(56.0)
+    assert axis.place(10_010.0) == pytest.approx(100.0)
+
+
+def test_a_short_pause_is_drawn_as_long_as_it_was() -> None:
+    bars = [
+        Bar(kind="tool", label="a", start=0.0, end=4.0),
+        Bar(kind="tool", label="b", start=5.0, end=10.0),
+    ]
+    axis = axis_of(bars, bars)
+    assert axis.gaps == ()
+    assert axis.place(5.0) == pytest.approx(50.0)
+
+
+AGENT = AgentSnapshot(
+    name="a",
+    policies={"pay": ToolPolicy(), "mail": ToolPolicy(effect="reversible", has_undo=True)},
+)
+
+
+def states(*entries: Entry, opens: tuple[OpenState, ...] = ()) -> list[tuple[str, str]]:
+    found = effects_of(list(happenings(entries, opens)), AGENT)
+    return [(each.tool, each.words) for each in found]
+
+
+def test_effects_say_what_is_done_and_what_has_no_undo() -> None:
+    assert states(step()) == [("pay", "done, no undo"), ("mail", "done")]
+
+
+def test_an_effect_that_was_undone_says_so() -> None:
+    undone = event("effect_undone", by="ann", key="0.1.0.1")
+    found = effects_of(list(happenings([step(), undone])), AGENT)
+    assert [(each.words, each.undone_by) for each in found] == [
+        ("done, no undo", ""),
+        ("undone", "ann"),
+    ]
+
+
+def test_a_call_without_an_outcome_runs_or_is_unknown() -> None:
+    assert states(opens=(running(),)) == [("pay", "running")]
+    closed = event("closed", status="abandoned")
+    assert states(closed, opens=(running(),)) == [("pay", "unknown")]
+
+
+def test_reads_and_calls_that_never_ran_are_no_effects() -> None:
+    look = MAILED.model_copy(update={"effect": "read"})
+    rejected = PAID.model_copy(update={"attempts": 0})
+    assert states(step(outcomes=(rejected, look))) == []
+
+
+def test_an_effect_names_who_approved_it_with_which_arguments() -> None:
+    edited = PAID.model_copy(
+        update={"edited": '{"euros": 5}', "decided": (Decided(approval="t:1", by="ann"),)}
+    )
+    [pay, _] = effects_of(list(happenings([step(outcomes=(edited, MAILED))])), AGENT)
+    assert (pay.by, pay.edited, pay.arguments) == ("ann", True, '{"euros": 5}')
+
+
+def undo(at: float = 20.0) -> Entry:
+    return event("undone", at=at, by="ann", text="wrong", n=2, steps=["s2"], remains=["pay()"])
+
+
+def test_each_undo_begins_a_branch() -> None:
+    entries = [step(1), step(2), undo(), step(2, branch=1)]
+    old, new = branches_of(list(happenings(entries)))
+    assert (old.number, old.steps, old.is_present, old.reason) == (0, (1, 2), False, "wrong")
+    assert (old.by, old.remains) == ("ann", ("pay()",))
+    assert (new.number, new.after, new.steps, new.is_present) == (1, 1, (2,), True)
+
+
+def test_a_branch_that_was_left_keeps_its_steps_for_a_comparison() -> None:
+    entries = [step(1), step(2), undo(), step(2, branch=1), step(3, branch=1)]
+    assert [(b.branch, b.n) for b in path_of(entries, 0)] == [(0, 1), (0, 2)]
+    assert [(b.branch, b.n) for b in path_of(entries)] == [(0, 1), (1, 2), (1, 3)]
+
+
+def test_undone_steps_are_void_on_the_timeline() -> None:
+    shown = timeline(step(1), step(2), undo(), step(2, branch=1))
+    assert sorted((lane.step.n, lane.step.branch, lane.is_undone) for lane in shown.lanes) == [
+        (1, 0, False),
+        (2, 0, True),
+        (2, 1, False),
+    ]
+
+
+def test_a_fork_names_where_it_comes_from() -> None:
+    origin = origin_of(list(happenings([step(), event("forked", by="ann", at=1.0)])))
+    assert origin is not None
+    assert origin.by == "ann"
+    assert origin_of(list(happenings([step()]))) is None
+
+
+def test_a_comparison_marks_the_first_difference() -> None:
+    other = step(2, adds=(user("q"), assistant("No."), tool("c1", "paid"), tool("c2", "sent")))
+    found = compare(path_of([step(1), step(2)]), path_of([step(1), other, step(3)]))
+    assert [pair.differs for pair in found.pairs][:2] == [(), ("answers",)]
+    assert [pair.is_first for pair in found.pairs] == [False, True, False]
+    assert found.pairs[2].left is None
+    assert (found.first, found.tokens) == (1, (30, 45))
+    assert compare(path_of([step()]), path_of([step()])).first is None
+
+
+def test_an_edited_call_is_compared_as_it_ran() -> None:
+    edited = PAID.model_copy(update={"edited": '{"euros": 5}'})
+    found = compare(path_of([step()]), path_of([step(outcomes=(edited, MAILED))]))
+    assert found.pairs[0].differs == ("calls",)
+
+
+def test_a_row_says_what_its_task_waits_for() -> None:
+    task = Task(task_id="t", input="a\nb", agent="clerk", status="waiting", created=100.0)
+    row = row_of(task, [Approval(id="t:1", tool="pay"), Approval(id="t:2")], now=160.0)
+    assert (row.waits_for, row.input, row.age) == ("approval of pay and 1 more", "a b", "1 min")
+    paused = task.model_copy(update={"status": "paused", "paused": "ann: lunch"})
+    assert row_of(paused, now=160.0).waits_for == "resume: paused by ann: lunch"
+
+
+def test_what_only_lists_know_of_a_task_shows_no_numbers() -> None:
+    row = row_of(Task(task_id="t"), now=0.0, is_detailed=False)
+    assert row.steps is None
+    assert row.tokens is None
+
+
+def test_the_filter_of_tasks_is_its_url() -> None:
+    query = {"status": "waiting", "agent": "clerk", "q": "kim", "page": "3"}
+    wanted = TaskFilter.read(query)
+    assert wanted.query == query
+    assert wanted.takes(Task(task_id="t", input="Pay Kim"))
+    assert not wanted.takes(Task(task_id="t", input="Pay Bo"))
+    assert TaskFilter.read({"status": "<b>", "page": "-2"}).query == {}
+
+
+def test_a_queue_with_open_tasks_and_no_worker_comes_first() -> None:
+    found = queues_of(
+        {"hf:lost": ["t1"], "hf:calc": ["t2"]}, {"hf:calc": [Worker(identity="1@host")]}
+    )
+    assert [(queue.serves, queue.is_unserved) for queue in found] == [
+        ("agent 'lost' (queue 'hf:lost')", True),
+        ("agent 'calc' (queue 'hf:calc')", False),
+    ]
+
+
+def test_a_turn_of_a_session_has_its_task_and_what_was_said() -> None:
+    turn = turn_of(
+        "t1", [user("hi"), assistant("", calls=(PAY,)), tool("c1", "x"), assistant("yo")]
+    )
+    assert turn.task_id == "t1"
+    assert [(said.role, said.text) for said in turn.said] == [("user", "hi"), ("assistant", "yo")]
+    assert turn_of("-import", []).task_id == ""
+    assert name_of("default~session~ann") == "ann"
+
+
+def test_lengths_of_time_are_said_with_two_units_at_most() -> None:
+    assert [span(each) for each in (0.25, 3.14, 59.6, 60, 3_700, 90_000)] == [
+        "250 ms",
+        "3.1 s",
+        "1 min",
+        "1 min",
+        "1 h 1 min",
+        "1 d 1 h",
+    ]
+    assert [age(each) for each in (5, 119, 7_300)] == ["5 s", "1 min", "2 h"]
+    assert [counted(n, "step") for n in (0, 1, 1200)] == ["0 steps", "1 step", "1,200 steps"]
