@@ -9,6 +9,7 @@ server may have given up the attempt, and another worker process may have made t
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -31,6 +32,9 @@ TRUSTED_SHARE = 0.5
 """Part of the heartbeat timeout for which an answer of the server is trusted. The rest of it is for
 the time between the question and the action."""
 
+CLOCKS_SECONDS = 300.0
+"""How long a difference between the clocks is remembered, at least."""
+
 ASKING_SECONDS = 10.0
 CANCEL_SECONDS = 2.0
 """How long an attempt that the server wants cancelled waits for the cancellation."""
@@ -50,14 +54,19 @@ class Lease:
         ask: Asks the server for it, before the action that it is given; raises NotOursError.
     """
 
-    def __init__(self, beat: Callable[[], None]) -> None:
+    def __init__(self, beat: Callable[[], None], *, trusts_start: bool = False) -> None:
         """Begin unconfirmed: this process may have received the attempt long ago.
 
         Args:
             beat: Sends a heartbeat, from any thread and event loop.
+            trusts_start: Whether the server counts as asked when it started the attempt, where the
+                clocks tell when that was. It saves a request; clocks may be set meanwhile.
         """
         self.ask: Callable[[str], Awaitable[None]] = partial(_ask, beat=beat)
+        delay = _clocks.delay(activity.info().started_time.timestamp(), time.time())
         self._confirmed: float | None = None
+        if trusts_start and delay is not None:
+            self._confirmed = now() - delay
         timeout = activity.info().heartbeat_timeout or timedelta(seconds=ASKING_SECONDS)
         self._trusted = TRUSTED_SHARE * timeout.total_seconds()
 
@@ -80,12 +89,41 @@ class Lease:
         self._confirmed = before  # the answer may have come late
 
 
+class Clocks:
+    """For how long activities were on their way from the server to this process.
+
+    Of the differences between this machine's time and the server's time of the start, the least one
+    of the last minutes is the difference of the two clocks.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._least, self._least_before = math.inf, math.inf
+        self._end = 0.0
+
+    def delay(self, started: float, here: float) -> float | None:
+        """Return for how long an activity was on its way; None when it is the first one.
+
+        Args:
+            started: When the server started it, by the server's clock.
+            here: The time, by this machine's clock.
+        """
+        if now() > self._end:
+            self._least_before, self._least = self._least, math.inf
+            self._end = now() + CLOCKS_SECONDS
+        least, difference = min(self._least, self._least_before), here - started
+        self._least = min(self._least, difference)
+        return None if least == math.inf else max(difference - least, 0.0)
+
+
+_clocks = Clocks()
+
 _lease: ContextVar[Lease] = ContextVar("holdfast_lease")
 
 
-def begin_lease(beat: Callable[[], None]) -> None:
-    """Begin the lease of the current attempt, for all of its coroutines; `beat` as in `Lease`."""
-    _lease.set(Lease(beat))
+def begin_lease(beat: Callable[[], None], *, trusts_start: bool = False) -> None:
+    """Begin the lease of the current attempt, for all of its coroutines; see `Lease`."""
+    _lease.set(Lease(beat, trusts_start=trusts_start))
 
 
 def current_lease() -> Lease:
@@ -166,9 +204,13 @@ class Pulse:
         self._heir = heir
         self.send = heir.teller()
 
+    def carry(self, details: Callable[[], Json]) -> None:
+        """Have later heartbeats carry what this function returns then."""
+        self._make_details = details
+
     def publish(self, details: Callable[[], Json]) -> None:
         """Send a heartbeat soon; it and later ones carry what this function returns then."""
-        self._make_details = details
+        self.carry(details)
         self.show()
 
     def show(self) -> None:
@@ -231,17 +273,20 @@ def _not_sent(*_details: Any) -> None:
 
 
 @asynccontextmanager
-async def heartbeats() -> AsyncGenerator[Pulse]:
+async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
     """Heartbeat while the block runs, at a third of the timeout or every five seconds.
 
     The heartbeat comes from the event loop of the outermost such block, which is the worker's: a
     loop that is blocked sends none.
+
+    Args:
+        trusts_start: As in `Lease`.
     """
     if current.get(None) is not None:
         yield current.get()
         return
     pulse = Pulse()
-    begin_lease(pulse.show)
+    begin_lease(pulse.show, trusts_start=trusts_start)
     token = current.set(pulse)
     beat = asyncio.create_task(_beat(pulse))
     try:

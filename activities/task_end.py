@@ -72,13 +72,12 @@ class ClosingActivities:
     async def _close(self, given: CloseInput) -> Closed:
         source = self._source
         head = await source.head()
-        page, entries = await source.entries()
+        task, page, entries = await source.record()
         segment = page.segment
         archived = archived_entries(segment)
         entries = entries[: given.ledger.length - archived]  # without what came since it closes
         if entries:
             segment = await write_segment(source.archive, entries, segment)
-        task = await source.task()
         turn = await self._turn(head, task, given, page.opens) if given.commit else None
         last = await self._last_step(segment, entries)
         record = TaskRecord(

@@ -156,11 +156,20 @@ class Source(LargeValues):
             return call, dict(given.state)
         return call, dict((await self._view(ViewRequest(n=given.n, state=True))).state)
 
-    async def entries(self) -> tuple[EntriesPage, list[Entry]]:
-        """Return the ledger entries that are not archived yet."""
+    async def record(self) -> tuple[Task, EntriesPage, list[Entry]]:
+        """Return the task with its whole input, and the ledger entries that are not archived yet.
+
+        One query for both, because each costs a workflow activation.
+        """
+        page, entries = await self.entries(task=True)
+        task = page.task or await self.status()  # a worker of before a deploy sends none
+        return await self._with_input(task), page, entries
+
+    async def entries(self, *, task: bool = False) -> tuple[EntriesPage, list[Entry]]:
+        """Return the ledger entries that are not archived yet; the last page describes the task."""
         entries: list[Entry] = []
         while True:
-            asked = EntriesRequest(skip=len(entries), opens=True)
+            asked = EntriesRequest(skip=len(entries), opens=True, task=task)
             got = await self._query("entries", EntriesPage, asked)
             entries.extend(got.entries)
             if not got.more:
@@ -198,7 +207,9 @@ class Source(LargeValues):
 
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""
-        task = await self.status()
+        return await self._with_input(await self.status())
+
+    async def _with_input(self, task: Task) -> Task:
         if task.stored is None:
             return task
         return task.model_copy(update={"input": await self.text(task.stored)})

@@ -108,7 +108,10 @@ class Asking:
         sent = await self._code.sent(request, self._state)
         await self._hooks.asking(sent)
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
-            messages = [await self._source.rehydrate(message) for message in sent.messages]
+            messages = [
+                each if isinstance(each.content, str) else await self._source.rehydrate(each)
+                for each in sent.messages
+            ]
             begun = time.monotonic()
             made = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))
             took = {"at": round(time.time(), 3), "took": round(time.monotonic() - begun, 3)}

@@ -152,7 +152,8 @@ class StepActivities:
     async def step(self, given: AdvanceInput) -> Advanced:
         """Run the step up to its next call that needs the task; make at most one model call."""
         with typed_failures():
-            async with heartbeats() as pulse:
+            # What may be done twice is a model call or a read.
+            async with heartbeats(trusts_start=True) as pulse:
                 return await self._step(given, pulse)
 
     async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:

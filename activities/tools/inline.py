@@ -136,8 +136,10 @@ class InlineCalls:
             return advanced
         runs = {i: given.sha for i, given in inputs.items()}
         details = HandedOver(paid=batch.paid, runs=runs).wire()
-        pulse.publish(lambda: details)
-        if batch.paid is not None and not await _acknowledged(details, pulse):
+        pulse.carry(lambda: details)
+        if batch.paid is None:
+            pulse.show()
+        elif not await _acknowledged(details, pulse):
             return advanced
         with inline_calls():
             return await self._outcomes(batch, advanced, inputs, details, pulse)

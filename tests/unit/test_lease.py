@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,7 +14,7 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities import heartbeat as lease
-from holdfast.activities.heartbeat import NotOursError, ensure_ours, heartbeats
+from holdfast.activities.heartbeat import Clocks, NotOursError, ensure_ours, heartbeats
 from holdfast.engine.loop import LoopThread
 
 
@@ -50,3 +52,55 @@ async def test_a_cancelled_attempt_is_told_to_the_worker_from_the_workers_own_lo
     finally:
         apart.close(5)
     assert set(shown) == {threading.current_thread()}
+
+
+def test_the_first_activity_gives_no_delay() -> None:
+    clocks = Clocks()
+    assert clocks.delay(started=100.0, here=100.1) is None
+    assert clocks.delay(started=200.0, here=200.3) == pytest.approx(0.2)
+
+
+def test_clocks_that_differ_do_not_count_as_a_delay() -> None:
+    clocks = Clocks()
+    clocks.delay(started=100.0, here=40.0)
+    assert clocks.delay(started=200.0, here=140.0) == pytest.approx(0.0)
+    assert clocks.delay(started=300.0, here=270.0) == pytest.approx(30.0)
+
+
+def test_a_clock_that_was_set_back_counts_from_its_first_activity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clocks = Clocks()
+    clocks.delay(started=100.0, here=100.0)
+    assert clocks.delay(started=200.0, here=140.0) == pytest.approx(0.0)
+    assert clocks.delay(started=300.0, here=300.0) == pytest.approx(60.0)
+    passed = lease.now() + 2 * lease.CLOCKS_SECONDS
+    monkeypatch.setattr(lease, "now", lambda: passed)
+    assert clocks.delay(started=400.0, here=400.0) == pytest.approx(60.0)
+    passed += 2 * lease.CLOCKS_SECONDS
+    assert clocks.delay(started=500.0, here=500.0) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("on_its_way", "asked"), [(0.0, 0), (30.0, 1)])
+async def test_the_server_is_asked_about_an_attempt_that_it_started_long_ago(
+    on_its_way: float, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = Clocks()
+    clocks.delay(started=100.0, here=100.0)
+    monkeypatch.setattr(lease, "_clocks", clocks)
+    questions: list[str] = []
+
+    async def ask(what: str, **_options: object) -> None:
+        questions.append(what)
+
+    monkeypatch.setattr(lease, "_ask", ask)
+    env = ActivityEnvironment()
+    started = datetime.now(tz=UTC) - timedelta(seconds=on_its_way)
+    env.info = replace(env.info, started_time=started, heartbeat_timeout=timedelta(seconds=20))
+
+    async def act() -> None:
+        async with heartbeats(trusts_start=True):
+            await ensure_ours("model call")
+
+    await env.run(act)
+    assert len(questions) == asked

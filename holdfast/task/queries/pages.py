@@ -14,7 +14,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import output_of
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Value, canonical
-from holdfast.values.steps import TaskStep
+from holdfast.values.steps import Task, TaskStep
 
 V = TypeVar("V", bound=Value)
 
@@ -32,10 +32,12 @@ class EntriesRequest(Value):
     Attributes:
         skip: Entries to skip, counted from the end of the last segment.
         opens: Whether to show the open steps, too.
+        task: Whether to describe the task, too.
     """
 
     skip: int = 0
     opens: bool = False
+    task: bool = False
 
 
 class EntriesPage(Value):
@@ -48,6 +50,7 @@ class EntriesPage(Value):
         opens: The open steps.
         branch: The present branch.
         ledger: Length and digest of the chain of the whole ledger.
+        task: The task, when it was asked for; of a long input, its beginning.
     """
 
     segment: SegmentRef | None = None
@@ -56,6 +59,7 @@ class EntriesPage(Value):
     opens: tuple[OpenState, ...] = ()
     branch: int = 0
     ledger: ChainRef = ChainRef()
+    task: Task | None = None
 
 
 def page(values: Sequence[V]) -> tuple[V, ...]:
@@ -81,6 +85,7 @@ def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
         opens=ledger.s.opens if asked.opens else (),
         branch=ledger.s.branch,
         ledger=ledger.s.ledger,
+        task=ledger.task() if asked.task else None,
     )
 
 
