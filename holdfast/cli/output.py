@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from holdfast.values.base import Json
+from holdfast.values.messages import Usage
 from holdfast.values.text.terminal import printable, printable_json
 
 if TYPE_CHECKING:
@@ -96,3 +97,9 @@ def shortened(text: str, limit: int = 160) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def usage(used: Usage) -> str:
+    """Describe what model calls cost."""
+    calls = f"{used.requests} model call{'s' if used.requests != 1 else ''}"
+    return f"{calls}, {used.input_tokens} tokens read, {used.output_tokens} written"

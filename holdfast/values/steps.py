@@ -56,6 +56,7 @@ class Task(Value):
         steps: Number of completed steps.
         usage: What the task has cost so far: all model calls whose answer has arrived, also of
             steps that were undone, started anew or blocked, and what the tasks of its calls cost.
+        branch_usage: What of it the present branch has cost: an undo takes back its steps.
         error: Why the task needs attention or has failed, else empty.
         paused: Who paused it and why, else empty.
         paused_by_run: Whether that was a streamed run which was to stop after its turn: running its
@@ -75,6 +76,7 @@ class Task(Value):
     created: float = 0.0
     steps: int = 0
     usage: Usage = Usage()
+    branch_usage: Usage = Usage()
     error: str = ""
     paused: str = ""
     paused_by_run: bool = False
@@ -282,6 +284,7 @@ class AgentResponse(Value):
         sources: Results of all tool calls, over all steps, in call order.
         source_nodes: What those results rest on, in the same order, each id once.
         usage: What all model calls of the task cost, see Task.
+        branch_usage: What of it the steps that led to the answer cost.
         task_id: The task that gave it.
         status: "done", or "waiting" while a person must decide and there is no answer yet.
     """
@@ -291,6 +294,7 @@ class AgentResponse(Value):
     sources: tuple[ToolOutput, ...] = ()
     source_nodes: tuple[SourceNode, ...] = ()
     usage: Usage = Usage()
+    branch_usage: Usage = Usage()
     task_id: str = ""
     status: Literal["done", "waiting"] = "done"
 

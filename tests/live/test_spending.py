@@ -34,8 +34,11 @@ async def test_the_cost_of_an_undone_step_stays_in_the_task_and_in_its_answer(
     model.reply("done")
     await runner.run_task(task)
     assert (await spent(runner, task)).requests == 3
+    assert (await runner.get_task(task)).branch_usage.requests == 2
     answer = await runner.finalize_response(task)
     assert answer.usage == await spent(runner, task)
+    assert answer.branch_usage.requests == 2
+    assert (await runner.get_task(task)).branch_usage == answer.branch_usage
     assert answer.usage.requests == len(model.requests) == 3
     assert answer.usage.input_tokens > 2 * first.input_tokens
 

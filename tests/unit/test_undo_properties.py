@@ -29,7 +29,9 @@ from holdfast.task.data.records import Entry, ForkOf, SegmentRef, StepRecord, St
 from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.undo import Undoable, UndoRequest, UndoState, WaitingChange
 from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.happenings import StepEnded, StepLeft, happenings
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.references import usage_of
 from holdfast.task.requests.command_effects import obey
 from holdfast.task.undo import (
     active_messages,
@@ -46,7 +48,7 @@ from holdfast.task.undo import (
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
-from holdfast.values.messages import Message, ToolCall, assistant, user
+from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.settings import Budget
 from holdfast.values.steps import TaskStep
 
@@ -126,6 +128,7 @@ class Life(RuleBasedStateMachine):
         self.commands = 0
         self.asked_ever: set[str] = set()
         self.used: dict[str, str] = {}
+        self.paid = Usage()
         self.residue: list[str] = []
         self.reasons: list[str] = []
 
@@ -225,6 +228,7 @@ class Life(RuleBasedStateMachine):
         self.ledger.advanced(
             self.ledger.last_opened, Advanced(request="r", answer=answer, result=result)
         )
+        self.paid += Usage(requests=1, output_tokens=tokens)
         self.now.turns += 1
         self.now.tokens += tokens
         self.said = [
@@ -494,6 +498,7 @@ class Life(RuleBasedStateMachine):
         assert fork.steps == record.n
         s = self.ledger.s
         assert (fork.transcript, fork.extra_state) == (s.transcript, s.extra_state)
+        assert fork.spent == fork.usage == Usage()  # it counts what it spends itself
         other = departure(
             path_to(self.entries, record),
             {},
@@ -547,6 +552,17 @@ class Life(RuleBasedStateMachine):
             assert records[-1].branch <= self.ledger.s.branch
 
     @invariant()
+    def all_that_was_paid_counts(self) -> None:
+        """Whatever was undone or started anew; the records of all steps add up to it, too."""
+        assert self.ledger.spent == self.ledger.task().usage == self.paid
+        assert self.ledger.task().branch_usage == self.ledger.s.usage
+        ended = [
+            each for each in happenings(self.entries) if isinstance(each, StepEnded | StepLeft)
+        ]
+        going = usage_of(self.current.journal) if self.current is not None else Usage()
+        assert sum((each.body.usage for each in ended), going) == self.paid
+
+    @invariant()
     def the_audit_only_grows(self) -> None:
         events = audit_events(self.entries)
         kinds = [event.kind for event in events]
@@ -594,6 +610,7 @@ def step(life: Life, *, last: bool = False) -> None:
 def holds(life: Life) -> None:
     life.is_what_the_model_says()
     life.folds_agree_with_the_state()
+    life.all_that_was_paid_counts()
     life.the_audit_only_grows()
 
 

@@ -175,12 +175,7 @@ def _answered(common: Common, response: AgentResponse) -> None:
         output.emit({**response.model_dump(mode="json"), "status": "finished"})
     else:
         output.answer(response.response)
-    usage = response.usage
-    output.say(
-        f"{usage.requests} model calls, {usage.input_tokens} tokens read,"
-        f" {usage.output_tokens} written",
-        style="dim",
-    )
+    output.say(output.usage(response.usage), style="dim")
 
 
 def _waiting(common: Common, task_id: str, last: TaskStepOutput) -> ExitCode:

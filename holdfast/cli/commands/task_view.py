@@ -175,11 +175,10 @@ def _print_facts(shown: Shown) -> None:
         if text:
             out.print(f"{name:<10} {text}", style="red" if name == "error" else None)
     if shown.source == "ledger":
-        usage = task.usage
-        out.print(
-            f"{'usage':<10} {usage.requests} model calls, {usage.input_tokens} tokens read,"
-            f" {usage.output_tokens} written"
-        )
+        out.print(f"{'usage':<10} {output.usage(task.usage)}")
+        if task.branch_usage != task.usage:
+            used = output.usage(task.branch_usage)
+            out.print(f"{'branch':<10} {used} on the present branch")
 
 
 def _print_step(body: StepBody, got: TaskStepOutput | None, *, branches: bool) -> None:

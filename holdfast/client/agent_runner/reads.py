@@ -172,12 +172,14 @@ class TaskReading(RunnerBase):
             raise StepNotFoundError(msg)
         last = outputs[-1]
         sources = tuple(source for output in outputs for source in output.sources)
+        found = await self._read.task(id_of(task))
         return AgentResponse(
             response=str(last),
             output=last.output,
             sources=sources,
             source_nodes=union(source.nodes for source in sources),
-            usage=(await self._read.task(id_of(task))).usage,
+            usage=found.usage,
+            branch_usage=found.branch_usage,
             task_id=id_of(task),
         )
 

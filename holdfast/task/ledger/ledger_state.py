@@ -275,6 +275,7 @@ class LedgerState:
             created=self.s.created,
             steps=self.s.steps,
             usage=self.spent,
+            branch_usage=self.usage,
             stored=self.given.stored,
             images=self.given.images,
             parent=self.given.parent.task if self.given.parent else "",

@@ -82,6 +82,7 @@ def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
         "cost": _cost(found.usage),
         "waits_for": [cut(_question(approval)) for approval in waiting[:20]],
         **_given(
+            branch_cost=_cost(found.branch_usage) if found.branch_usage != found.usage else None,
             session=found.session,
             parent=found.parent,
             paused_by=found.paused if status == "paused" else "",
