@@ -1,4 +1,4 @@
-# Every target needs only Python 3.11+, make and access to a package registry.
+# Every target needs only Python 3.11+, make and access to package registries.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -23,7 +23,7 @@ COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --py
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style mypy pyright format test pytest demo fuzz fuzz-verbs bench bench-peers soak exhaust lock clean
+.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo fuzz fuzz-verbs bench bench-peers soak exhaust lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,14 +63,23 @@ format: $(STAMP) ## Format the code and apply safe fixes
 test: style ## Check style and types, and pass every test
 	@$(MAKE) --no-print-directory --jobs=3 pytest mypy pyright
 
-pytest: $(STAMP)
+pytest: $(STAMP) chromium
 	@mkdir -p $(dir $(REPORT))
 	@rm -f $(REPORT)
 	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal --junitxml=$(REPORT)
 	@! grep -q '<skipped' $(REPORT) || { echo "error: tests were skipped, and a skipped test proves nothing" >&2; exit 1; }
 
+chromium: $(STAMP) ## Get the browser of the tests, as a package of Debian
+	@$(BIN)/python -m tests.support.chromium
+
+pictures: chromium ## Take the pictures of docs/desk.md anew
+	$(BIN)/python -m tests.support.screenshots
+
 demo: $(STAMP) ## Run the demo; QUESTION="..." asks your own question
 	$(if $(value QUESTION),$(BIN)/holdfast demo "$$QUESTION",$(BIN)/holdfast demo)
+
+desk: $(STAMP) ## Open the desk with tasks of its own, one of which waits for you
+	$(BIN)/python examples/desk/expenses.py
 
 fuzz: $(STAMP) ## Give mutated answers to real tasks (ANSWERS=20000 SEED=1)
 	$(BIN)/python -m tests.fuzz.answers $(or $(ANSWERS),2000) --seed $(or $(SEED),1)
@@ -78,11 +87,12 @@ fuzz: $(STAMP) ## Give mutated answers to real tasks (ANSWERS=20000 SEED=1)
 fuzz-verbs: $(STAMP) ## Call public verbs with arguments that do not fit (CALLS=200)
 	HOLDFAST_FUZZ=$(or $(CALLS),200) $(BIN)/pytest tests/live/test_hostile_arguments.py -q
 
-bench: $(STAMP) ## Run the benchmarks, beside the peers that are installed (ROUNDS=5, or QUICK=1)
+bench: $(STAMP) chromium ## Run the benchmarks, beside the peers that are installed (ROUNDS=5, or QUICK=1)
 	$(BIN)/python -m benchmarks.compare --rounds $(or $(ROUNDS),5) $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.custom $(if $(QUICK),--steps 20) | tee .build/bench/custom.jsonl
 	$(BIN)/python -m benchmarks.parallel $(if $(QUICK),--runs 1) | tee .build/bench/parallel.jsonl
 	$(BIN)/python -m benchmarks.streaming $(if $(QUICK),--tokens 50 --turns 10) | tee .build/bench/streaming.jsonl
+	$(BIN)/python -m benchmarks.desk $(if $(QUICK),--approvals 100 --tasks 200 --rounds 2) | tee .build/bench/desk.jsonl
 	$(BIN)/python -m benchmarks.sizes $(if $(QUICK),calls items --calls 100 --answers 3) | tee .build/bench/sizes.jsonl
 
 bench-peers: $(PEERS) ## Install the frameworks that `make bench` compares with

@@ -99,7 +99,7 @@ from holdfast.values.messages import Message, ToolCall, Usage
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import Retrieved, SourceNode
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
-from holdfast.values.settings import Budget, ModelSettings
+from holdfast.values.settings import Always, ApprovalRule, Budget, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.version import __version__
 from holdfast.workers.tool_use import StopAtTools, ToolsToFinalOutputResult
@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from holdfast.client.agent_runner.runner import AgentRunner
     from holdfast.client.agent_runner.sessions import Session
     from holdfast.client.runner.runner import Runner, RunResult, RunResultStreaming, configure
+    from holdfast.models.prices import Price, Prices
     from holdfast.serving.plugin import HoldfastPlugin
     from holdfast.tracing.export import flush_traces
 
@@ -135,6 +136,8 @@ _LATE = {
     "MessageOutputItem": "holdfast.agents.items",
     "ModelResponse": "holdfast.agents.runs.results",
     "ReasoningItem": "holdfast.agents.items",
+    "Price": "holdfast.models.prices",
+    "Prices": "holdfast.models.prices",
     "RunConfig": "holdfast.agents.run_config",
     "RunData": "holdfast.agents.runs.results",
     "RunItem": "holdfast.agents.items",
@@ -161,7 +164,9 @@ __all__ = [
     "AgentRunner",
     "AgentUpdatedStreamEvent",
     "AgentsException",
+    "Always",
     "ApprovalDecided",
+    "ApprovalRule",
     "Attempt",
     "Budget",
     "CallModelData",
@@ -196,6 +201,8 @@ __all__ = [
     "OutputGuardrail",
     "OutputGuardrailResult",
     "OutputGuardrailTripwireTriggered",
+    "Price",
+    "Prices",
     "RawResponsesStreamEvent",
     "ReasoningItem",
     "Retrieved",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncGenerator, Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +23,9 @@ from tests.support.patience import be_patient
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
 from tests.support.scale import EXHAUSTIVE, is_repetition
 from tests.support.spans import Spans
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
 
 # A busy machine is slow, which is no defect: times are for benchmarks/.
 # The same examples each time: what a search at random finds is kept as a test of its own.
@@ -112,6 +115,24 @@ def make_agent(model: FakeOpenAI, openai_client: AsyncOpenAI) -> MakeAgent:
         return Agent(name=name, model=made, tools=tools, **options)
 
     return make
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncGenerator[Browser]:
+    """Start chromium."""
+    from playwright.async_api import async_playwright
+
+    from tests.support import chromium
+    from tests.support.desk import FLAGS
+
+    program = chromium.find()
+    assert program is not None, "there is no chromium: make chromium"
+    async with async_playwright() as playwright:
+        started = await playwright.chromium.launch(
+            executable_path=program, env=chromium.environment(), args=[*FLAGS]
+        )
+        yield started
+        await started.close()
 
 
 @pytest.fixture

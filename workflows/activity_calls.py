@@ -104,20 +104,20 @@ async def describe(ledger: Ledger) -> Described:
     return await quick(ledger, "describe", head, Described, summary=head.agent)
 
 
-async def advance(ledger: Ledger, n: int, *, now: float, apart: bool) -> Advanced:
+async def advance(ledger: Ledger, n: int, *, now: float, more: dict[str, object]) -> Advanced:
     """Run an open step up to its next call that needs the task.
 
     Args:
         ledger: The task.
         n: The step.
         now: Time, seconds since the epoch.
-        apart: Whether tools must not run in this activity.
+        more: More fields of the activity's input.
     """
     described = ledger.s.described or Described(snapshot="")
     rules = described.rules(ledger.at(n).open.step.agent)
     advanced: Advanced = await workflow.execute_activity(
         "step",
-        ledger.advance_input(n, now=now).model_copy(update={"apart": apart}),
+        ledger.advance_input(n, now=now).model_copy(update=more),
         result_type=Advanced,
         start_to_close_timeout=timedelta(seconds=rules.timeout + 60),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),

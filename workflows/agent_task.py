@@ -16,13 +16,13 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from holdfast.engine.search_attributes import AGENT_TASK
-from holdfast.task import approvals
-from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, Approval
+from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, Approval, StandingRule
 from holdfast.task.data.children import secret_of_child
 from holdfast.task.data.commands import Command
 from holdfast.task.data.state import Receipt, RunReply, TaskInput
 from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import RunRequest, TaskResult, View, ViewRequest
+from holdfast.task.people import approvals, standing
 from holdfast.task.queries import readable
 from holdfast.task.queries.pages import (
     EntriesPage,
@@ -190,7 +190,7 @@ class AgentTask(Opening):
 
     def _due(self) -> str:
         """Label the timer of that wait."""
-        return "closing again" if self.core.ending.due else "approval expires"
+        return "closing again" if self.core.ending.due else "approval expires or escalates"
 
     async def _work(self, work: asyncio.Task[None], *, undoing: bool = False) -> None:
         """Do a unit of work; an abandon or undo cancels it, a failure parks the task.
@@ -286,6 +286,7 @@ class AgentTask(Opening):
     approve_signal = command_signal("approve")
     reject_signal = command_signal("reject")
     respond_signal = command_signal("respond")
+    revoke_signal = command_signal("revoke")
     feedback_signal = command_signal("feedback")
     edit_step_signal = command_signal("edit_step")
     drop_step_signal = command_signal("drop_step")
@@ -370,6 +371,11 @@ class AgentTask(Opening):
     def approval_values_query(self) -> list[Approval]:
         """Show what waits for a person, and what was decided for the step in progress."""
         return approvals.shown(self.core.ledger)
+
+    @workflow.query(name="standing_rules")
+    def standing_rules_query(self) -> list[StandingRule]:
+        """Show the decisions that hold for later calls."""
+        return standing.rules(self.core.ledger)
 
     @workflow.query(name=SECRET)
     def secret_query(self) -> str:

@@ -20,12 +20,13 @@ from holdfast.engine.search_attributes import (
     SEAL_MEMO,
 )
 from holdfast.reading.visibility import memo
-from holdfast.task import approvals, refusals
+from holdfast.task import refusals
 from holdfast.task.data.commands import Command
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals
 from holdfast.task.queries.labels import details
 from holdfast.task.requests.phase import Agenda, Ending, Phase, phase_of
 from holdfast.task.requests.run_requests import RunRequests
@@ -65,7 +66,7 @@ def publish(ledger: Ledger, status: TaskStatus) -> None:
     """Publish status and open approvals, if they have changed: one event for each that has."""
     s, open_now = ledger.s, approvals.pending(ledger)
     shown = open_now[:MOST_CARDS]
-    ids, count = tuple(approval.id for approval in shown), len(open_now)
+    ids, count = tuple(approvals.card_state(each) for each in shown), len(open_now)
     if (status, ids, count) == (s.published, s.published_approvals, s.published_count):
         return
     updates: list[SearchAttributeUpdate[Any]] = [HF_STATUS.value_set(status)]
@@ -202,8 +203,9 @@ class Core:
         return (self.ending.status if self.closed else None) or self.ledger.status
 
     def expire(self) -> None:
-        """Settle the approvals whose deadline has passed."""
+        """Settle the approvals whose deadline has passed, and escalate those that are due."""
         approvals.expire(self.ledger, now=now())
+        approvals.escalate(self.ledger, now=now())
 
     def end(self, status: TaskStatus) -> None:
         """Accept an end, unless an undo is in progress or another end was accepted before."""

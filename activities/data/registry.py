@@ -13,6 +13,7 @@ from holdfast.archive.archive import Archive
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
 from holdfast.models import resolve_model
 from holdfast.models.base import Model
+from holdfast.models.prices import Prices
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.values import json_patch as merge_patch
@@ -26,13 +27,19 @@ MOST_LENT = 1000
 
 
 class Registry:
-    """Agents that this process can run."""
+    """Agents that this process can run.
+
+    Attributes:
+        prices: What models cost, if this process records that.
+    """
 
     def __init__(
         self,
         agents: Iterable[Agent],
         archive: Archive,
         snapshots: dict[str, AgentSnapshot] | None = None,
+        *,
+        prices: Prices | None = None,
     ) -> None:
         """Register agents.
 
@@ -40,6 +47,7 @@ class Registry:
             agents: The agents.
             archive: Where their snapshots are.
             snapshots: Those that are known already, and those that will be, by digest.
+            prices: See above.
 
         Raises:
             UserError: Two agents have one name, among these or those that they hand over to or
@@ -47,6 +55,7 @@ class Registry:
         """
         agents = tuple(agents)
         reachable(agents)
+        self.prices = prices
         self._archive = archive
         self._agents: dict[str, Agent] = {}
         self._lent: dict[str, None] = {}
@@ -107,7 +116,7 @@ class Registry:
         first = known(head.run.agent) if head.run.agent else None
         if first is None:
             return self
-        return Registry([first], self._archive, self._snapshots)
+        return Registry([first], self._archive, self._snapshots, prices=self.prices)
 
     def refer(self, thing: Any) -> str:
         """Return a reference to a function, by which other processes can find it."""

@@ -10,6 +10,7 @@ from holdfast.activities.data.source import Source
 from holdfast.activities.heartbeat import Pulse, ensure_ours
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
+from holdfast.activities.steps.money import within
 from holdfast.models.base import (
     Delta,
     Model,
@@ -20,11 +21,14 @@ from holdfast.models.base import (
     admitted,
 )
 from holdfast.models.draft import Draft
+from holdfast.models.prices import Prices, priced
 from holdfast.reading.streams.hub import StreamHub, StreamKey, local_hub
 from holdfast.reading.streams.progress import write_progress
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
+from holdfast.values.money import NOTHING
+from holdfast.workers.context.journal import OverBudget
 
 
 @contextmanager
@@ -56,7 +60,11 @@ def publishing(hub: StreamHub, pulse: Pulse, key: StreamKey, attempt: int) -> Ge
 
 
 class Asking:
-    """Asks an agent's model in one run of a step."""
+    """Asks an agent's model in one run of a step.
+
+    Attributes:
+        lost: The most that an earlier attempt of the call can have cost, whose worker was lost.
+    """
 
     def __init__(
         self,
@@ -71,6 +79,7 @@ class Asking:
         key: StreamKey | None,
         attempt: int,
         pulse: Pulse,
+        prices: Prices | None,
     ) -> None:
         """Ask this model; the agent's filters may change what is sent.
 
@@ -85,6 +94,7 @@ class Asking:
             key: Names the call's stream to readers; None when the answer is not streamed.
             attempt: Number of this attempt.
             pulse: The activity's heartbeats, which carry the answer to other processes.
+            prices: What models cost; None records no cost.
         """
         self._model = model
         self._code = code
@@ -96,6 +106,8 @@ class Asking:
         self._key = key
         self._attempt = attempt
         self._pulse = pulse
+        self._prices = prices
+        self.lost = NOTHING
 
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
         """Make one model call; only the model gets the bytes of images.
@@ -106,6 +118,12 @@ class Asking:
         await ensure_ours("model call")  # before hooks see the request
         request = request.model_copy(update={"model": self._model.name})
         sent = await self._code.sent(request, self._state)
+        if self._given.dollars is not None:
+            try:
+                sent, self.lost = await within(sent, self._prices, self._given)
+            except OverBudget as over:
+                self.lost = over.lost
+                raise
         await self._hooks.asking(sent)
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
             messages = [
@@ -115,7 +133,8 @@ class Asking:
             begun = time.monotonic()
             made = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))
             took = {"at": round(time.time(), 3), "took": round(time.monotonic() - begun, 3)}
-            answer = admitted(made, self._model.name).model_copy(update=took)
+            answer = priced(admitted(made, self._model.name), self._prices, sent.model)
+            answer = answer.model_copy(update=took)
             answered(span, answer)
         return answer
 

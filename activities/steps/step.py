@@ -60,6 +60,7 @@ class Ready(NamedTuple):
         recorded: The step as history has it.
         journal: Its answered calls as history has them.
         head: The task's head.
+        asking: Makes its model call.
     """
 
     agent: Agent
@@ -69,6 +70,7 @@ class Ready(NamedTuple):
     recorded: OpenStep
     journal: tuple[JournalEntry, ...]
     head: TaskHead
+    asking: Asking
 
 
 class StepActivities:
@@ -184,7 +186,8 @@ class StepActivities:
             advanced = await self._run_calls(given, ready, state, advanced, pulse)
         if ctx.record.fresh:
             memory.handed_over(given.n, activity.info().activity_id)
-        return advanced
+        lost = ready.asking.lost
+        return advanced.model_copy(update={"lost": lost}) if lost else advanced
 
     async def _run_calls(
         self,
@@ -234,6 +237,7 @@ class StepActivities:
             key=_stream_key(given, head, journal),
             attempt=_attempt(given),
             pulse=pulse,
+            prices=registry.prices,
         )
         memory = source.memory()
         ctx = StepContext(
@@ -260,7 +264,7 @@ class StepActivities:
         )
         if snapshot.handoffs:
             ctx.handoffs = self._handoffs(agent, code, head, given, len(history))
-        return Ready(agent, ctx, hooks, opened, recorded, journal, head)
+        return Ready(agent, ctx, hooks, opened, recorded, journal, head, asking)
 
     def _handoffs(
         self, agent: Agent, code: RegisteredCode, head: TaskHead, given: AdvanceInput, before: int

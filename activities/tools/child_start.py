@@ -136,7 +136,7 @@ def child_head(tool: AgentTool, caller: TaskHead, registry: Registry) -> TaskHea
         head = run_head(name, config, refer=registry.refer)
         changes |= {each: getattr(head.run, each) or getattr(above, each) for each in _INHERITED}
     run = head.run.model_copy(update=changes)
-    return head.model_copy(update={"dialect": caller.dialect, "run": run})
+    return head.model_copy(update={"dialect": caller.dialect, "run": run, "asker": caller.asker})
 
 
 _INHERITED = ("agent", "context", "trace_id", "trace_parent", "group_id")

@@ -24,10 +24,10 @@ from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, render_result
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
 from holdfast.archive.segments import read_archived
-from holdfast.task.approvals import REJECTED
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.data.wire import Probed, ToolInput
+from holdfast.task.people.decisions import REJECTED
 from holdfast.task.undo import active_steps, undoable
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json

@@ -32,7 +32,7 @@ from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.checks.arguments import check_fields
 from holdfast.values.checks.ids import check_name
 from holdfast.values.run_context import ContextT
-from holdfast.values.settings import ModelSettings, as_model_settings
+from holdfast.values.settings import ApprovalRule, ModelSettings, as_model_settings
 from holdfast.values.text.shown import shown
 from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
@@ -190,7 +190,7 @@ class Agent(AgentBase[ContextT]):
         custom_output_extractor: Extractor[ResultT] | None = None,
         is_enabled: bool | EnabledPredicate = True,  # noqa: FBT001, FBT002  the Agents SDK's signature
         *,
-        needs_approval: bool | ApprovalPredicate = False,
+        needs_approval: bool | ApprovalPredicate | ApprovalRule = False,
         max_turns: int | None = DEFAULT_MAX_TURNS,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         failure_error_function: FailureFormatter | Literal["default"] | None = "default",

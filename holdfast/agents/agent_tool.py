@@ -23,6 +23,7 @@ from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
+from holdfast.values.settings import ApprovalRule
 from holdfast.values.text.shown import shown
 
 DEFAULT_MAX_TURNS = 10
@@ -167,7 +168,7 @@ def as_tool(
     name: str | None,
     description: str | None,
     parameters: type[Any] | None,
-    needs_approval: bool | ApprovalPredicate,
+    needs_approval: bool | ApprovalPredicate | ApprovalRule,
     is_enabled: bool | EnabledPredicate,
     failure_error_function: FailureFormatter | Literal["default"] | None,
     run_config: RunConfig | Mapping[str, Any] | None,

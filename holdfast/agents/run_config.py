@@ -17,6 +17,7 @@ from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_data, check_fields
 from holdfast.values.messages import clean
+from holdfast.values.money import Amount
 from holdfast.values.settings import ModelSettings, as_model_settings
 from holdfast.values.text.shown import shown
 
@@ -87,6 +88,8 @@ class RunConfig:
         reasoning_item_id_policy: Whether ids of reasoning items are sent back: "preserve", which is
             the default, or "omit".
         output_guardrail_blocked_message: Message in the history in place of a blocked final output.
+        max_dollars: US dollars that the model calls of the run may cost, agents as tools included;
+            a call that may cost more ends it with MaxTurnsExceeded.
 
     `model_settings`, `tool_execution` and `session_settings` may be dicts of their fields.
 
@@ -116,6 +119,7 @@ class RunConfig:
     tool_not_found_behavior: Literal["raise_error", "return_error_to_model"] = "raise_error"
     reasoning_item_id_policy: Literal["preserve", "omit"] | None = None
     output_guardrail_blocked_message: str | None = None
+    max_dollars: Amount | None = None
 
     def __post_init__(self) -> None:
         """Make objects of dicts and check the fields."""

@@ -131,3 +131,15 @@ async def turns(archive: Archive, state: SessionState, upto: int | None = None) 
         data: list[Json] = await read_json(archive, older.pop())
         page = [CommitRef.model_validate(each) for each in data]
         start -= len(page)
+
+
+async def committing_tasks(archive: Archive, state: SessionState) -> list[str]:
+    """Return the ids of all tasks that have committed a turn, also before a reset, oldest first."""
+    commits: list[CommitRef] = []
+    for older in state.older:
+        data: list[Json] = await read_json(archive, older)
+        commits += [CommitRef.model_validate(each) for each in data]
+    commits += state.commits
+    named = (commit.task for commit in commits)
+    # Turns that no task has committed have a name that begins with "-".
+    return list(dict.fromkeys(task for task in named if task and not task.startswith("-")))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.app_desk import desk
 from holdfast.cli.app_people import people
 from holdfast.cli.arguments import (
     AgentsOption,
@@ -117,6 +118,10 @@ async def run(
         int | None,
         typer.Option("--max-turns", min=0, help="Model calls before a person is asked."),
     ] = None,
+    max_dollars: Annotated[
+        str | None,
+        typer.Option("--max-dollars", help="US dollars before a person is asked for more."),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Create the task and leave it to the workers.")
     ] = False,
@@ -138,6 +143,7 @@ async def run(
         task_id=task_id,
         exist_ok=exist_ok,
         max_turns=max_turns,
+        max_dollars=max_dollars,
         mode="manual" if manual else "detached" if detach else "watched",
     )
 
@@ -160,12 +166,15 @@ async def tasks(
     status: Annotated[Status | None, typer.Option("--status", help="Only with this one.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", help="Only of this agent.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most tasks to list.")] = 50,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Read each task, and show what it has cost.")
+    ] = False,
 ) -> ExitCode | None:
     """List tasks, newest first."""
     from holdfast.cli.commands.task_list import tasks_command
 
     chosen = None if status is None else status.value
-    return await tasks_command(common, status=chosen, agent=agent, limit=limit)
+    return await tasks_command(common, status=chosen, agent=agent, limit=limit, cost=cost)
 
 
 @app.command(epilog=EPILOG)
@@ -205,6 +214,7 @@ async def finalize(common: Common, task: TaskArgument) -> ExitCode | None:
 
 
 app.add_typer(people)
+app.add_typer(desk, name="desk")
 
 
 @app.command(epilog=EPILOG)

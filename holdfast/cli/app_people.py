@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from holdfast.cli.arguments import (
     ByOption,
     KeepOption,
     ReasonOption,
+    RoleOption,
     TaskArgument,
     WaitOption,
     login_name,
@@ -25,7 +27,7 @@ people = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @people.command(epilog=EPILOG)
 @shared
-async def inbox(common: Common, by: ByOption = "") -> ExitCode | None:
+async def inbox(common: Common, by: ByOption = "", role: RoleOption = None) -> ExitCode | None:
     """Go through everything that waits for a person, one keystroke each.
 
     Without a terminal, keys are the first letters of the lines of stdin: `a`, `r too expensive`.
@@ -33,7 +35,7 @@ async def inbox(common: Common, by: ByOption = "") -> ExitCode | None:
     """
     from holdfast.cli.commands.inbox import inbox_command
 
-    return await inbox_command(common, by=by or login_name())
+    return await inbox_command(common, by=by or login_name(), roles=role)
 
 
 @people.command(epilog=EPILOG)
@@ -61,15 +63,53 @@ async def approve(
         typer.Option("--arguments", metavar="JSON", help="Run it with these instead."),
     ] = None,
     note: Annotated[str, typer.Option("--note", help="For the auditor.")] = "",
+    always: Annotated[
+        bool, typer.Option("--always", help="Later calls of the tool in this task as well.")
+    ] = False,
+    same: Annotated[
+        list[str] | None,
+        typer.Option("--same", metavar="NAME", help="Those with the same value of this argument."),
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option("--until", help="Later calls until then, in local time.")
+    ] = None,
     by: ByOption = "",
+    role: RoleOption = None,
     wait: WaitOption = False,
 ) -> ExitCode | None:
     """Let a call run; or: it did not happen, run it; or: one more model call."""
     from holdfast.cli.commands.decisions import Decision, decide_command, parse_arguments
+    from holdfast.values.settings import Always
 
     given = None if arguments is None else parse_arguments(arguments)
-    decision = Decision(verb="approve", by=by or login_name(), arguments=given, text=note)
+    bounds = Always(same=same or (), until=until.astimezone() if until else None)
+    later = bounds if always or same or until else False
+    decision = Decision(
+        verb="approve", by=by or login_name(), roles=role, arguments=given, text=note, always=later
+    )
     return await decide_command(common, approval, decision, wait=wait)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def rules(common: Common, task: TaskArgument) -> ExitCode | None:
+    """List the decisions of a task that hold for later calls."""
+    from holdfast.cli.commands.decisions import rules_command
+
+    return await rules_command(common, task)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def revoke(
+    common: Common,
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="Id as `holdfast rules` lists it.")],
+    by: ByOption = "",
+) -> ExitCode | None:
+    """End a decision for later calls; calls that it has decided stay as they are."""
+    from holdfast.cli.commands.decisions import revoke_command
+
+    return await revoke_command(common, rule, by=by or login_name())
 
 
 @people.command(epilog=EPILOG)
@@ -80,12 +120,13 @@ async def reject(
     approval: ApprovalArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why; the model reads it.")],
     by: ByOption = "",
+    role: RoleOption = None,
     wait: WaitOption = False,
 ) -> ExitCode | None:
     """Do not let a call run; or: give it up; or: finish now."""
     from holdfast.cli.commands.decisions import Decision, decide_command
 
-    decision = Decision(verb="reject", by=by or login_name(), text=reason)
+    decision = Decision(verb="reject", by=by or login_name(), roles=role, text=reason)
     return await decide_command(common, approval, decision, wait=wait)
 
 
@@ -97,12 +138,13 @@ async def respond(
     approval: ApprovalArgument,
     result: Annotated[str, typer.Argument(metavar="RESULT", help="What the model reads.")],
     by: ByOption = "",
+    role: RoleOption = None,
     wait: WaitOption = False,
 ) -> ExitCode | None:
     """Give a result in place of the tool; or: it happened, with this result."""
     from holdfast.cli.commands.decisions import Decision, decide_command
 
-    decision = Decision(verb="respond", by=by or login_name(), text=result)
+    decision = Decision(verb="respond", by=by or login_name(), roles=role, text=result)
     return await decide_command(common, approval, decision, wait=wait)
 
 

@@ -41,6 +41,12 @@ QueueOption = Annotated[
 ByOption = Annotated[
     str, typer.Option("--by", help="Who asks; you by default.", show_default=False)
 ]
+RoleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--role", metavar="ROLE", help="A role of who decides, as finance.", show_default=False
+    ),
+]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept with the task.")]
 WaitOption = Annotated[
     bool, typer.Option("--wait", help="Wait for what the decided step gives, then print it.")

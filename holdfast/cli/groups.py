@@ -20,6 +20,8 @@ GROUPS = {
         "approve",
         "reject",
         "respond",
+        "rules",
+        "revoke",
         "feedback",
         "edit-step",
         "drop-step",
@@ -28,7 +30,7 @@ GROUPS = {
         "abandon",
     ),
     "Go back, and elsewhere": ("undo", "rewind", "fork"),
-    "Servers and workers": ("dev", "worker", "stop", "ui"),
+    "Servers and workers": ("dev", "desk", "worker", "stop", "ui"),
 }
 """Every command, in the order of the help."""
 

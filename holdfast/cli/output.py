@@ -102,4 +102,5 @@ def _one_line(text: str) -> str:
 def usage(used: Usage) -> str:
     """Describe what model calls cost."""
     calls = f"{used.requests} model call{'s' if used.requests != 1 else ''}"
-    return f"{calls}, {used.input_tokens} tokens read, {used.output_tokens} written"
+    tokens = f"{used.input_tokens} tokens read, {used.output_tokens} written"
+    return f"{calls}, {tokens}, {used.cost_shown}" if used.requests else f"{calls}, {tokens}"

@@ -90,6 +90,7 @@ class Session(_Twin):
     """The twin of `holdfast.Session`."""
 
     chat_history = _sync(_sessions.Session.chat_history)
+    usage = _sync(_sessions.Session.usage)
     verify = _sync(_sessions.Session.verify)
     append = _sync(_sessions.Session.append)
     replace = _sync(_sessions.Session.replace)
@@ -274,6 +275,8 @@ class AgentRunner(_Twin):
     approve = _sync(_async.AgentRunner.approve)
     reject = _sync(_async.AgentRunner.reject)
     respond = _sync(_async.AgentRunner.respond)
+    standing_rules = _sync(_async.AgentRunner.standing_rules)
+    revoke_rule = _sync(_async.AgentRunner.revoke_rule)
     undo_step = _sync(_async.AgentRunner.undo_step)
     rewind = _sync(_async.AgentRunner.rewind)
     fork = _sync(_async.AgentRunner.fork)

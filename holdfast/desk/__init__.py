@@ -1,1 +1,36 @@
 """The desk: every task in a browser, an inbox for people, an HTTP API for programs."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from holdfast.values.code.extras import needing
+
+if TYPE_CHECKING:
+    from holdfast.desk.app import desk_app
+    from holdfast.desk.identity.guard import Proxy
+    from holdfast.desk.identity.identities import Identity, May, Role
+    from holdfast.desk.identity.protection import Limits
+    from holdfast.desk.identity.tokens import Tokens
+
+_LATE = {
+    "Identity": "holdfast.desk.identity.identities",
+    "Limits": "holdfast.desk.identity.protection",
+    "May": "holdfast.desk.identity.identities",
+    "Proxy": "holdfast.desk.identity.guard",
+    "Role": "holdfast.desk.identity.identities",
+    "Tokens": "holdfast.desk.identity.tokens",
+    "desk_app": "holdfast.desk.app",
+}
+
+__all__ = ["Identity", "Limits", "May", "Proxy", "Role", "Tokens", "desk_app"]
+
+
+def __getattr__(name: str) -> object:
+    """Load a name when it is used: most of them need the extra `desk`."""
+    if name not in _LATE:
+        msg = f"module 'holdfast.desk' has no attribute {name!r}"
+        raise AttributeError(msg)
+    with needing("desk", "The desk"):
+        return getattr(importlib.import_module(_LATE[name]), name)

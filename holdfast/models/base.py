@@ -95,6 +95,7 @@ class ModelAnswer(Value):
         is_incomplete: Whether the provider gives it up as incomplete, or it ended before it began.
         at: When the call ended by the clock of its worker, seconds since the epoch.
         took: Seconds that the call took.
+        prices: By which prices its cost was computed: a table or a package, with a version.
         parsed: The validated object, when `ctx.call_model` was given a type. It is not recorded,
             but made from the recorded text.
     """
@@ -108,6 +109,7 @@ class ModelAnswer(Value):
     is_incomplete: bool = False
     at: float = 0.0
     took: float = 0.0
+    prices: str = ""
     parsed: Any = Field(default=None, exclude=True)
 
     @property

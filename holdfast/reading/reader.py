@@ -19,7 +19,7 @@ from holdfast.errors import (
 )
 from holdfast.reading.queries import TaskQueries
 from holdfast.reading.visibility import listed
-from holdfast.task.data.calls import Approval, Outcome
+from holdfast.task.data.calls import Approval, Outcome, StandingRule
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState
@@ -218,6 +218,13 @@ class Reader(TaskQueries):
         """Read the approvals of an open task: open ones, and decided ones of its open steps."""
         try:
             return await self.query(task_id, "approval_values", list[Approval])
+        except TaskClosedError:
+            return []
+
+    async def standing_rules(self, task_id: str) -> list[StandingRule]:
+        """Read the decisions of an open task that hold for later calls."""
+        try:
+            return await self.query(task_id, "standing_rules", list[StandingRule])
         except TaskClosedError:
             return []
 

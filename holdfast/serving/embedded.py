@@ -24,6 +24,7 @@ from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.engine.search_attributes import OPEN_TASKS, is_
 from holdfast.errors import ConnectError, InvalidArgumentError
+from holdfast.models.prices import Prices
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import Activities, HoldfastPlugin
 from holdfast.serving.worker_host import Host, Workers
@@ -86,13 +87,15 @@ class LocalEngine:
     have another one, for the same reason.
     """
 
-    def __init__(self, data_dir: Path | None) -> None:
+    def __init__(self, data_dir: Path | None, *, prices: Prices | None = None) -> None:
         """Set up an engine.
 
         Args:
             data_dir: Directory of database and archive; None for memory.
+            prices: What models cost; those that `HOLDFAST_PRICES` names by default.
         """
         self.data_dir = data_dir
+        self._prices = prices
         self.server: ServerInfo | None = None
         self._agents: dict[str, dict[str, Agent]] = {}
         self._lent: dict[str, set[str]] = {}
@@ -245,7 +248,7 @@ class LocalEngine:
         """
         if self._host is None or self._archive is None:
             raise InvalidArgumentError(_NOT_STARTED)
-        return Activities(agents, self._archive, self._host.tools)
+        return Activities(agents, self._archive, self._host.tools, prices=self._prices)
 
     async def _serve(self, queue: str, activities: Activities) -> None:
         """Start the worker of a queue."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import WorkerConfig
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkerConfig
 
 from holdfast.activities.data.cache import Cache
 from holdfast.activities.data.registry import Registry
@@ -29,6 +29,8 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.external_storage import archive_storage
 from holdfast.engine.converter import holdfast_converter
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.prices import Prices
+from holdfast.serving.activations import WholeTasksRunner
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.text.shown import shown
 from holdfast.workflows.agent_task import AgentTask
@@ -46,7 +48,12 @@ class Activities:
     """
 
     def __init__(
-        self, agents: Iterable[Agent], archive: Archive, loops: UserLoops | None = None
+        self,
+        agents: Iterable[Agent],
+        archive: Archive,
+        loops: UserLoops | None = None,
+        *,
+        prices: Prices | None = None,
     ) -> None:
         """Set up the activities; they share one cache.
 
@@ -54,8 +61,10 @@ class Activities:
             agents: The agents.
             archive: The archive of the namespace.
             loops: Where their work is done; on the worker's own loop by default.
+            prices: What models cost; those that `HOLDFAST_PRICES` names by default.
         """
-        self.registry = Registry(agents, archive)
+        prices = Prices.from_environment() if prices is None else prices
+        self.registry = Registry(agents, archive, prices=prices)
         source = Source(archive, Cache())
         tools = ToolActivities(self.registry, source)
         steps = StepActivities(self.registry, source, tools.inline)
@@ -97,15 +106,19 @@ class HoldfastPlugin(SimplePlugin):
     Args:
         archive: The archive of the namespace.
         agents: Agents that workers of this client serve, on whatever queue they poll.
+        prices: What models cost, recorded with each call; those that `HOLDFAST_PRICES` names by
+            default, else none.
     """
 
-    def __init__(self, *, archive: Archive, agents: Iterable[Agent] = ()) -> None:
+    def __init__(
+        self, *, archive: Archive, agents: Iterable[Agent] = (), prices: Prices | None = None
+    ) -> None:
         """Set up the plugin.
 
         Raises:
             InvalidArgumentError: The archive is none, or one of the agents is something else.
         """
-        check_arguments(HoldfastPlugin.__init__, archive=archive)
+        check_arguments(HoldfastPlugin.__init__, archive=archive, prices=prices)
         given = cast("object", agents)
         listed = list(cast("Iterable[object]", given)) if isinstance(given, Iterable) else None
         if listed is None or not all(isinstance(each, Agent) for each in listed):
@@ -119,7 +132,9 @@ class HoldfastPlugin(SimplePlugin):
                 return made
             return dataclasses.replace(made, external_storage=archive_storage(archive))
 
-        self._activities = Activities(served, archive, UserLoops()) if served else None
+        self._activities = (
+            Activities(served, archive, UserLoops(), prices=prices) if served else None
+        )
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
             "holdfast",
             data_converter=converter,
@@ -130,8 +145,10 @@ class HoldfastPlugin(SimplePlugin):
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Add the workflows and activities; tool calls get the worker's own grace."""
+        options = cast("dict[str, Any]", config)
+        if type(options.get("unsandboxed_workflow_runner")) is UnsandboxedWorkflowRunner:
+            options["unsandboxed_workflow_runner"] = WholeTasksRunner()
         if self._activities is not None:
-            options = cast("dict[str, Any]", config)
             grace: timedelta = options.get("graceful_shutdown_timeout", timedelta())
             self._activities.long_calls.grace = grace
         return super().configure_worker(config)

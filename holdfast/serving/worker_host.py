@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import Context
@@ -28,6 +30,41 @@ CLOSE_SECONDS = 5.0
 
 MOST_WORKFLOW_THREADS = 500
 MOST_NAMED = 100
+
+
+class LongLived:
+    """Keeps the objects that exist when a worker starts out of garbage collection while one runs.
+
+    Modules, schemas and clients are some hundred thousand objects, and each full collection looks
+    at all of them: the event loop stands still for 100 ms and more, and heartbeats with it. Objects
+    are freed as before when their last reference goes; what is left are cycles among these objects,
+    which are collected once the last worker of the process has stopped.
+    """
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self._lock = threading.Lock()
+        self._users = 0
+        self._is_ours = False
+
+    def begin(self) -> None:
+        """Freeze what exists, if no other worker has, nor the program itself."""
+        with self._lock:
+            self._users += 1
+            if self._users == 1 and not gc.get_freeze_count():
+                gc.freeze()
+                self._is_ours = True
+
+    def end(self) -> None:
+        """Give the objects back to the collector with the last worker."""
+        with self._lock:
+            self._users -= 1
+            if not self._users and self._is_ours:
+                gc.unfreeze()
+                self._is_ours = False
+
+
+LONG_LIVED = LongLived()
 
 
 class Workers:
@@ -86,6 +123,7 @@ class Host:
         self.workflows = DaemonThreads(MOST_WORKFLOW_THREADS, "holdfast-workflow")
         self._loop = LoopThread("holdfast-worker")
         self._runs: dict[Workers, asyncio.Task[None]] = {}
+        self._keeps = False
 
     async def start(self, make: Callable[[Host], Awaitable[Workers]]) -> Workers:
         """Make a worker, and run it until `stop`."""
@@ -96,7 +134,11 @@ class Host:
             return worker
 
         # Not in the caller's context: tools of all later runs would see its variables.
-        return await self._loop.wrap(begin(), context=Context())
+        workers = await self._loop.wrap(begin(), context=Context())
+        if not self._keeps:
+            self._keeps = True
+            LONG_LIVED.begin()
+        return workers
 
     async def ended(self, worker: Workers) -> None:
         """Wait until a worker has ended.
@@ -143,6 +185,9 @@ class Host:
 
     async def close(self) -> None:
         """End the loops; a thread that does not end is left to the end of the process."""
+        if self._keeps:
+            self._keeps = False
+            LONG_LIVED.end()
         await self.tools.close(CLOSE_SECONDS)
         await asyncio.to_thread(self._loop.close, CLOSE_SECONDS)
 

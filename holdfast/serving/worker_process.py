@@ -27,6 +27,7 @@ from holdfast.archive.archive import Archive
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.models.prices import Prices
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import Activities, HoldfastPlugin
 from holdfast.serving.unserved import warn_of_unserved
@@ -71,7 +72,13 @@ class App:
 
 
 def build_workers(
-    client: Client, app: App, *, archive: Archive, loops: UserLoops | None = None, **options: Any
+    client: Client,
+    app: App,
+    *,
+    archive: Archive,
+    loops: UserLoops | None = None,
+    prices: Prices | None = None,
+    **options: Any,
 ) -> Workers:
     """Build the Temporal workers that serve an app.
 
@@ -83,12 +90,13 @@ def build_workers(
         app: The agents.
         archive: The archive of the namespace.
         loops: Where tools and models do their work.
+        prices: As for `build_worker`.
         options: Options of each worker.
 
     Raises:
         UserError: Two agents have one name.
     """
-    activities = Activities(app.agents, archive, loops or UserLoops())
+    activities = Activities(app.agents, archive, loops or UserLoops(), prices=prices)
     workers = [serving_worker(client, activities, queue=queue, **options) for queue in app.queues]
     if app.name == DEFAULT_APP:
         workers.append(session_worker(client, activities, **options))
@@ -96,7 +104,13 @@ def build_workers(
 
 
 def build_worker(
-    client: Client, agents: Iterable[Agent], *, app: str, archive: Archive, **options: Any
+    client: Client,
+    agents: Iterable[Agent],
+    *,
+    app: str,
+    archive: Archive,
+    prices: Prices | None = None,
+    **options: Any,
 ) -> Worker:
     """Build a Temporal worker that serves the agents of a named app.
 
@@ -105,12 +119,14 @@ def build_worker(
         agents: The agents to serve.
         app: Name of the app, not the default one; the queue is `hf.<app>`.
         archive: The archive of the namespace.
+        prices: What models cost, recorded with each call; those that `HOLDFAST_PRICES` names by
+            default, else none.
         options: Anything that `temporalio.worker.Worker` takes, laid over our own choices.
 
     Raises:
         UserError: Two different agents have one name.
     """
-    activities = Activities(agents, archive, UserLoops())
+    activities = Activities(agents, archive, UserLoops(), prices=prices)
     return serving_worker(client, activities, queue=queue_of(check_app(app)), **options)
 
 

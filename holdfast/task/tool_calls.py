@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Collection
 from typing import Literal
 
-from holdfast.task import approvals
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, LongCall, Outcome
 from holdfast.task.data.children import ChildState
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OpenState
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals, standing
 from holdfast.task.refusals import is_verdict
 from holdfast.values.messages import ToolCall
 
@@ -258,7 +258,7 @@ class Call:
             return self._allowed()
         if policy.needs_approval == "ask" and not self.is_gated:
             return "gating"
-        if approvals.standing_rule(self._ledger, self.asked.name) is not None:
+        if standing.standing_rule(self._ledger, self.asked, policy) is not None:
             return "standing"
         screens = policy.guarded and self._ledger.given.head.run.guards_before_approval
         return "screening" if screens and not self.is_screened else "to_ask"

@@ -170,12 +170,15 @@ def task_span(
 
 
 def usage_attributes(usage: Usage) -> dict[str, Any]:
-    """Write the cost of model calls as span attributes."""
+    """Write the cost of model calls as span attributes; an amount only when all have a price."""
+    is_priced = usage.priced > 0 and usage.priced >= usage.requests
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
         "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
+        # No conventional name yet; a double, as attributes have no decimals.
+        "holdfast.usage.cost_usd": float(usage.paid) if is_priced else None,
     }
 
 

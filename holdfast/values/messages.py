@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Literal, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value
+from holdfast.values.money import NOTHING, Dollars, as_written, dollars
 from holdfast.values.text.shown import shown as shown_value
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -264,6 +266,8 @@ class Usage(Value):
         output_tokens: Tokens written, reasoning included.
         cached_tokens: Input tokens that the provider served from its cache.
         reasoning_tokens: Output tokens spent on reasoning.
+        paid: US dollars that the calls with a known price cost, priced when they were made.
+        priced: Number of these calls. With fewer than `requests`, `paid` is not the whole cost.
     """
 
     requests: int = 0
@@ -271,6 +275,22 @@ class Usage(Value):
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    paid: Dollars = NOTHING
+    priced: int = 0
+
+    @property
+    def cost(self) -> Decimal | None:
+        """US dollars that all the calls cost; None when the cost of one is not known."""
+        return self.paid if self.priced >= self.requests else None
+
+    @property
+    def cost_shown(self) -> str:
+        """What the calls cost, in words."""
+        if self.cost is not None:
+            return dollars(self.cost)
+        if not self.priced:
+            return "cost unknown"
+        return f"at least {dollars(self.paid)}, {self.requests - self.priced} of unknown cost"
 
     @property
     def total_tokens(self) -> int:
@@ -295,6 +315,8 @@ class Usage(Value):
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            paid=self.paid + other.paid,
+            priced=self.priced + other.priced,
         )
 
     def __sub__(self, other: Usage) -> Usage:
@@ -305,4 +327,11 @@ class Usage(Value):
             output_tokens=self.output_tokens - other.output_tokens,
             cached_tokens=self.cached_tokens - other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens - other.reasoning_tokens,
+            paid=self.paid - other.paid,
+            priced=self.priced - other.priced,
         )
+
+
+def cost_written(usage: Usage) -> str | None:
+    """Write for programs what calls cost, in dollars with all digits; None when it is unknown."""
+    return None if usage.cost is None else as_written(usage.cost)

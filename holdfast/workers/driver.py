@@ -179,6 +179,7 @@ async def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
         asked=why.request,
         patch=patch,
         limit=why.kind == "limit",
+        needs=why.needs,
     )
 
 

@@ -48,7 +48,7 @@ async def test_a_live_reader_learns_of_the_lost_worker_and_of_the_next_attempt(l
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.api.until_held()
     await lab.kill(worker)
-    lab.api.release()  # to nobody
+    # A release before the API has noticed that its client is gone would use up the second hold.
     await lab.api.until_held(0)
     lab.start()
     async with asyncio.timeout(SOON):

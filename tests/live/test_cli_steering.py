@@ -299,6 +299,19 @@ def test_a_decision_on_a_closed_task_is_told_with_who_decided_it(run: Run) -> No
     assert "paid-once:1 was decided already: approve by ann at 20" in late
 
 
+def test_decisions_for_later_calls_are_listed_and_revoked_by_command(run: Run) -> None:
+    task = create(run, "pays-again", "pay 7; pay 8")
+    run("step", task, expect=3)
+    run("approve", f"{task}:1", "--same", "what", "--by", "ann", "--role", "boss")
+    [rule] = run("rules", task, "--json").lines
+    assert (rule["id"], rule["values"], rule["by"]) == (f"{task}:1", {"what": "7"}, "ann")
+    assert "until" in run("rules", task).out
+    assert "no argument 'who'" in run("approve", f"{task}:2", "--same", "who", expect=1).err
+    assert "there are" in run("revoke", f"{task}:9", expect=1).err
+    run("revoke", f"{task}:1", "--by", "ben")
+    assert "No decision" in run("rules", task).err
+
+
 def test_an_undo_can_wait_for_a_person_itself(run: Run) -> None:
     task = create(run, "buys", "buy tent")
     run("step", task)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.values.money import dollars
 from tests.support.cli import Cli, make_cli
 
 
@@ -15,7 +18,9 @@ from tests.support.cli import Cli, make_cli
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
     cli = make_cli(tmp_path_factory.mktemp("cli"))
     (cli.home / "open").touch()
-    with cli.running("dev", "my_agents:agents", "--json") as dev:
+    (cli.home / "prices.json").write_text('{"offline": {"input": 10, "output": 0.1}}', "utf-8")
+    prices = {"HOLDFAST_PRICES": "prices.json"}
+    with cli.running("dev", "my_agents:agents", "--json", environment=prices) as dev:
         facts = dev.first_json()
         assert facts["queues"] == ["hf:calc", "hf:sick", "hf:slow", "hf.default"]
         assert facts["agents"] == ["calc", "sick", "slow"]
@@ -210,6 +215,38 @@ def test_show_tells_steps_calls_results_and_cost_of_a_closed_task(cli: Cli) -> N
     text = cli("show", ran["task_id"]).out
     for said in ('multiply {"a": 2, "b": 3} -> 6', "answer: The result of", "3 model calls"):
         assert said in text
+
+
+def test_show_and_tasks_say_what_a_task_cost_by_the_prices_of_its_worker(cli: Cli) -> None:
+    task = create(cli, "What is (2 * 3) + 4?")
+    cli("step", task)
+    cli("undo", task)
+    cli("attach", task)
+    shown = cli("show", task, "--json").json
+    usage, branch = shown["task"]["usage"], shown["task"]["branch_usage"]
+    assert (usage["requests"], usage["priced"], branch["requests"]) == (4, 4, 3)
+    exact = (Decimal(usage["input_tokens"]) * 10 + Decimal(usage["output_tokens"]) / 10) / 10**6
+    assert Decimal(shown["task"]["cost"]) == exact > Decimal(branch["paid"]) > 0
+    assert sum(Decimal(step["cost"]) for step in shown["steps"]) == exact
+    text = cli("show", task).out
+    assert f"written, {dollars(exact)}\n" in text
+    assert f"written, {dollars(Decimal(branch['paid']))} on the present branch\n" in text
+    [listed] = [each for each in cli("tasks", "--cost", "--json").lines if each["task_id"] == task]
+    assert (listed["cost"], listed["usage"]) == (shown["task"]["cost"], usage)
+    assert any(
+        task in line and dollars(exact) in line for line in cli("tasks", "--cost").out.splitlines()
+    )
+
+
+def test_run_beyond_max_dollars_asks_for_more_money(cli: Cli) -> None:
+    asked = ("--task-id", "poor", "--max-dollars", "0.0001")
+    cli("run", "calc", "What is 1 + 1?", *asked, expect=3)
+    [waiting] = cli("approvals", "poor", "--json").lines
+    assert waiting["kind"] == "limit"
+    assert Decimal(json.loads(waiting["arguments"])["max_dollars"]) > Decimal("0.0001")
+    cli("approve", waiting["id"], "--by", "ann", "--arguments", '{"max_dollars": "5"}')
+    assert cli("attach", "poor").code == 0
+    assert cli("show", "poor", "--json").json["task"]["budget"]["max_dollars"] == "5"
 
 
 def test_a_failed_step_is_shown_healed_and_run_again(cli: Cli, tmp_path: Path) -> None:

@@ -257,6 +257,17 @@ async def test_a_reused_pid_is_neither_joined_nor_killed(data_dir: Path) -> None
     assert await wait_until(lambda: is_gone(healed.pid), SOON)
 
 
+async def test_the_server_that_makes_a_new_database_is_not_found(data_dir: Path) -> None:
+    found: set[int] = set()
+    starting = asyncio.create_task(ensure_server(data_dir))
+    while not starting.done():
+        if (server := find_server(data_dir)) is not None:
+            found.add(server.pid)
+        await asyncio.sleep(0)
+    assert found <= {(await starting).pid}
+    assert find_server(data_dir) == await starting
+
+
 async def test_a_lost_or_damaged_server_file_does_not_start_a_second_server(
     data_dir: Path,
 ) -> None:

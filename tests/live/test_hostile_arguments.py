@@ -41,13 +41,14 @@ LETTERS = string.ascii_letters + "~:./'\"\\%_ \x00\x1b\n\ud800\udfff\u2028é😀
 READS = (
     "get_task", "list_tasks", "get_upcoming_steps", "get_completed_steps", "get_completed_step",
     "get_task_output", "transcript", "all_messages", "image", "response", "audit", "verify",
-    "ledger", "pending_approvals",
+    "ledger", "pending_approvals", "standing_rules",
 )  # fmt: skip
 STARTS = ("create_task", "chat", "fork", "stream_chat")
 WRITES = (
     "run_step", "run_steps_in_queue", "run_task", "run_on", "finalize_response", "pause", "resume",
     "give_feedback", "edit_step", "drop_step", "approve", "reject", "respond", "undo_step",
     "rewind", "abandon", "delete_task", "stream_step", "stream_events", "step_events", "session",
+    "revoke_rule",
 )  # fmt: skip
 NOT_DRAWN = {
     "start", "close", "ensure_agent", "run_to_end", "step_request", "run_request",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from openai import AsyncOpenAI
 
-from holdfast import AgentRunner, Task, tool
+from holdfast import Agent, AgentRunner, Price, Prices, Task, tool
 from holdfast.agents.guardrails import GuardrailFunctionOutput, OutputGuardrail
 from holdfast.errors import OutputGuardrailTripwireTriggered, StepFailedError
+from holdfast.models import ResponsesModel
 from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import Usage
+from holdfast.values.messages import Usage, user
 from holdfast.values.settings import Budget
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until_rolled
+from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_rolled
 from tests.support.runs import look
 
 
@@ -126,3 +129,82 @@ async def test_what_was_spent_is_known_after_a_rollover(
         await runner.undo_step(task)
     await until_rolled(runner.client, task.task_id)
     assert (await spent(runner, task)).requests == 6
+
+
+async def test_each_call_is_priced_when_it_is_made_and_undone_ones_stay_paid(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    agent = make_agent(look)
+    cheap, dear = (Prices({"gpt-5-mini": Price(input=1, output=price)}) for price in (10, 1000))
+    await rig.serve(agent, prices=cheap)
+    runner = rig.runner()
+    model.call("look", usage=Usage(input_tokens=10, output_tokens=2))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.undo_step(task)
+    await rig.serve(agent, prices=dear)
+    model.reply("done", usage=Usage(input_tokens=10, output_tokens=2))
+    await runner.run_task(task)
+    answer = await runner.finalize_response(task)
+    assert answer.usage.cost == Decimal("0.00003") + Decimal("0.00201")
+    assert answer.branch_usage.cost == Decimal("0.00201")
+    audit = await runner.audit(task)
+    calls = [event.cost for event in audit if event.kind == "model_call"]
+    assert calls == [Decimal("0.00003"), Decimal("0.00201")]
+    named = [event.body["prices"] for event in audit if event.kind == "model_call"]
+    assert named == [cheap.table_name, dear.table_name]
+    assert [event.cost for event in audit if event.kind == "step"] == calls
+    assert not await runner.verify(task)
+    await rig.assert_replays()
+
+
+async def test_the_cost_of_an_unknown_model_is_unknown_also_beside_known_ones(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, openai_client: AsyncOpenAI
+) -> None:
+    client = openai_client.with_options(base_url=model.base_url)
+    helper = Agent(name="helper", model=ResponsesModel("unheard-of", client=client))
+    boss = make_agent(helper.as_tool(), name="agent")
+    await rig.serve(boss, prices=Prices({"gpt-5-mini": Price(input=1, output=1)}))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"}, usage=Usage(input_tokens=1))
+    model.reply("helped")
+    model.reply("done", usage=Usage(input_tokens=1))
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    usage = await spent(runner, task)
+    assert (usage.requests, usage.priced, usage.cost) == (3, 2, None)
+    assert usage.paid == Decimal("0.000002")
+
+
+async def test_a_run_without_prices_records_no_cost(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    assert (await spent(runner, task)).cost is None
+    [history] = await histories(runner.client, task.task_id)
+    payloads = [
+        payload.data
+        for event in history.events
+        for payload in event.activity_task_completed_event_attributes.result.payloads
+    ]
+    assert payloads
+    assert not [data for data in payloads if b"priced" in data or b"paid" in data]
+
+
+async def test_a_session_has_cost_what_all_its_tasks_have_also_before_a_reset(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    await rig.serve(make_agent(look), prices=Prices({"gpt-5-mini": Price(input=1, output=1)}))
+    runner = rig.runner()
+    session = runner.session("alice")
+    assert await session.usage() == Usage()
+    for text in ("one", "two"):
+        model.reply(text, usage=Usage(input_tokens=3, output_tokens=1))
+        await runner.chat("hi", session="alice")
+        await session.append([user("by hand")])
+        await session.reset()
+    usage = await session.usage()
+    assert (usage.requests, usage.cost) == (2, Decimal("0.000008"))

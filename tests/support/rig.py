@@ -29,6 +29,7 @@ from holdfast.activities.user_loop import UserLoops
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.models.prices import Prices
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import Activities, HoldfastPlugin
 from holdfast.serving.worker_process import BUILD_ID, serving_worker
@@ -141,13 +142,20 @@ class Rig:
             **options,
         )
 
-    async def serve(self, *agents: Agent, own_loop: bool = False, **options: Any) -> None:
+    async def serve(
+        self,
+        *agents: Agent,
+        own_loop: bool = False,
+        prices: Prices | None = None,
+        **options: Any,
+    ) -> None:
         """Start a worker for these agents, in the place of the one before.
 
         Args:
             agents: The agents.
             own_loop: Whether tools have a loop of their own, as in all workers but those of tests,
                 which share events with their tools.
+            prices: What models cost.
             options: Options of the worker.
         """
         await self.stop()
@@ -156,7 +164,7 @@ class Rig:
         loops = UserLoops() if own_loop else None
         if loops is not None:
             self._resources.push_async_callback(loops.close)
-        activities = Activities(agents, self.engine.archive, loops)
+        activities = Activities(agents, self.engine.archive, loops, prices=prices)
         self.worker = serving_worker(self.engine.client, activities, queue=self.queue, **given)
         await self._resources.enter_async_context(self.worker)
 

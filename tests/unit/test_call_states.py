@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 import pytest
 
-from holdfast.task import approvals
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import LongCall, Outcome, StandingRule
 from holdfast.task.data.children import ChildState, child_ids
@@ -16,6 +15,7 @@ from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals, decisions, standing
 from holdfast.task.tool_calls import Call, CallState, add_long, drop_long
 from holdfast.task.undo import leave_open_steps
 from holdfast.values.messages import ToolCall
@@ -69,7 +69,7 @@ def check_says(refused: str) -> Event:
     def event(ledger: Ledger, call: Call) -> None:
         approval = call.approval
         assert approval is not None
-        approvals.checked(ledger, approval, refused, now=5.0)
+        decisions.checked(ledger, approval, refused, now=5.0)
 
     return event
 
@@ -89,19 +89,23 @@ def guards_let_it_pass(ledger: Ledger, call: Call) -> None:
 def rule_stands(verb: str, *, branch: int = 0) -> Event:
     def event(ledger: Ledger, call: Call) -> None:
         rule = StandingRule(
-            verb="approve" if verb == "approve" else "reject", by="ann", branch=branch
+            verb="approve" if verb == "approve" else "reject",
+            by="ann",
+            branch=branch,
+            id="t:0",
+            tool="pay",
         )
-        ledger.change(standing={"pay": rule})
+        ledger.change(standing={rule.id: rule})
 
     return event
 
 
 def rule_is_applied(ledger: Ledger, call: Call) -> None:
-    approvals.stands(ledger, N, AT, now=3.0)
+    standing.stands(ledger, N, AT, call.policy, now=3.0)
 
 
 def rejection_is_worded(ledger: Ledger, call: Call) -> None:
-    approvals.rejected(ledger, N, AT, "no")
+    decisions.rejected(ledger, N, AT, "no")
 
 
 def time_is_up(ledger: Ledger, call: Call) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.desk.views.arguments import differences, fields_of, parsed
-from holdfast.desk.views.cards import Card, Context, InboxFilter, buttons_of, card_of, choices
+from holdfast.desk.views.cards import Card, Context, buttons_of, card_of
+from holdfast.desk.views.filters import InboxFilter, choices
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
@@ -122,6 +123,12 @@ def test_buttons_say_what_they_do_in_the_case() -> None:
     assert labels["tool"][0] == ("a", "approve", "Run pay")
     assert [verb for _, verb, _ in labels["tool"]] == ["approve", "edit", "reject", "respond"]
     assert [label for *_, label in labels["limit"]] == ["Allow one more model call", "Finish now"]
+    money = approval(kind="limit", arguments='{"max_dollars": "0.40"}')
+    assert [(b.verb, b.label) for b in buttons_of(money)] == [
+        ("approve", "Raise the budget to $0.40"),
+        ("edit", "Raise it to another amount"),
+        ("reject", "Finish now"),
+    ]
     assert labels["undo"][0] == ("a", "approve", "Undo pay")
 
 

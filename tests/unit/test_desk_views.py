@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from holdfast.desk.views.axis import Bar, axis_of
 from holdfast.desk.views.branches import branches_of, origin_of, path_of
 from holdfast.desk.views.comparison import compare
 from holdfast.desk.views.effects import effects_of
 from holdfast.desk.views.sessions import name_of, turn_of
 from holdfast.desk.views.tasks import TaskFilter, row_of
-from holdfast.desk.views.timeline import Bar, Timeline, axis_of, timeline_of
-from holdfast.desk.views.words import age, counted, span
+from holdfast.desk.views.timeline import Timeline, timeline_of
+from holdfast.desk.views.words import age, counted, span, spent
 from holdfast.desk.views.workers import Worker, queues_of
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
@@ -207,6 +209,17 @@ def test_a_branch_that_was_left_keeps_its_steps_for_a_comparison() -> None:
     assert [(b.branch, b.n) for b in path_of(entries)] == [(0, 1), (1, 2), (1, 3)]
 
 
+def test_bars_say_what_model_calls_cost_once_a_price_is_known() -> None:
+    paid = Usage(requests=1, paid=Decimal("0.25"), priced=1)
+    answer = ModelAnswer(message=SAID_IN_ADDS, at=12.0, took=1.5, usage=paid)
+    entry = JournalEntry(request="r", answer=answer)
+    [known] = timeline(step(usage=paid, journal=(entry,))).lanes
+    assert [bar.cost for bar in (known.step, *known.bars) if bar.kind != "tool"] == ["$0.25"] * 2
+    assert known.step.words.endswith(", $0.25")
+    [unknown] = timeline(step()).lanes
+    assert not any(bar.cost for bar in (unknown.step, *unknown.bars))
+
+
 def test_undone_steps_are_void_on_the_timeline() -> None:
     shown = timeline(step(1), step(2), undo(), step(2, branch=1))
     assert sorted((lane.step.n, lane.step.branch, lane.is_undone) for lane in shown.lanes) == [
@@ -229,7 +242,7 @@ def test_a_comparison_marks_the_first_difference() -> None:
     assert [pair.differs for pair in found.pairs][:2] == [(), ("answers",)]
     assert [pair.is_first for pair in found.pairs] == [False, True, False]
     assert found.pairs[2].left is None
-    assert (found.first, found.tokens) == (1, (30, 45))
+    assert (found.first, [each.total_tokens for each in found.usages]) == (1, [30, 45])
     assert compare(path_of([step()]), path_of([step()])).first is None
 
 
@@ -250,7 +263,7 @@ def test_a_row_says_what_its_task_waits_for() -> None:
 def test_what_only_lists_know_of_a_task_shows_no_numbers() -> None:
     row = row_of(Task(task_id="t"), now=0.0, is_detailed=False)
     assert row.steps is None
-    assert row.tokens is None
+    assert row.usage is None
 
 
 def test_the_filter_of_tasks_is_its_url() -> None:
@@ -293,3 +306,11 @@ def test_lengths_of_time_are_said_with_two_units_at_most() -> None:
     ]
     assert [age(each) for each in (5, 119, 7_300)] == ["5 s", "1 min", "2 h"]
     assert [counted(n, "step") for n in (0, 1, 1200)] == ["0 steps", "1 step", "1,200 steps"]
+
+
+def test_money_is_shown_where_a_price_is_known() -> None:
+    used = Usage(requests=2, input_tokens=1_000, output_tokens=5)
+    assert spent(used) == "1,005 tokens"
+    assert spent(used + Usage(paid=Decimal("0.012"), priced=2)) == "1,005 tokens · $0.012"
+    partly = used + Usage(paid=Decimal("0.012"), priced=1)
+    assert spent(partly) == "1,005 tokens · at least $0.012, 1 of unknown cost"

@@ -85,8 +85,8 @@ CODE: tuple[tuple[str, Any, str], ...] = (
 )
 """Each setting that is code, and where a head refers to it."""
 
-STAYS = {"session_input_callback", "session_settings"}
-"""Settings that the calling process alone uses."""
+STAYS = {"session_input_callback", "session_settings", "max_dollars"}
+"""Settings that the calling process alone uses, and that of the task's budget."""
 
 OF_TOOLS = {each.name for each in fields(ToolExecutionConfig)}
 

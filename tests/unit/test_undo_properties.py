@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -19,7 +20,6 @@ from hypothesis.stateful import (
 
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.audit.audit import audit_events, verify
-from holdfast.task import approvals
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.commands import Command, Verb
@@ -32,6 +32,7 @@ from holdfast.task.data.wire import Advanced, RunRequest
 from holdfast.task.happenings import StepEnded, StepLeft, happenings
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import usage_of
+from holdfast.task.people import approvals
 from holdfast.task.requests.command_effects import obey
 from holdfast.task.undo import (
     active_messages,
@@ -49,6 +50,7 @@ from holdfast.task.undo import (
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
+from holdfast.values.money import NOTHING
 from holdfast.values.settings import Budget
 from holdfast.values.steps import TaskStep
 
@@ -191,6 +193,7 @@ class Life(RuleBasedStateMachine):
         last=st.booleans(),
         state=STATES,
         tokens=st.integers(0, 9),
+        cost=st.none() | st.decimals(0, 9, places=7),
     )
     def answer(
         self,
@@ -201,6 +204,7 @@ class Life(RuleBasedStateMachine):
         last: bool,
         state: dict[str, Json],
         tokens: int,
+        cost: Decimal | None = None,
     ) -> None:
         if self.ledger.exceeded(now=self.clock) and self.current.limit == "":
             if not self.open_points():
@@ -211,10 +215,8 @@ class Life(RuleBasedStateMachine):
             for i, name in enumerate(names)
         )
         message = assistant(text, calls=calls)
-        answer = ModelAnswer(message=message)
-        answer = answer.model_copy(
-            update={"usage": answer.usage.model_copy(update={"output_tokens": tokens})}
-        )
+        usage = Usage(output_tokens=tokens, paid=cost or NOTHING, priced=int(cost is not None))
+        answer = ModelAnswer(message=message, usage=usage)
         opened = self.current.open
         notes = tuple(f"n{i}" for i in range(len(opened.notes)))
         first = () if opened.step.input is None else ("input",)
@@ -228,7 +230,7 @@ class Life(RuleBasedStateMachine):
         self.ledger.advanced(
             self.ledger.last_opened, Advanced(request="r", answer=answer, result=result)
         )
-        self.paid += Usage(requests=1, output_tokens=tokens)
+        self.paid += answer.usage.model_copy(update={"requests": 1})
         self.now.turns += 1
         self.now.tokens += tokens
         self.said = [

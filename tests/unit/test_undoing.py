@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.task import approvals
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.data.undo import Obstacle, UndoRequest, UndoState
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals
 from holdfast.values.messages import ToolCall
 from holdfast.workflows.activity_calls import time_left
 from holdfast.workflows.children.child_undos import ChildUndos

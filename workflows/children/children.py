@@ -13,7 +13,6 @@ from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.reading.visibility import attributes, memo
-from holdfast.task import approvals
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.children import (
     SAYS,
@@ -29,9 +28,13 @@ from holdfast.task.data.children import (
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Nesting
+from holdfast.task.ledger import money
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import batches_of
+from holdfast.task.people import approvals
 from holdfast.task.queries.labels import details_of, title_of
+from holdfast.values.money import NOTHING
+from holdfast.values.settings import Budget
 from holdfast.workflows.activity_calls import failure_of, now
 from holdfast.workflows.children.reports import end_settled
 from holdfast.workflows.spans import StepSpans
@@ -126,8 +129,17 @@ class Children:
             "held": ledger.paused,
             "secret": secret_of_child(given.secret, name),
         }
+        dollars = NOTHING
+        if ledger.max_dollars is not None:
+            dollars = money.child_share(ledger, n)
+            changes |= {
+                "budget": (plan.task.budget or Budget()).model_copy(
+                    update={"max_dollars": dollars}
+                ),
+                "on_dollars": ledger.money_policy,
+            }
         begun = plan.task.model_copy(update=changes)
-        ledger.put_child(name, ChildState(place=place, started=now()))
+        ledger.put_child(name, ChildState(place=place, started=now(), dollars=dollars))
         ledger.begin_child(n, i, plan.begun)
         self._starting[name] = asyncio.create_task(self._start(name, begun))
         return name

@@ -11,7 +11,6 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
-from holdfast.task import approvals
 from holdfast.task.data.children import (
     REPORTS,
     ChildReport,
@@ -22,6 +21,7 @@ from holdfast.task.data.children import (
 )
 from holdfast.task.data.undo import Obstacle, Undoable, UndoRequest, UndoState
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals
 from holdfast.task.refusals import UNDO_RUNS, is_verdict
 from holdfast.values.steps import CLOSED, TaskStatus
 from holdfast.workflows.activity_calls import PATIENT
@@ -138,6 +138,8 @@ class Reporter:
             status=status,
             closed=closed,
             heard=ledger.s.heard,
+            raised=ledger.raised_dollars,
+            lost=ledger.lost_dollars,
             approvals=tuple(approvals.asked_everywhere(ledger)) if not closed else (),
             failure=failure,
             undo=ledger.s.undo_answer,

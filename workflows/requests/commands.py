@@ -10,7 +10,6 @@ from typing import Literal, Protocol
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from holdfast.task import approvals
 from holdfast.task.data.calls import LONG_CALL, LongCall
 from holdfast.task.data.children import (
     REPORTS,
@@ -23,6 +22,7 @@ from holdfast.task.data.children import (
 )
 from holdfast.task.data.commands import BODIES, LONGEST_REASON, Command, Refusal, Verb, decode
 from holdfast.task.data.state import Receipt
+from holdfast.task.people import approvals
 from holdfast.task.requests.checks import refused_by
 from holdfast.task.requests.command_effects import obey
 from holdfast.task.requests.phase import ALLOWED
@@ -144,7 +144,9 @@ class Commands:
             is_decided = takes and bool(wanted) and approvals.is_decided(ledger, wanted)
             body |= {"arguments": got.body, **approvals.place_of(ledger, wanted)}
             reason = self._obey(got)[:LONGEST_REASON]
-            kind, by, text = "command", got.by, got.reason
+            is_vote = not reason and approvals.is_vote(ledger, wanted)
+            body |= {"votes": approvals.progress(ledger, wanted)} if is_vote else {}
+            kind, by, text = "vote" if is_vote else "command", got.by, got.reason
         else:
             reason, kind, by, text = got.reason, "refused", "", got.reason
         if reason:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from holdfast.task import approvals, refusals
+from holdfast.task import refusals
 from holdfast.task.data.failures import REMEDY, Failure
 from holdfast.task.data.state import PARKED, RunReply
 from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.data.wire import RunRequest
+from holdfast.task.people import approvals
 from holdfast.task.requests import checks
 from holdfast.task.requests.phase import ALLOWED, Update
 from holdfast.task.requests.run_requests import Pending, caller_of

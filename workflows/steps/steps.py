@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from decimal import Decimal
+from typing import Literal
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from holdfast.task import approvals, refusals
+from holdfast.task import refusals
 from holdfast.task.data.failures import KIND, Failure
 from holdfast.task.data.records import OpenState, StepRecord
 from holdfast.task.data.state import RunReply
 from holdfast.task.data.wire import Advanced, RunRequest
 from holdfast.task.guardrails_due import inputs_due
+from holdfast.task.ledger import money
+from holdfast.task.people import approvals
 from holdfast.task.requests.run_requests import caller_of
 from holdfast.task.tool_calls import verdict_of_calls
+from holdfast.values.messages import ToolCall
+from holdfast.values.money import NOTHING, as_written
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.core import Core, Work
 from holdfast.workflows.steps.error_handlers import ask_handler, end_with, take_another_turn
 from holdfast.workflows.steps.guardrails import Checks, check_output
+
+Policy = Literal["ask", "finish", "fail"]
 
 
 class Steps:
@@ -189,10 +198,18 @@ class Steps:
         paid for, and a later attempt of the step runs on the recorded answer.
         """
         core, ledger = self._core, self._core.ledger
-        got = await checks.beside(self._ask_worker(n, apart=checks.are_due))
-        if core.is_left(work):
-            return
-        failure = (ledger.advanced(n, got, now=now()) or got.failure) if got is not None else None
+        place = object()
+        if ledger.max_dollars is not None:
+            ledger.reserved[place] = money.allowance(ledger, n)
+        try:
+            asked = self._ask_worker(n, apart=checks.are_due, dollars=ledger.reserved.get(place))
+            got = await checks.beside(asked)
+            if core.is_left(work):
+                return
+            failure = ledger.advanced(n, got, now=now()) if got is not None else None
+        finally:
+            ledger.reserved.pop(place, None)  # only now: what was paid is recorded
+        failure = failure or (got.failure if got is not None else None)
         failure = await checks.failure() or failure
         if core.is_left(work):
             return
@@ -200,12 +217,31 @@ class Steps:
             await self._answer_or_judge(failure, n, work)
         elif got is None or got == Advanced(result=None):
             core.park(refusals.NO_PROGRESS, n)
+        elif got.needs is not None:
+            await self._find_money(n, got.needs, work)
         elif got.limit and not ledger.exceeded(now=now()):
             await self._wait_for_siblings()
         elif got.limit:
-            await self._limit(n, work)
+            await self._limit(n, work, self._core.ledger.exceeded(now=now()))
         else:
             core.judge(_stop_after_calls(got), n)
+
+    async def _find_money(self, n: int, needs: Decimal, work: Work) -> None:
+        """Handle a model call for which too little money was reserved.
+
+        Args:
+            n: The step.
+            needs: What the call can cost at most.
+            work: The unit of work that this is part of.
+        """
+        ledger = self._core.ledger
+        if needs <= money.free(ledger):  # its share was too small
+            ledger.needs[n] = needs
+        elif ledger.asking:
+            await self._wait_for_siblings()
+        else:
+            text = f"max_dollars={as_written(ledger.max_dollars or NOTHING)}"
+            await self._limit(n, work, text, needs=needs)
 
     async def _wait_for_siblings(self) -> None:
         """Wait until the activity of another step, which may use up the budget, has ended.
@@ -217,16 +253,19 @@ class Steps:
         if asking:  # else it has ended already
             await workflow.wait_condition(lambda: not asking <= core.ledger.asking)
 
-    async def _ask_worker(self, n: int, *, apart: bool) -> Advanced:
+    async def _ask_worker(self, n: int, *, apart: bool, dollars: Decimal | None) -> Advanced:
         """Run the AgentWorker's code; until it ends, the budget counts one model call for it.
 
         Args:
             n: The step.
             apart: Whether tools must not run in its activity: a guardrail may stop the step first.
+            dollars: Money that is reserved for the call; None without a budget in money.
         """
         core = self._core
         began = now()
-        sent = calls.advance(core.ledger, n, now=began, apart=apart)
+        keeps = dollars is not None and self._policy(for_money=True) != "fail"
+        more: dict[str, object] = {"apart": apart, "dollars": dollars, "keeps": keeps}
+        sent = calls.advance(core.ledger, n, now=began, more=more)
         core.ledger.asking.add(n)
         try:
             return await sent
@@ -249,12 +288,27 @@ class Steps:
         elif not take_another_turn(core.ledger, n, failure):
             core.judge(failure, n)
 
-    async def _limit(self, n: int, work: Work) -> None:
-        """Handle a step that wants a model call beyond the budget, by the budget's policy."""
+    def _policy(self, *, for_money: bool) -> Policy:
+        """Return what is to happen when the budget is used up."""
+        budget = self._core.given.budget
+        if for_money:
+            return self._core.ledger.money_policy
+        return budget.on_exceeded if budget is not None else "ask"
+
+    async def _limit(self, n: int, work: Work, what: str, *, needs: Decimal | None = None) -> None:
+        """Handle a step that wants a model call beyond the budget, by the budget's policy.
+
+        Args:
+            n: The step.
+            work: The unit of work that this is part of.
+            what: The part of the budget that is used up.
+            needs: What the call can cost at most, when that part is the money.
+        """
         core = self._core
         budget = core.given.budget
-        policy = budget.on_exceeded if budget is not None else "ask"
-        what = core.ledger.exceeded(now=now())
+        policy = self._policy(for_money=needs is not None)
+        if needs is not None and core.ledger.at(n).limit == "finish":
+            policy = "fail"  # the money does not suffice for the last answer either
         core.ledger.note("limit", now=now(), text=what, body={"policy": policy})
         match policy:
             case "finish":
@@ -264,6 +318,11 @@ class Steps:
                 text = f"Max turns ({turns}) exceeded" if "turns" in what else f"Budget: {what}"
                 failure = Failure(type="MaxTurnsExceeded", message=text, data={KIND: "max_turns"})
                 await self._answer_or_judge(failure, n, work)
+            case "ask" if needs is not None:
+                arguments = json.dumps(money.proposal(core.ledger, needs))
+                call = ToolCall(id="", name="", arguments=arguments)
+                text = money.asked_for(core.ledger, needs)
+                approvals.ask(core.ledger, n, -1, "limit", now=now(), text=text, call=call)
             case "ask":
                 text = f"The budget is used up ({what}). approve: one more call; reject: finish now"
                 approvals.ask(core.ledger, n, -1, "limit", now=now(), text=text)

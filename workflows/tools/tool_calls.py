@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from holdfast.task import approvals
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import INTERRUPTED, NOT_REPEATABLE, NOT_STARTED, TIMED_OUT, Failure
 from holdfast.task.data.wire import Nesting, Probed
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals, decisions, standing
 from holdfast.task.tool_calls import Call, Room, Running, ready_calls
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
@@ -135,7 +135,7 @@ class ToolCalls:
                     seconds = call.policy.approval_seconds
                     approvals.ask(self._ledger, call.n, call.i, "tool", now=now(), seconds=seconds)
                 case "standing":
-                    approvals.stands(self._ledger, call.n, call.i, now=now())
+                    standing.stands(self._ledger, call.n, call.i, call.policy, now=now())
                 case "gating" | "screening" | "checking" | "rejected":
                     await self._look(call)
 
@@ -160,11 +160,11 @@ class ToolCalls:
                 approval, given = call.approval, ledger.tool_input(n, i, call.effective)
                 refused = await quick(ledger, "check", given, str)
                 if approval is not None and not call.is_left:
-                    approvals.checked(ledger, approval, refused, now=now())
+                    decisions.checked(ledger, approval, refused, now=now())
             case "rejected":
                 text = await quick(ledger, "rejected", ledger.tool_input(n, i), str)
                 if not call.is_left:
-                    approvals.rejected(ledger, n, i, text)
+                    decisions.rejected(ledger, n, i, text)
             case _:
                 pass
 

@@ -15,12 +15,12 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
-from holdfast.task import approvals
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Called, LongCall, Outcome
 from holdfast.task.data.failures import AGAIN, NOT_STARTED
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals
 from holdfast.task.queries.labels import call_label
 from holdfast.task.tool_calls import drop_long, find_long
 from holdfast.values.messages import ToolCall

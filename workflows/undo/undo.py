@@ -10,12 +10,13 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from holdfast.task import approvals, undo
+from holdfast.task import undo
 from holdfast.task.data.children import UndoAnswer
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.undo import Obstacle, Undoable, UndoState
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals
 from holdfast.values.base import Json
 from holdfast.workflows.activity_calls import PATIENT, QUICK, now
 from holdfast.workflows.children.child_undos import ChildUndos

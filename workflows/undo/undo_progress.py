@@ -7,10 +7,10 @@ tried.
 
 from __future__ import annotations
 
-from holdfast.task import approvals
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.undo import UndoState
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals
 from holdfast.values.base import Json
 from holdfast.values.messages import system
 from holdfast.workflows.activity_calls import now

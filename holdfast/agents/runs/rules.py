@@ -11,6 +11,7 @@ from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
 from holdfast.values.code.code_refs import refer
 from holdfast.values.code.context_data import type_ref
+from holdfast.values.money import Amount
 from holdfast.values.settings import Budget
 
 
@@ -73,6 +74,12 @@ def run_head(
     )
 
 
-def run_budget(max_turns: int | None) -> Budget | None:
-    """Return the budget of a run: a model call more than max_turns ends its task."""
-    return None if max_turns is None else Budget(max_turns=max_turns, on_exceeded="fail")
+def run_budget(max_turns: int | None, max_dollars: Amount | None = None) -> Budget | None:
+    """Return the budget of a run: a model call beyond it ends its task.
+
+    Raises:
+        UserError: max_dollars is no amount.
+    """
+    if max_turns is None and max_dollars is None:
+        return None
+    return Budget(max_turns=max_turns, max_dollars=max_dollars, on_exceeded="fail")

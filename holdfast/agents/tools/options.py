@@ -15,6 +15,7 @@ from holdfast.agents.tools.hooks import (
 )
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect
+from holdfast.values.settings import ApprovalRule
 from holdfast.values.text.shown import shown
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -31,7 +32,7 @@ class ToolOptions(TypedDict, total=False):
     idempotent: bool
     undo: EffectHook | None
     probe: EffectHook | None
-    needs_approval: bool | ApprovalPredicate
+    needs_approval: bool | ApprovalPredicate | ApprovalRule
     timeout_seconds: float | None
     timeout: float | None
     timeout_behavior: TimeoutBehavior

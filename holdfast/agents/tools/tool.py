@@ -37,6 +37,7 @@ from holdfast.task.data.agent_snapshot import (
 )
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
+from holdfast.values.settings import ApprovalRule
 from holdfast.values.text.shown import shown
 
 P = ext.ParamSpec("P", default=...)
@@ -70,7 +71,8 @@ class Tool(Generic[P, R]):
         probe: Called like `undo` when it is unknown whether a call has happened; returns its
             result, or None when it has not happened.
         needs_approval: Whether calls need an approval, or a predicate (ctx, arguments), or
-            (arguments), or (ctx, arguments, call_id), that decides it per call.
+            (arguments), or (ctx, arguments, call_id), that decides it per call, or an ApprovalRule
+            that says who must approve each call.
         timeout_seconds: Longest time of one attempt, or None. A call cut off by it may have
             happened: it is *unknown*, unless the tool is `effect="read"` or `idempotent`.
         timeout_behavior: Whether a timeout of a call without a possible effect becomes a result for
@@ -109,7 +111,7 @@ class Tool(Generic[P, R]):
     idempotent: bool = False
     undo: EffectHook | None = None
     probe: EffectHook | None = None
-    needs_approval: bool | ApprovalPredicate = False
+    needs_approval: bool | ApprovalPredicate | ApprovalRule = False
     timeout_seconds: float | None = None
     timeout_behavior: TimeoutBehavior = "error_as_result"
     max_attempts: int = 1
@@ -165,6 +167,8 @@ class Tool(Generic[P, R]):
             problem = f"timeout_seconds={given} is not above 0; None is no limit"
         elif not _is_positive(self.max_attempts):
             problem = f"max_attempts={shown(self.max_attempts)} is below 1; 1 is no repetition"
+        elif self.rule and self.rule.expires_seconds and self.approval_seconds is not None:
+            problem = "approval_seconds= and expires_seconds= of its rule say the same; give one"
         elif self.retry_on and self.max_attempts == 1:
             problem = "retry_on= repeats nothing without max_attempts= of 2 or more"
         elif not _is_positive(self.max_output_bytes):
@@ -218,6 +222,16 @@ class Tool(Generic[P, R]):
         return f"<Tool {self.name!r} effect={self.effect!r}>"
 
     @property
+    def rule(self) -> ApprovalRule | None:
+        """Who decides about calls, when the tool says so."""
+        return self.needs_approval if isinstance(self.needs_approval, ApprovalRule) else None
+
+    @property
+    def _approval_seconds(self) -> float:
+        own = self.rule.expires_seconds if self.rule is not None else None
+        return own or self.approval_seconds or 0
+
+    @property
     def takes_context(self) -> bool:
         """Whether the function takes the ToolContext."""
         return self.signature is None or self.signature.context is not None
@@ -240,7 +254,8 @@ class Tool(Generic[P, R]):
             has_undo=self.undo is not None,
             has_probe=self.probe is not None,
             timeout_seconds=self.timeout_seconds or 0,
-            approval_seconds=self.approval_seconds or 0,
+            approval_seconds=self._approval_seconds,
+            approval=self.rule,
             is_conditional=callable(self.is_enabled),
             guarded=bool(self.tool_input_guardrails),
         )
@@ -312,8 +327,8 @@ class Tool(Generic[P, R]):
         Raises:
             Exception: An error that the predicate raised.
         """
-        if not callable(self.needs_approval):
-            return self.needs_approval
+        if isinstance(self.needs_approval, bool | ApprovalRule):
+            return bool(self.needs_approval)
         try:
             self.parse(arguments)
         except ToolArgumentsError:

@@ -28,13 +28,15 @@ from holdfast.errors import (
     TaskClosedError,
     message_of,
 )
-from holdfast.task.approvals import decided_by
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import Entry
 from holdfast.task.data.state import Receipt
+from holdfast.task.people.approvals import decided_by
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json
+from holdfast.values.settings import Always
 from holdfast.values.steps import CLOSED, Task, TaskStepOutput
+from holdfast.values.text.shown import time_shown
 
 AGAIN_SECONDS = 0.2
 WORKER_SECONDS = 2.0
@@ -49,12 +51,16 @@ class Decision:
         by: Who decided.
         arguments: Edited arguments, of approve.
         text: The note of approve, the reason of reject, the result of respond.
+        roles: Roles of the person who decides.
+        always: Whether approve holds for later calls as well, and for which.
     """
 
     verb: Literal["approve", "reject", "respond"]
     by: str
     arguments: dict[str, Json] | None = None
     text: str = ""
+    roles: Sequence[str] | None = None
+    always: bool | Always = False
 
     async def send(self, runner: AgentRunner, approval: ApprovalLike) -> Receipt:
         """Send it to the task.
@@ -65,12 +71,17 @@ class Decision:
         match self.verb:
             case "approve":
                 return await runner.approve(
-                    approval, self.by, arguments=self.arguments, note=self.text or None
+                    approval,
+                    self.by,
+                    arguments=self.arguments,
+                    note=self.text or None,
+                    roles=self.roles,
+                    always=self.always,
                 )
             case "reject":
-                return await runner.reject(approval, self.by, self.text)
+                return await runner.reject(approval, self.by, self.text, roles=self.roles)
             case "respond":
-                return await runner.respond(approval, self.by, self.text)
+                return await runner.respond(approval, self.by, self.text, roles=self.roles)
             case _:
                 assert_never(self.verb)
 
@@ -118,15 +129,60 @@ async def approvals_command(common: Common, typed: str | None) -> ExitCode:
             a.id,
             a.agent,
             a.kind,
-            output.shortened(f"{a.tool} {a.arguments}".strip() or a.text, 80),
+            output.shortened(f"{a.tool} {a.as_agreed}".strip() or a.text, 80),
+            _deciders(a),
             output.span(now - a.asked),
             output.span(a.expires - now) if a.expires else "never",
         )
         for a in found
     ]
-    columns = ("approval", "agent", "kind", "what", "waits for", "expires in")
+    columns = ("approval", "agent", "kind", "what", "who decides", "waits for", "expires in")
     output.table(output.out(), columns, rows)
     output.say(f"Decide: holdfast inbox{common.arguments()}")
+    return ExitCode.OK
+
+
+def _deciders(approval: Approval) -> str:
+    """Return who may decide, and who has approved so far, for a list."""
+    who, so_far = approval.who_decides or "anybody", approval.progress
+    return f"{who} ({so_far})" if so_far else who
+
+
+async def rules_command(common: Common, typed: str) -> ExitCode:
+    """List the decisions of a task that hold for later calls, oldest first."""
+    async with engine_of(common) as engine:
+        found = await engine.runner().standing_rules(await find_task(engine, typed))
+    if common.json:
+        for rule in found:
+            output.emit(rule.model_dump(mode="json"))
+        return ExitCode.OK
+    if not found:
+        output.say("No decision holds for later calls.")
+        return ExitCode.OK
+    rows = [
+        (
+            rule.id,
+            rule.verb,
+            rule.tool,
+            output.shortened(json.dumps(rule.values), 60) if rule.values else "all calls",
+            rule.by,
+            time_shown(rule.until) if rule.until else "the task ends",
+        )
+        for rule in found
+    ]
+    output.table(output.out(), ("rule", "decision", "tool", "values", "by", "until"), rows)
+    return ExitCode.OK
+
+
+async def revoke_command(common: Common, rule: str, *, by: str) -> ExitCode:
+    """End a decision for later calls."""
+    async with engine_of(common) as engine:
+        task, _, number = rule.rpartition(":")
+        wanted = f"{await find_task(engine, task or rule)}:{number}"
+        receipt = await engine.runner().revoke_rule(wanted, by)
+    if common.json:
+        output.emit({"rule": wanted, **receipt.model_dump(mode="json")})
+    output.say(f"revoke is {receipt.status} for {wanted}.")
     return ExitCode.OK
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,8 +22,8 @@ from holdfast.errors import (
     NotFoundError,
     TaskClosedError,
 )
-from holdfast.task.approvals import decided_by
 from holdfast.task.data.calls import Approval, ApprovalKind
+from holdfast.task.people.approvals import decided_by
 from holdfast.values.base import Json
 
 Result = Literal["decided", "skipped", "gone"]
@@ -76,20 +76,26 @@ CHOICES: Mapping[ApprovalKind, Mapping[str, Choice]] = {
         "r": Choice("reject", "leave it", "leave it as it is; the undo ends here"),
     },
 }
+OF_MONEY: Mapping[str, Choice] = {
+    "a": Choice("approve", "raise the budget", "raise the budget to the amount shown"),
+    "e": Choice("edit", "another amount", "raise the budget to the amount that you give"),
+    "r": CHOICES["limit"]["r"],
+}
+"""The choices when a budget in money is used up: its approval has arguments."""
 ALWAYS = {"s": "skip", "q": "quit", "?": "help"}
 MORE = {"s": "skip: it goes on waiting", "q": "quit: the rest goes on waiting", "?": "help"}
 NOTHING = "Nothing was given, so nothing was decided."
 DONE = {"approve": "approved", "edit": "edited", "reject": "rejected", "respond": "responded"}
 
 
-async def inbox_command(common: Common, *, by: str) -> ExitCode:
+async def inbox_command(common: Common, *, by: str, roles: Sequence[str] | None = None) -> ExitCode:
     """Show what waits, oldest first, and take a decision on each."""
     async with engine_of(common) as engine:
         found = await engine.runner().pending_approvals()
         if not found:
             output.say("Nothing waits for a person.")
             return ExitCode.OK
-        sweep = _Sweep(engine, Keyboard(), by=by, as_json=common.json)
+        sweep = _Sweep(engine, Keyboard(), by=by, roles=roles, as_json=common.json)
         results: list[Result] = []
         try:
             for place, approval in enumerate(found, 1):
@@ -105,11 +111,20 @@ async def inbox_command(common: Common, *, by: str) -> ExitCode:
 class _Sweep:
     """One pass of a person over the open approvals."""
 
-    def __init__(self, engine: Engine, keyboard: Keyboard, *, by: str, as_json: bool) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        keyboard: Keyboard,
+        *,
+        by: str,
+        roles: Sequence[str] | None,
+        as_json: bool,
+    ) -> None:
         self._engine = engine
         self._runner = engine.runner()
         self._keyboard = keyboard
         self._by = by
+        self._roles = roles
         self._json = as_json
         self._silent: set[str] = set()
 
@@ -123,7 +138,8 @@ class _Sweep:
         if shown is None:
             return await self._gone(listed)
         _show(shown, place)
-        keys = CHOICES[shown.approval.kind]
+        asked = shown.approval
+        keys = OF_MONEY if asked.kind == "limit" and asked.arguments else CHOICES[asked.kind]
         labels = {key: choice.does for key, choice in keys.items()} | ALWAYS
         short = ", ".join(f"{key} {text}" for key, text in labels.items())
         while True:
@@ -165,15 +181,15 @@ class _Sweep:
                 arguments = self._edited(shown, rest)
                 if arguments is None:
                     return None
-                return Decision(verb="approve", by=self._by, arguments=arguments)
+                return Decision(verb="approve", by=self._by, roles=self._roles, arguments=arguments)
             case "reject":
                 text = rest or self._said("Reason: ")
-                return Decision(verb="reject", by=self._by, text=text)
+                return Decision(verb="reject", by=self._by, roles=self._roles, text=text)
             case "respond":
                 text = rest or self._said("Result: ")
-                return Decision(verb="respond", by=self._by, text=text)
+                return Decision(verb="respond", by=self._by, roles=self._roles, text=text)
             case "approve":
-                return Decision(verb="approve", by=self._by, text=rest)
+                return Decision(verb="approve", by=self._by, roles=self._roles, text=rest)
 
     def _is_meant(self, approval: Approval, decision: Decision) -> bool:
         """Ask again before a decision that cannot be undone, and show edited arguments."""
@@ -200,11 +216,11 @@ class _Sweep:
         if not shown.is_whole:
             msg = "Without a worker up, only the beginning of these arguments is known."
             raise InvalidArgumentError(msg)
-        text = rest or self._keyboard.edit(_pretty(shown.approval.arguments))
+        text = rest or self._keyboard.edit(_pretty(shown.approval.as_agreed))
         if not text.strip():
             raise InvalidArgumentError(NOTHING)
         arguments = parse_arguments(text)
-        if arguments == _data(shown.approval.arguments):
+        if arguments == _data(shown.approval.as_agreed):
             output.say("The arguments are as they were: approve with a, or edit again.")
             return None
         return arguments
@@ -257,6 +273,9 @@ def _show(shown: Waiting, place: str) -> None:
         "agent": shown.agent,
         "tool": approval.tool,
         "known": approval.text,
+        "decides": approval.who_decides,
+        "approved": approval.progress,
+        "escalated": f"to {', '.join(approval.escalate_to)}" if approval.escalated else "",
         "since": f"{output.clock(approval.asked)} UTC, {output.span(now - approval.asked)} ago",
         "expires": f"in {output.span(approval.expires - now)}" if approval.expires else "never",
     }
@@ -264,7 +283,7 @@ def _show(shown: Waiting, place: str) -> None:
         if text:
             output.say(f"  {name:<9} {text}")
     if approval.arguments:
-        pretty = _pretty(approval.arguments).replace("\n", "\n    ")
+        pretty = _pretty(approval.as_agreed).replace("\n", "\n    ")
         cut = "" if shown.is_whole else " ... (the rest is shown when a worker is up)"
         output.say(f"    {pretty}{cut}", style="cyan")
 

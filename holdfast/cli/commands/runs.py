@@ -35,6 +35,9 @@ from holdfast.values.steps import AgentResponse, Task, TaskStepOutput
 Mode = Literal["watched", "detached", "manual"]
 """How a new task runs: to its end while this waits, left to the workers, or step by step."""
 
+LOOKS = (0.2, 0.5, 1.0, 0.0)
+"""Waits after each look for workers: one that has just started is known once its poll arrives."""
+
 
 async def run_command(
     common: Common,
@@ -48,6 +51,7 @@ async def run_command(
     task_id: str | None,
     exist_ok: bool,
     max_turns: int | None,
+    max_dollars: str | None,
     mode: Mode,
 ) -> ExitCode:
     """Create a task and run it to its end."""
@@ -67,7 +71,7 @@ async def run_command(
         if here is None and mode == "watched":
             await require_worker(engine, name, agent, queue)
         runner = engine.runner(agent, app=name, queue=queue)
-        budget = None if max_turns is None else Budget(max_turns=max_turns)
+        budget = Budget(max_turns=max_turns, max_dollars=max_dollars)
         # A watched task runs on request: one that runs by itself may have failed by the time of
         # the request, which would then run the failed step again.
         task = await runner.create_task(
@@ -75,7 +79,7 @@ async def run_command(
             task_id=task_id,
             exist_ok=exist_ok,
             session=session,
-            budget=budget,
+            budget=None if budget == Budget() else budget,
             step_mode="automatic" if mode == "detached" else "manual",
         )
         if mode != "watched":
@@ -111,8 +115,10 @@ async def require_worker(engine: Engine, app: str, agent: str, own: str | None =
         NoWorkerError: It is not.
     """
     queue = own or queue_of(app, check_name("The name of an agent", agent))
-    if await has_workers(engine.client, queue):
-        return
+    for seconds in LOOKS:
+        if await has_workers(engine.client, queue):
+            return
+        await asyncio.sleep(seconds)
     error = no_worker(queue)
     text = (
         f"No worker process serves {serves(queue)}, so no task was created. Start yours, or leave"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 
 from holdfast.cli import output
+from holdfast.cli.commands.desk import token_file
 from holdfast.cli.connection import engine_of, load_agents, served, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
+from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import InvalidArgumentError, ServerStartError
 from holdfast.serving.unserved import warn_of_unserved
 from holdfast.serving.worker_host import Workers
@@ -22,8 +26,12 @@ async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCo
     """Run server and worker until Ctrl-C."""
     _log()
     here = load_agents(target, app)
-    async with engine_of(common, new=True) as engine, served(engine, here) as workers:
-        facts = _facts(here, workers)
+    async with (
+        engine_of(common, new=True) as engine,
+        served(engine, here) as workers,
+        _desk(common, engine.runner(here.agents[0].name, app=app)) as desk,
+    ):
+        facts = {"desk": desk, **_facts(here, workers)}
         facts |= {
             "address": engine.address,
             "ui": engine.server.ui_url if engine.server else None,
@@ -41,6 +49,19 @@ async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCo
             await until_stopped(be_up())
         output.say("Stopping: running calls get 10 seconds. Tasks stay and go on later.")
     return ExitCode.OK
+
+
+@asynccontextmanager
+async def _desk(common: Common, runner: AgentRunner) -> AsyncGenerator[str]:
+    """Serve the desk where its extra is installed; yield its URL, or how to get one."""
+    if importlib.util.find_spec("nicegui") is None or common.embedded is None:
+        yield "" if common.embedded is None else "pip install 'holdfast[desk]' for pages"
+        return
+    from holdfast.desk.server import desk_served
+
+    tokens = token_file(common, None)
+    async with desk_served(runner, tokens=tokens, any_port=True) as url:
+        yield url
 
 
 async def worker_command(common: Common, target: str, *, app: str | None) -> ExitCode:

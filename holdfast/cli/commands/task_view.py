@@ -24,6 +24,7 @@ from holdfast.task.happenings import Happening, Noted, StepEnded, happenings
 from holdfast.task.ledger.ledger_state import CREATED
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
+from holdfast.values.messages import cost_written
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 
 
@@ -64,8 +65,11 @@ class Shown:
         known = LISTED if self.source == "history" else None
         steps = [each.body for each in self.happenings if isinstance(each, StepEnded)]
         events = [each.event for each in self.happenings if isinstance(each, Noted)]
+        task = self.task.model_dump(mode="json", include=known)
+        if known is None:
+            task["cost"] = cost_written(self.task.usage)
         return {
-            "task": self.task.model_dump(mode="json", include=known),
+            "task": task,
             "source": self.source,
             "forked_from": forked_from(self.happenings),
             "steps": [
@@ -75,6 +79,7 @@ class Shown:
                     "started": body.started,
                     "ended": body.ended,
                     "model_calls": body.usage.requests,
+                    "cost": cost_written(body.usage),
                 }
                 for body, output_ in zip(steps, self.outputs, strict=False)
             ],
@@ -148,7 +153,8 @@ def _print(shown: Shown) -> None:
         out.print(f"{'next':<10} step {step.step_id} {step.input or ''}".rstrip(), style="dim")
     for approval in shown.approvals:
         what = f"{approval.tool} {approval.arguments}".strip()
-        text = ": ".join(part for part in (what, approval.text) if part)
+        known = (what, approval.who_decides, approval.progress, approval.text)
+        text = ": ".join(part for part in known if part)
         out.print(f"{'waits for':<10} {approval.id} {approval.kind} {text}", style="yellow")
     if shown.source == "history":
         output.say("No worker process is up to be asked; this is what the server's history tells.")
@@ -189,7 +195,8 @@ def _print_step(body: StepBody, got: TaskStepOutput | None, *, branches: bool) -
     name = f" {step_id}@{body.branch}" if branches else own
     seconds = body.ended - body.started
     calls = f"{body.usage.requests} model call{'s' if body.usage.requests != 1 else ''}"
-    text = f"step {body.n:<5}{name} {calls}, {seconds:.1f} s{', undone' if undone else ''}"
+    cost = f", {body.usage.cost_shown}" if body.usage.priced else ""
+    text = f"step {body.n:<5}{name} {calls}{cost}, {seconds:.1f} s{', undone' if undone else ''}"
     out.print(text, style="dim strike" if undone else "bold")
     if got is None:
         return

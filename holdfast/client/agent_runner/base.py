@@ -16,12 +16,14 @@ from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import store_images
 from holdfast.client.agent_runner.caller import Caller
+from holdfast.client.agent_runner.roles import Roles, check_roles
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.task_client import TaskClient
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.choices import ToolChoice, choice_of
+from holdfast.models.prices import Prices
 from holdfast.reading.reader import Reader
 from holdfast.serving.embedded import LocalEngine, running_server
 from holdfast.serving.names import check_archive
@@ -73,6 +75,7 @@ class RunnerBase:
         default_tool_choice: ToolChoice = "auto",
         default_extra_state: Mapping[str, Json] | None = None,
         default_session: str | None = None,
+        roles: Roles | None = None,
         verbose: bool = False,
     ) -> None:
         """Use an engine to be started, or a client made with `HoldfastPlugin` and its archive.
@@ -91,6 +94,8 @@ class RunnerBase:
                 first steps when create_task gives none.
             default_extra_state: extra_state of tasks when create_task gives none.
             default_session: Name of the session of chats that name none; `create_task` ignores it.
+            roles: Role to the people who have it, as {"finance": ["anna", "ben"]}: decisions that
+                this handle sends carry the roles of who decides, for the rules of tools.
             verbose: Whether run_step, run_task and chat print the events of the task.
 
         Raises:
@@ -118,6 +123,7 @@ class RunnerBase:
         self._default_session = (
             None if default_session is None else check_name("default_session", default_session)
         )
+        self._roles = check_roles(roles)
         self._verbose = verbose
         self._resources = AsyncExitStack()
         self._caller = Caller()
@@ -131,6 +137,7 @@ class RunnerBase:
         *agents: Agent,
         data_dir: str | Path | None = ".holdfast",
         app: str | None = None,
+        prices: Prices | None = None,
         **options: Any,
     ) -> Self:
         """Run everything on this machine: the Temporal dev server and a worker in this process.
@@ -140,6 +147,8 @@ class RunnerBase:
             data_dir: Directory of the server's database and the archive, shared by all processes
                 that name it; None keeps everything in memory until this process ends.
             app: Name of the app, as for `AgentRunner`.
+            prices: What models cost, recorded with each call; those that `HOLDFAST_PRICES` names
+                by default, else none.
             options: As for `AgentRunner`.
 
         Raises:
@@ -148,9 +157,9 @@ class RunnerBase:
                 as tools.
         """
         _check_agents(agents)
-        check_arguments(RunnerBase.local, data_dir=data_dir)
+        check_arguments(RunnerBase.local, data_dir=data_dir, prices=prices)
         name = DEFAULT_APP if app is None else check_app(app)
-        engine = LocalEngine(None if data_dir is None else _directory(data_dir))
+        engine = LocalEngine(None if data_dir is None else _directory(data_dir), prices=prices)
         engine.add(name, agents)
         return cls(agent=agents[0].name, app=name, engine=engine, **options)
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Literal, cast
 
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_id_of
+from holdfast.client.agent_runner.roles import check_own, roles_of
 from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, OPEN_TASKS
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
 from holdfast.reading.server_errors import server_errors
-from holdfast.task.data.calls import Approval
+from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.state import Receipt
 from holdfast.task.data.wire import INLINE_BYTES
-from holdfast.values.base import Json, canonical
+from holdfast.values.base import Json, canonical, same_json
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_arguments
-from holdfast.values.checks.ids import approval_parts
+from holdfast.values.checks.ids import approval_parts, check_by
+from holdfast.values.settings import Always
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.shown import shown
 
@@ -158,7 +161,8 @@ class TaskControl(RunnerBase):
         arguments: Mapping[str, Json] | str | None = None,
         note: str | None = None,
         *,
-        always: bool = False,
+        always: bool | Always = False,
+        roles: Iterable[str] | None = None,
     ) -> Receipt:
         """Let a call run, as proposed or with edited arguments; the model sees an edit.
 
@@ -170,23 +174,25 @@ class TaskControl(RunnerBase):
             arguments: Arguments that replace the proposed ones; checked against the tool's schema.
             note: A note for the auditor.
             always: Whether this approves later calls of the tool in this task as well, until a step
-                is undone.
+                is undone; `Always(...)` says which of them, and until when.
+            roles: Roles of who decides, for the rule of the tool; by default those that the map of
+                the handle gives them.
 
         Raises:
             InvalidArgumentError: The arguments are not JSON data, or larger than 16 KB.
             CommandRefusedError: It was decided already, is of an undone branch, or the arguments do
-                not fit; then it stays open.
+                not fit, or the person may not decide; then it stays open.
         """
         check_arguments(TaskControl.approve, note=note, always=always)
         if not isinstance(cast("object", arguments), Mapping | str | None):
             msg = f"arguments must be a dict or a text of JSON; they were {shown(arguments)}."
             raise InvalidArgumentError(msg)
-        body: dict[str, Json] = {"note": note or "", **({"always": True} if always else {})}
+        body: dict[str, Json] = {"note": note or "", **_always(always)}
         if arguments is not None:
             body["arguments"] = arguments if isinstance(arguments, str) else dict(arguments)
-        receipt = await self._decide(approval, "approve", by, body)
+        receipt = await self._decide(approval, "approve", by, body, roles)
         if arguments is not None and receipt.status == "applied":
-            await self._await_check(approval)
+            await self._await_check(approval, body["arguments"])
         return receipt
 
     async def reject(
@@ -196,7 +202,8 @@ class TaskControl(RunnerBase):
         reason: str,
         *,
         message: str | None = None,
-        always: bool = False,
+        always: bool | Always = False,
+        roles: Iterable[str] | None = None,
     ) -> Receipt:
         """Do not let a call run; the model sees the reason.
 
@@ -208,7 +215,9 @@ class TaskControl(RunnerBase):
             reason: Why.
             message: The text that the model sees in place of the reason, word for word.
             always: Whether this rejects later calls of the tool in this task as well, until a step
-                is undone.
+                is undone; `Always(...)` says which of them, and until when.
+            roles: Roles of who decides, for the rule of the tool; by default those that the map of
+                the handle gives them.
 
         Raises:
             CommandRefusedError: It was decided already, or is of an undone branch.
@@ -216,17 +225,48 @@ class TaskControl(RunnerBase):
         check_arguments(TaskControl.reject, reason=reason, message=message, always=always)
         body: dict[str, Json] = {"reason": reason}
         body |= {"message": message} if message else {}
-        body |= {"always": True} if always else {}
-        return await self._decide(approval, "reject", by, body)
+        body |= _always(always)
+        return await self._decide(approval, "reject", by, body, roles)
 
-    async def respond(self, approval: ApprovalLike, by: str, result: Json) -> Receipt:
+    async def respond(
+        self,
+        approval: ApprovalLike,
+        by: str,
+        result: Json,
+        *,
+        roles: Iterable[str] | None = None,
+    ) -> Receipt:
         """Give a result in place of the tool. A call of unknown outcome has happened, with it.
+
+        Args:
+            approval: The approval.
+            by: Who decides.
+            result: The result, JSON data.
+            roles: As for `approve`.
 
         Raises:
             InvalidArgumentError: The result is not JSON data, or larger than 16 KB.
             CommandRefusedError: It was decided already, or is of an undone branch.
         """
-        return await self._decide(approval, "respond", by, {"result": result})
+        return await self._decide(approval, "respond", by, {"result": result}, roles)
+
+    async def standing_rules(self, task: TaskLike) -> list[StandingRule]:
+        """List the decisions of a task that hold for later calls, oldest first."""
+        return await self._read.standing_rules(id_of(task))
+
+    async def revoke_rule(self, rule: StandingRule | str, by: str) -> Receipt:
+        """End a decision for later calls; calls that it has decided stay as they are.
+
+        Args:
+            rule: The rule, or its id: that of the approval with which it was given.
+            by: Who revokes it.
+
+        Raises:
+            CommandRefusedError: The task has no such rule, or an undo has ended it.
+        """
+        wanted = rule.id if isinstance(rule, StandingRule) else rule
+        task_id, _ = approval_parts(wanted)
+        return await self._tasks.command(task_id, "revoke", by=by, body={"rule": wanted})
 
     async def _decide(
         self,
@@ -234,18 +274,22 @@ class TaskControl(RunnerBase):
         verb: Literal["approve", "reject", "respond"],
         by: str,
         body: dict[str, Json],
+        roles: Iterable[str] | None,
     ) -> Receipt:
         task_id, wanted = _parts(approval)
         if not by:
             msg = "A decision needs the name of who decides: by=..."
             raise InvalidArgumentError(msg)
         sent: dict[str, Json] = {**body, "approval": wanted}
+        has = roles_of(self._roles, check_by(by)) if roles is None else check_own(roles)
+        if has:
+            sent["roles"] = list[Json](has)
         _check_size(sent)
         if isinstance(approval, Approval) and approval.digest:
-            sent["digest"] = approval.digest
+            sent["digest"] = approval.bound or approval.digest
         return await self._tasks.command(task_id, verb, by=by, body=sent)
 
-    async def _await_check(self, approval: ApprovalLike) -> None:
+    async def _await_check(self, approval: ApprovalLike, edited: Json) -> None:
         """Wait until edited arguments were checked.
 
         Raises:
@@ -260,10 +304,19 @@ class TaskControl(RunnerBase):
             found = known.get(wanted)
             if found is None or found.status not in ("checking", "open"):
                 return
+            text = edited if isinstance(edited, str) else json.dumps(edited)
+            if found.votes and same_json(text, found.agreed or found.arguments):
+                return  # it is one of the votes that it needs
             if found.status == "open":
                 msg = f"The arguments for {wanted!r} do not fit: {found.text} It stays open."
                 raise CommandRefusedError(msg)
             await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _always(given: bool | Always) -> dict[str, Json]:  # noqa: FBT001  it is an argument as given
+    if isinstance(given, Always):
+        return {"always": {"same": list[Json](given.same), "until": cast("Json", given.until)}}
+    return {"always": True} if given else {}
 
 
 def _check_size(body: dict[str, Json]) -> None:

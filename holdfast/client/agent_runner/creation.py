@@ -42,6 +42,7 @@ class TaskCreation(TaskReading):
         images: Images = (),
         streams: bool = False,
         exist_ok: bool = False,
+        by: str = "",
     ) -> Task:
         """Create a task; it is durable once this returns, also when no worker process is up.
 
@@ -58,6 +59,7 @@ class TaskCreation(TaskReading):
             streams: Whether models stream their answers to readers of `stream_events` of the task.
             exist_ok: Whether a task of this id with the same input, agent and session is returned
                 as it is: a program that is started again then goes on with its task.
+            by: Who creates it, for rules whose approvals this person may not decide.
 
         Raises:
             InvalidArgumentError: The input is empty, extra_state is given twice or is not JSON, or
@@ -72,9 +74,11 @@ class TaskCreation(TaskReading):
             step_mode=step_mode,
             streams=streams,
             exist_ok=exist_ok,
+            by=by,
         )
         check_request(input)
         head = self._head(agent, session, tool_choice, streams=streams)
+        head = head.model_copy(update={"asker": by})
         state = self._initial_state(extra_state)
         given = await self._task_input(head, input, images, budget=budget, state=state)
         given = given.model_copy(update={"automatic": step_mode == "automatic"})

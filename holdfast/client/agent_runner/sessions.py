@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Sequence
 from typing import cast
@@ -10,7 +11,7 @@ from temporalio.client import Client
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import refer_all, resolve_message
-from holdfast.archive.segments import read_messages, turns, write_messages
+from holdfast.archive.segments import committing_tasks, read_messages, turns, write_messages
 from holdfast.archive.session_commits import commit_turn
 from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
@@ -23,8 +24,11 @@ from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Count, check_arguments
 from holdfast.values.checks.ids import check_app, check_name, queue_of, session_id
-from holdfast.values.messages import Message
+from holdfast.values.messages import Message, Usage
 from holdfast.values.text.shown import shown
+
+READ_AT_ONCE = 20
+"""Tasks that are read side by side."""
 
 
 @without_plumbing
@@ -89,6 +93,28 @@ class Session:
             ConnectError: The server could not be reached.
         """
         return await verified_session(self._reader, self.id)
+
+    async def usage(self) -> Usage:
+        """Sum what the tasks of the session have cost: all with a turn in it, also before a reset.
+
+        Tasks that have not committed a turn, or never will, are not known to a session.
+
+        Raises:
+            NoWorkerError: As for chat_history.
+            ConnectError: As for chat_history.
+            TaskNotFoundError: The record of a task was deleted.
+        """
+        try:
+            state = await self._reader.query(self.id, "state", SessionState, even_closed=True)
+        except TaskNotFoundError:
+            return Usage()
+        total = Usage()
+        ids = await committing_tasks(self._archive, state)
+        for start in range(0, len(ids), READ_AT_ONCE):
+            some = ids[start : start + READ_AT_ONCE]
+            found = await asyncio.gather(*map(self._reader.task, some))
+            total = sum((task.usage for task in found), total)
+        return total
 
     async def append(self, messages: Sequence[Message], *, once: str = "") -> None:
         """Commit messages as one turn; images in `data:` URLs are stored by reference.

@@ -186,6 +186,7 @@ class TimeTravel(TaskCreation):
         entries = await self._read.entries(old.task_id)
         path = path_to(entries, _find_anywhere(entries, at))
         head = _head_of_fork(await self._read.head(old.task_id), agent, ref)
+        head = head.model_copy(update={"asker": by or head.asker})
         self._require_agent(head.agent)
         mark = EventRecord(
             kind="forked", at=time.time(), by=by, body={"from": old.task_id, "at": path[-1].n}
@@ -310,6 +311,7 @@ def _head_of_fork(known: TaskHead, agent: str | None, session: SessionRef | None
         model=known.model,
         settings=known.settings,
         run=known.run.forked(),
+        asker=known.asker,
     )
 
 

@@ -169,6 +169,8 @@ def _fold(entries: Iterable[Entry]) -> dict[str, _Settled]:
                 found[about] = _Settled(verb="reject", at=event.at)
             case "withdrawn":
                 found[about] = _Settled(verb="", at=event.at)
+            case "vote":  # others must approve as well
+                found.pop(str(said["approval"]) if is_object(said) else "", None)
             case "refused" if isinstance(said, str):  # edited arguments that did not fit
                 found.pop(about, None)
             case _:

@@ -101,7 +101,7 @@ def checked_call(
         head=run_head(
             agent.name, config, context=context, error_handlers=handlers, streams=streams
         ),
-        budget=run_budget(given.get("max_turns", DEFAULT_MAX_TURNS)),
+        budget=run_budget(given.get("max_turns", DEFAULT_MAX_TURNS), config.max_dollars),
         config=config,
         context=context,
         session=session.twin if isinstance(session, blocking.Session) else session,

@@ -54,6 +54,11 @@ class Field:
             return ""
         return redact(pretty(self.value))
 
+    @property
+    def is_secret(self) -> bool:
+        """Whether the text does not show the whole value."""
+        return self.is_given and self.text != pretty(self.value)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:

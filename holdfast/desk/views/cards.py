@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal
 
 from holdfast.desk.views.arguments import Field, fields_of
 from holdfast.desk.views.words import age, cut, data_of, object_of, pretty, span
@@ -61,6 +61,9 @@ class Card:
         asker: Agent, task, step and branch that ask.
         deadline: When it expires, in words; empty for never.
         after: What happens then.
+        who: Who may decide; empty for anybody.
+        progress: How many of the needed people have approved, and who; empty when one decides.
+        escalation: When more people may decide, and who, or that they may; empty for never.
         buttons: The decisions that it offers.
     """
 
@@ -77,6 +80,9 @@ class Card:
     asker: tuple[str, ...] = ()
     deadline: str = ""
     after: str = ""
+    who: str = ""
+    progress: str = ""
+    escalation: str = ""
     buttons: tuple[Button, ...] = ()
 
     @property
@@ -87,12 +93,17 @@ class Card:
     @property
     def arguments(self) -> dict[str, Json]:
         """The arguments as data; empty when they are not an object."""
-        return object_of(data_of(self.approval.arguments or "{}")) or {}
+        return object_of(data_of(self.approval.as_agreed or "{}")) or {}
 
     @property
     def raw(self) -> str:
         """The arguments as text, without secrets."""
-        return cut(redact(pretty(data_of(self.approval.arguments))))
+        return cut(redact(pretty(data_of(self.approval.as_agreed))))
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether that text does not show the whole."""
+        return self.raw != pretty(data_of(self.approval.as_agreed))
 
     @property
     def is_final(self) -> bool:
@@ -160,15 +171,34 @@ def card_of(approval: Approval, context: Context, *, now: float) -> Card:
         goal=redact(cut(context.task.input)),
         why=redact(cut(_last_words(context.messages, approval))),
         known=redact(cut(approval.text)),
-        fields=fields_of(approval.arguments, spec.parameters if spec else None),
+        fields=fields_of(approval.as_agreed, spec.parameters if spec else _schema_of(approval)),
         is_whole=is_whole(approval),
         effect=_EFFECTS.get(approval.effect, "") if approval.tool else "",
         undo=_undo_of(approval, policy),
         asker=_asker(approval, context.task),
         deadline=(f"in {span(left)}" if left > 0 else "now") if approval.expires else "",
         after=_AFTER[approval.kind] if approval.expires else "",
+        who=approval.who_decides,
+        progress=approval.progress,
+        escalation=_escalation(approval, now),
         buttons=buttons_of(approval),
     )
+
+
+def _schema_of(approval: Approval) -> Mapping[str, Json] | None:
+    """Return the schema of arguments that are no tool's: the amount of a budget."""
+    if approval.kind != "limit":
+        return None
+    about = {"type": "string", "description": "The whole budget in US dollars"}
+    return {"type": "object", "properties": {"max_dollars": about}, "required": ["max_dollars"]}
+
+
+def _escalation(approval: Approval, now: float) -> str:
+    people = ", ".join(approval.escalate_to)
+    if approval.escalated:
+        return f"escalated to {people} {age(now - approval.escalated)} ago"
+    left = max(approval.escalates - now, 0)
+    return f"in {span(left)} to {people}" if approval.escalates else ""
 
 
 def title_of(approval: Approval) -> str:
@@ -199,23 +229,7 @@ def buttons_of(approval: Approval) -> tuple[Button, ...]:
         case "unknown":
             return _of_unknown(tool)
         case "limit":
-            return (
-                Button(
-                    verb="approve",
-                    key="a",
-                    label="Allow one more model call",
-                    more="The task goes on for one model call over its budget.",
-                    colour="primary",
-                ),
-                Button(
-                    verb="reject",
-                    key="r",
-                    label="Finish now",
-                    more="The model gives its last answer, without tools.",
-                    asks="reason",
-                    colour="negative",
-                ),
-            )
+            return _of_limit(approval)
         case "undo":
             return (
                 Button(
@@ -241,6 +255,44 @@ def buttons_of(approval: Approval) -> tuple[Button, ...]:
                     asks="result",
                 ),
             )
+
+
+def _of_limit(approval: Approval) -> tuple[Button, ...]:
+    finish = Button(
+        verb="reject",
+        key="r",
+        label="Finish now",
+        more="The model gives its last answer, without tools.",
+        asks="reason",
+        colour="negative",
+    )
+    raised = (object_of(data_of(approval.arguments)) or {}).get("max_dollars")
+    if not isinstance(raised, str):
+        one_more = Button(
+            verb="approve",
+            key="a",
+            label="Allow one more model call",
+            more="The task goes on for one model call over its budget.",
+            colour="primary",
+        )
+        return one_more, finish
+    return (
+        Button(
+            verb="approve",
+            key="a",
+            label=f"Raise the budget to ${raised}",
+            more="The task goes on until that is used up.",
+            colour="primary",
+        ),
+        Button(
+            verb="edit",
+            key="e",
+            label="Raise it to another amount",
+            more="The task goes on with the budget that you give.",
+            asks="arguments",
+        ),
+        finish,
+    )
 
 
 def _of_call(approval: Approval, tool: str) -> tuple[Button, ...]:
@@ -355,61 +407,6 @@ def _last_words(messages: Sequence[Message], approval: Approval) -> str:
     ]
     texts = [message.text for message in with_call or said if message.text.strip()]
     return texts[-1] if texts else ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class InboxFilter:
-    """Which approvals the inbox shows; the query of its URL.
-
-    Attributes:
-        agent: Only of this agent.
-        tool: Only of this tool.
-        kind: Only of this kind.
-        older: Only those that wait for at least so many seconds.
-        text: Only those with this text in tool, arguments, agent or task id.
-    """
-
-    agent: str = ""
-    tool: str = ""
-    kind: str = ""
-    older: int = 0
-    text: str = ""
-
-    @classmethod
-    def read(cls, query: Mapping[str, str]) -> InboxFilter:
-        """Read the query of a URL; what does not fit is left out."""
-        older = query.get("older", "")
-        kind = query.get("kind", "")
-        return cls(
-            agent=query.get("agent", ""),
-            tool=query.get("tool", ""),
-            kind=kind if kind in TITLES else "",
-            older=int(older) if older.isdecimal() and len(older) < 10 else 0,  # noqa: PLR2004
-            text=query.get("q", ""),
-        )
-
-    @property
-    def query(self) -> dict[str, str]:
-        """The query of the URL, without what is not filtered."""
-        older = str(self.older) if self.older else ""
-        names = {"agent": self.agent, "tool": self.tool, "kind": self.kind, "older": older}
-        return {name: value for name, value in {**names, "q": self.text}.items() if value}
-
-    def takes(self, approval: Approval, *, now: float) -> bool:
-        """Whether an approval is shown."""
-        where = (approval.tool, approval.arguments, approval.agent, approval.id, approval.text)
-        return (
-            self.agent in ("", approval.agent)
-            and self.tool in ("", approval.tool)
-            and self.kind in ("", approval.kind)
-            and now - approval.asked >= self.older
-            and any(self.text.casefold() in each.casefold() for each in where)
-        )
-
-
-def choices(approvals: Iterable[Approval], name: Literal["agent", "tool"]) -> list[str]:
-    """List the agents or tools among approvals, sorted."""
-    return sorted({cast("str", getattr(each, name)) for each in approvals} - {""})
 
 
 def waits_for(approval: Approval, *, now: float) -> str:

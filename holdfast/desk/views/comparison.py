@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from holdfast.desk.views.words import cut, data_of, pretty
 from holdfast.task.step_body import StepBody
-from holdfast.values.messages import Message, shown
+from holdfast.values.messages import Message, Usage, shown
 from holdfast.values.text.redact import redact
 
 ASPECTS = ("input", "answers", "calls", "results")
@@ -26,7 +26,7 @@ class Side:
         answers: What the model said.
         calls: The tool calls, as they ran.
         results: What they gave.
-        tokens: What its model calls cost.
+        usage: What its model calls cost.
         seconds: How long it took.
     """
 
@@ -36,7 +36,7 @@ class Side:
     answers: str = ""
     calls: str = ""
     results: str = ""
-    tokens: int = 0
+    usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
 
     def text(self, aspect: str) -> str:
@@ -73,13 +73,13 @@ class Comparison:
     Attributes:
         pairs: Their steps by position.
         first: Position of the first difference; None when there is none.
-        tokens: Cost of each side.
+        usages: What the model calls of each side cost.
         seconds: Time in the steps of each side.
     """
 
     pairs: tuple[Pair, ...]
     first: int | None
-    tokens: tuple[int, int]
+    usages: tuple[Usage, Usage]
     seconds: tuple[float, float]
 
 
@@ -96,7 +96,7 @@ def compare(left: Sequence[StepBody], right: Sequence[StepBody]) -> Comparison:
     return Comparison(
         pairs=tuple(pairs),
         first=first,
-        tokens=(sum(each.tokens for each in lefts), sum(each.tokens for each in rights)),
+        usages=(_sum(lefts), _sum(rights)),
         seconds=(sum(each.seconds for each in lefts), sum(each.seconds for each in rights)),
     )
 
@@ -118,9 +118,13 @@ def side_of(body: StepBody) -> Side:
         answers=_clean([answer.text for answer in body.answers if answer.text]),
         calls=_clean(calls),
         results=_clean(results),
-        tokens=body.usage.total_tokens,
+        usage=body.usage,
         seconds=max(body.ended - body.started, 0.0),
     )
+
+
+def _sum(sides: Sequence[Side]) -> Usage:
+    return sum((each.usage for each in sides), Usage())
 
 
 def _differs(left: Side | None, right: Side | None) -> tuple[str, ...]:

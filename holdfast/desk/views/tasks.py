@@ -8,6 +8,7 @@ from typing import cast, get_args
 
 from holdfast.desk.views.words import age, clock, shortened
 from holdfast.task.data.calls import Approval
+from holdfast.values.messages import Usage
 from holdfast.values.steps import Task, TaskStatus
 from holdfast.values.text.redact import redact
 
@@ -49,7 +50,7 @@ class Row:
         created: When it was created, in words.
         age: How long ago.
         steps: Completed steps; None when only lists were read.
-        tokens: Tokens of its model calls; None likewise.
+        usage: What its model calls cost; None likewise.
         waits_for: What it waits for, in words.
     """
 
@@ -61,7 +62,7 @@ class Row:
     created: str = ""
     age: str = ""
     steps: int | None = None
-    tokens: int | None = None
+    usage: Usage | None = None
     waits_for: str = ""
 
     @property
@@ -90,7 +91,7 @@ def row_of(
         created=clock(task.created),
         age=age(now - task.created),
         steps=task.steps if is_detailed else None,
-        tokens=task.usage.total_tokens if is_detailed else None,
+        usage=task.usage if is_detailed else None,
         waits_for=waits_for(task, list(approvals)),
     )
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import cast
 
 from holdfast.values.base import Json
+from holdfast.values.messages import Usage
 
 LONGEST = 4_000
 """Most characters of a text on a page; the audit and the transcript have the whole."""
@@ -49,6 +50,12 @@ def age(seconds: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: `1 step`, `2 steps`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def spent(usage: Usage) -> str:
+    """Return what model calls cost: tokens, and money where a price is known."""
+    tokens = f"{usage.total_tokens:,} tokens"
+    return f"{tokens} · {usage.cost_shown}" if usage.priced else tokens
 
 
 def shortened(text: str, limit: int = 160) -> str:

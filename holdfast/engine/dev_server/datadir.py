@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import tempfile
 import time
 from collections.abc import AsyncGenerator
@@ -16,7 +15,7 @@ from holdfast.engine.dev_server.process import POLL_SECONDS
 from holdfast.errors import ServerStartError
 from holdfast.values.base import Json
 from holdfast.values.code.extras import needing_local
-from holdfast.values.code.private_files import make_directory, owner_only
+from holdfast.values.code.private_files import make_directory, owner_only, write_private
 
 with needing_local():
     from filelock import FileLock, Timeout
@@ -103,9 +102,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, data: Json) -> None:
     """Replace a file atomically, so that a reader sees the old or the new content."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    write_text(temporary, json.dumps(data))
-    temporary.replace(path)
+    write_private(path, json.dumps(data).encode())
 
 
 def read_json(path: Path) -> Json:

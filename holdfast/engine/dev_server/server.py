@@ -63,10 +63,13 @@ async def ensure_server(data_dir: Path, *, keep: bool = False) -> ServerInfo:
 
 
 def find_server(data_dir: Path) -> ServerInfo | None:
-    """Return the live server of this directory, or None. Starts nothing, and uses no network."""
+    """Return the live server of this directory, or None. Starts nothing, and uses no network.
+
+    The server that makes a new database is none yet: it is replaced when it has made it.
+    """
     directory = located(data_dir)
     record = read_record(directory)
-    if record is None or not is_alive(record.pid, record.started):
+    if record is None or not is_set_up(directory) or not is_alive(record.pid, record.started):
         return None
     return record.info(directory)
 

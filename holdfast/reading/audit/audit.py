@@ -129,7 +129,7 @@ def _check(record: StepRecord, path: Sequence[StepRecord]) -> str:
 
 
 DECISIONS = {"approve": "approved", "reject": "rejected", "respond": "responded"}
-ABOUT_APPROVALS = ("asked", "expired", "withdrawn", "standing")
+ABOUT_APPROVALS = ("asked", "expired", "withdrawn", "standing", "escalated")
 
 
 def _event(event: EventRecord, branch: int, asked: Mapping[str, EventRecord]) -> AuditEvent:
@@ -142,9 +142,9 @@ def _event(event: EventRecord, branch: int, asked: Mapping[str, EventRecord]) ->
     verb = str(body.get("verb", "")) or ("undo" if "undo" in event.kind and event.by else "")
     is_refused = event.kind == "refused"
     decision = "expired" if event.kind == "expired" else DECISIONS.get(verb, "")
-    if is_refused or not approval:
+    if is_refused or event.kind == "vote" or not approval:
         decision = ""
-    status = "applied" if event.kind == "command" else str(body.get("status", ""))
+    status = "applied" if event.kind in ("command", "vote") else str(body.get("status", ""))
     return AuditEvent(
         time=event.at,
         kind=event.kind,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from holdfast.values.base import Json, Value
+from holdfast.values.money import Dollars
 
 
 class AuditEvent(Value):
@@ -15,7 +16,7 @@ class AuditEvent(Value):
         kind: "created", "step", "model_call", "tool_call", "memo", "asked", "command",
             "refused", "standing", "expired", "probed", "guardrail", "failed", "restarted", "limit",
             "undone", "effect_undone", "undo_failed", "undo_unknown", "forked", "withdrawn",
-            "closed".
+            "vote" (one of several needed approvals), "escalated", "closed".
         actor: Who caused it: a person's name, "model", "task".
         verb: What a person asked for: "approve", "reject", "respond", "feedback", "edit_step",
             "drop_step", "pause", "resume", "abandon", "undo".
@@ -46,6 +47,8 @@ class AuditEvent(Value):
         attempts: How often it was started.
         worker: Identity of the worker that did it.
         tokens: Input and output tokens.
+        cost: US dollars that the model calls cost, by the prices at that time; None when that is
+            not known.
         digest: Digest of the transcript after a step.
         body: More facts.
     """
@@ -75,5 +78,6 @@ class AuditEvent(Value):
     attempts: int = 0
     worker: str = ""
     tokens: int = 0
+    cost: Dollars | None = None
     digest: str = ""
     body: dict[str, Json] = Field(default_factory=dict)

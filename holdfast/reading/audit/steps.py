@@ -20,7 +20,7 @@ from holdfast.task.happenings import (
 )
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json, canonical
-from holdfast.values.messages import shown
+from holdfast.values.messages import Usage, shown
 
 
 def step_event(happening: InStep) -> AuditEvent | None:
@@ -44,7 +44,7 @@ def step_event(happening: InStep) -> AuditEvent | None:
         case StepEnded(body=body):
             took = body.ended - body.started
             facts: dict[str, Json] = {"status": body.status, "digest": body.digest}
-            facts["tokens"] = body.usage.total_tokens
+            facts |= _cost(body.usage)
             more = {"n": body.n, "started": body.started, "conflicts": list(body.conflicts)}
             return _event(happening, "step", took, **facts, body=more)
         case StepLeft(body=body):
@@ -74,22 +74,31 @@ def _facts_of_open(body: StepBody) -> dict[str, Json]:
     more: dict[str, Json] = {"n": body.n}
     if body.failure is not None:
         more["failure"] = f"{body.failure.type}: {body.failure.text}"
-    return {"tokens": body.usage.total_tokens, "body": more}
+    return {**_cost(body.usage), "body": more}
+
+
+def _cost(usage: Usage) -> dict[str, Json]:
+    """Return the tokens and the dollars of model calls; unknown costs are left out."""
+    is_known = usage.requests > 0 and usage.cost is not None
+    return {"tokens": usage.total_tokens, "cost": usage.cost if is_known else None}
 
 
 def _answer_event(happening: ModelAnswered) -> AuditEvent:
     """Return the event of a model call; the answer of a completed step is in the transcript."""
     answer, part = happening.answer, happening.part
     is_said = part.at is not None and happening.body.is_completed
+    more: dict[str, Json] = {"model": answer.model, "response_id": answer.response_id}
+    if answer.prices:
+        more["prices"] = answer.prices
     return _event(
         happening,
         "model_call",
         answer.took,
         actor="model",
-        tokens=answer.usage.total_tokens,
+        **_cost(answer.usage.model_copy(update={"requests": 1})),
         result="" if is_said else shown(answer.message.content),
         status=answer.finish,
-        body={"model": answer.model, "response_id": answer.response_id},
+        body=more,
         attempts=part.entry.attempts,
         worker=part.entry.worker,
     )

@@ -37,12 +37,12 @@ def noted_event(noted: Noted, task_id: str) -> StepEvent | None:
             number=number, task_id=task_id, steps=noted.steps, by=event.by, reason=event.text
         )
     match event.kind:
-        case "asked":
+        case "asked" | "escalated":
             return _waiting(noted, task_id)
         case "standing" | "expired" | "withdrawn" as kind:
             status = _DECISIONS[str(body["verb"])] if kind == "standing" else kind
             return _decided(noted, task_id, body.get("id", ""), status, note=event.text)
-        case "command" | "refused":
+        case "command" | "refused" | "vote":
             return _command(noted, task_id)
         case "failed":
             return StepFailed(number=number, task_id=task_id, step_id=step_id, error=event.text)
@@ -96,7 +96,7 @@ def _command(noted: Noted, task_id: str) -> ApprovalDecided | CommandGiven:
     given = cast("dict[str, Json]", arguments) if isinstance(arguments, dict) else {}
     # Edited arguments that are refused have no verb: they came with an approval.
     verb, refused = str(body.get("verb") or "approve"), event.kind == "refused"
-    if verb in _DECISIONS and not refused:
+    if verb in _DECISIONS and event.kind == "command":
         approval, status = given.get("approval", ""), _DECISIONS[verb]
         return _decided(noted, task_id, approval, status, note=said_in(given))
     return CommandGiven(
@@ -104,7 +104,7 @@ def _command(noted: Noted, task_id: str) -> ApprovalDecided | CommandGiven:
         task_id=task_id,
         verb=verb,
         by=event.by,
-        text=said_in(given),
+        text=said_in(given) or str(body.get("votes", "")),
         is_refused=refused,
         reason=event.text if refused else "",
     )

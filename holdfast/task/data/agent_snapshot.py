@@ -11,7 +11,7 @@ from holdfast.errors import AgentNotFoundError
 from holdfast.models.base import OutputSpec, ToolSpec
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.base import Value, digest
-from holdfast.values.settings import ModelSettings
+from holdfast.values.settings import ApprovalRule, ModelSettings
 
 ToolEffect = Literal["read", "reversible", "irreversible"]
 """Side effect of a tool."""
@@ -37,6 +37,7 @@ class ToolPolicy(Value):
         return_direct: Whether the result is the answer of the task.
         max_output_bytes: Longest result, in UTF-8 bytes.
         approval_seconds: Seconds after which an approval expires to rejected; 0 for never.
+        approval: Who decides, when `needs_approval=` of the tool is an ApprovalRule.
         undo_needs_approval: Whether a person decides before a call is undone.
         undo_idempotent: Whether undoing one call twice acts once.
         is_conditional: Whether a predicate decides for each turn if it is offered.
@@ -56,6 +57,7 @@ class ToolPolicy(Value):
     return_direct: bool = False
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
     approval_seconds: float = 0
+    approval: ApprovalRule | None = None
     undo_needs_approval: bool = False
     undo_idempotent: bool = False
     is_conditional: bool = False

@@ -24,6 +24,20 @@ AWAITED = "long_calls"
 """Query that lists the ids of the long calls whose outcome the task awaits."""
 
 
+class Vote(Value):
+    """One person's consent to a call that needs that of several.
+
+    Attributes:
+        by: Who.
+        at: When, seconds since the epoch.
+        note: Comment.
+    """
+
+    by: str
+    at: float = 0.0
+    note: str = ""
+
+
 class Approval(Value):
     """Something that waits for a person, or was decided by one for the step in progress.
 
@@ -49,6 +63,16 @@ class Approval(Value):
         note: Comment of the reviewer.
         message: Text of a rejection for the model, word for word; empty for the usual text.
         effective: Edited arguments, JSON text; empty when they were not edited.
+        who: People and roles that may decide, as "role:finance"; empty for anybody.
+        quorum: How many distinct people must approve.
+        not_asker: Whether the person who created the task may not decide.
+        asker: That person, as far as the task records it.
+        votes: Who has approved so far, when more than one must.
+        agreed: The edited arguments that these have approved; empty for the proposed ones.
+        bound: Digest of the call with those.
+        escalates: Time at which `escalate_to` may decide as well; 0 for never.
+        escalate_to: People and roles that may decide from then on.
+        escalated: When that happened; 0 when it has not.
     """
 
     id: str
@@ -73,6 +97,43 @@ class Approval(Value):
     note: str = ""
     message: str = ""
     effective: str = ""
+    who: tuple[str, ...] = ()
+    quorum: int = 1
+    not_asker: bool = False
+    asker: str = ""
+    votes: tuple[Vote, ...] = ()
+    agreed: str = ""
+    bound: str = ""
+    escalates: float = 0.0
+    escalate_to: tuple[str, ...] = ()
+    escalated: float = 0.0
+
+    @property
+    def may_decide(self) -> tuple[str, ...]:
+        """People and roles that may decide now; empty for anybody."""
+        return (*self.who, *self.escalate_to) if self.escalated else self.who
+
+    @property
+    def who_decides(self) -> str:
+        """Who may decide, in words; empty when anybody may."""
+        names = ", ".join(self.may_decide)
+        if not self.not_asker:
+            return names
+        asker = f"{self.asker}, who" if self.asker else "who"
+        return f"{names or 'anybody'}, but not {asker} created the task"
+
+    @property
+    def as_agreed(self) -> str:
+        """The arguments with which the call would run now: those that votes are for."""
+        return self.agreed or self.arguments
+
+    @property
+    def progress(self) -> str:
+        """How many of the needed people have approved, and who: "1 of 2: anna"; else empty."""
+        if self.quorum == 1:
+            return ""
+        names = ", ".join(vote.by for vote in self.votes)
+        return f"{len(self.votes)} of {self.quorum}{f': {names}' if names else ''}"
 
 
 class StandingRule(Value):
@@ -84,6 +145,11 @@ class StandingRule(Value):
         message: Text of a rejection for the model, word for word; empty for the usual text.
         note: Comment of the reviewer.
         branch: Branch of the ledger on which it holds.
+        roles: Roles of the person who decided.
+        id: Id of the approval with which it was given.
+        tool: Name of the tool.
+        values: Argument name to the value that a call must have; empty for all calls.
+        until: Time until which it holds, seconds since the epoch; 0 for no end.
     """
 
     verb: Literal["approve", "reject"]
@@ -91,6 +157,11 @@ class StandingRule(Value):
     message: str = ""
     note: str = ""
     branch: int = 0
+    roles: tuple[str, ...] = ()
+    id: str = ""
+    tool: str = ""
+    values: dict[str, Json] = Field(default_factory=dict[str, Json])
+    until: float = 0.0
 
 
 class Decided(Value):

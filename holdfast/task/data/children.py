@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import itertools
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Literal
 
 from pydantic import Field, ValidationError
@@ -24,6 +25,7 @@ from holdfast.values.base import Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.ids import nested_id
 from holdfast.values.messages import Usage, clean
+from holdfast.values.money import NOTHING, Dollars
 from holdfast.values.steps import CLOSED, TaskStatus
 
 SAYS = "parent"
@@ -119,6 +121,8 @@ class ChildReport(Value):
         heard: Number of the newest order that it has received.
         approvals: Open approvals, in it and in its own children.
         usage: Its cost so far, its children's included.
+        raised: By how much people have raised its budget in money, its children's included.
+        lost: The most that its lost calls can have cost, likewise.
         failure: What stands in its way, or ended it.
         undo: Its newest answer to an undo.
     """
@@ -130,6 +134,8 @@ class ChildReport(Value):
     heard: int = 0
     approvals: tuple[Approval, ...] = ()
     usage: Usage = Usage()
+    raised: Dollars = NOTHING
+    lost: Dollars = NOTHING
     failure: Failure | None = None
     undo: UndoAnswer | None = None
 
@@ -145,6 +151,9 @@ class ChildState(Value):
         said: Number of the newest order sent to it.
         approvals: Open approvals in it; step and position are those of the call.
         usage: Its cost.
+        dollars: What this task has reserved for it, if the budget is in money.
+        raised: As it reported it.
+        lost: As it reported it.
         failure: What stands in its way, or ended it.
         told: Whether the step that waits for it has been stopped because of that failure.
         held: Whether it was stopped for an undo, and waits.
@@ -161,6 +170,9 @@ class ChildState(Value):
     said: int = 0
     approvals: tuple[Approval, ...] = ()
     usage: Usage = Usage()
+    dollars: Dollars = NOTHING
+    raised: Dollars = NOTHING
+    lost: Dollars = NOTHING
     failure: Failure | None = None
     told: bool = False
     held: bool = False
@@ -173,6 +185,13 @@ class ChildState(Value):
     def is_over(self) -> bool:
         """Whether the child task has a result for its call: an answer or an end."""
         return self.status == "answered" or self.status in CLOSED
+
+    @property
+    def reserves(self) -> Decimal:
+        """Money that is reserved for it, and that it has not spent."""
+        if self.closed or self.is_over:
+            return NOTHING
+        return max(self.dollars + self.raised - self.usage.paid - self.lost, NOTHING)
 
     @property
     def is_awaited(self) -> bool:
@@ -192,6 +211,8 @@ class ChildState(Value):
                 approval.model_copy(update={"n": n, "i": i}) for approval in report.approvals
             ),
             "usage": report.usage,
+            "raised": report.raised,
+            "lost": report.lost,
             "failure": report.failure,
             "told": self.told and report.status == "needs_attention",
             "undo": report.undo,

@@ -23,6 +23,7 @@ Verb = Literal[
     "approve",
     "reject",
     "respond",
+    "revoke",
     "feedback",
     "edit_step",
     "drop_step",
@@ -35,7 +36,8 @@ BODIES: Mapping[Verb, str] = {
     "abandon": 'End the task without an answer. {"by": "ann", "reason": "..."}; both optional.',
     "approve": (
         'Approve what waits. {"approval": "<task id>:1", "by": "ann"}; optional: "arguments" (an'
-        ' object in the place of the proposed one), "note", "always" (true: later calls too).'
+        ' object in the place of the proposed one), "note", "always" (true: later calls too;'
+        ' or {"same": ["to"], "until": 1780000000}: those with the same values, and so long).'
     ),
     "reject": (
         'Reject what waits. {"approval": "<task id>:1", "by": "ann"}; optional: "reason", "message"'
@@ -45,6 +47,7 @@ BODIES: Mapping[Verb, str] = {
         "Give the result of a call in its place, which is not made."
         ' {"approval": "<task id>:1", "by": "ann", "result": "..."}'
     ),
+    "revoke": 'End a decision for later calls. {"rule": "<task id>:1", "by": "ann"}',
     "feedback": (
         'Say something before the next model call. {"text": "...", "by": "ann"}; "when": "queued"'
         " makes it the next input, after the answer."

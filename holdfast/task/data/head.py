@@ -159,6 +159,7 @@ class TaskHead(Value):
         model: Model name that replaces the agent's, or empty.
         settings: Model settings laid over the agent's, or None.
         run: What the run brought along.
+        asker: The person who created the task; empty when the client did not name one.
     """
 
     agent: str
@@ -171,3 +172,4 @@ class TaskHead(Value):
     model: str = ""
     settings: ModelSettings | None = None
     run: RunRules = RunRules()
+    asker: str = ""

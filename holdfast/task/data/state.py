@@ -16,6 +16,7 @@ from holdfast.task.data.records import Entry, ForkOf, InputRef, OpenState, Segme
 from holdfast.task.data.undo import FollowUp, QueueChange, UndoState, WaitingChange
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, ImagePart, Message, Usage
+from holdfast.values.money import NOTHING, Dollars
 from holdfast.values.settings import Budget
 from holdfast.values.steps import TaskStatus, TaskStep
 
@@ -51,6 +52,8 @@ class TaskInput(Value):
         carried: State of the run before, after continue-as-new.
         parent: The parent task, for a call of an agent as a tool.
         held: Who has paused the parent and why, else empty.
+        on_dollars: What happens once the budget in money is used up; empty for what the budget
+            says.
         secret: Shared with the parent, if there is one: the signals between them carry it.
     """
 
@@ -67,6 +70,7 @@ class TaskInput(Value):
     carried: Carried | None = None
     parent: ParentRef | None = None
     held: str = ""
+    on_dollars: Literal["", "ask", "finish", "fail"] = ""
     secret: str = ""
 
 
@@ -175,10 +179,13 @@ class Carried(Value):
         outputs: The final output, likewise.
         spent: Cost of all model calls and child tasks, also of the ones that an undo or a new start
             has taken back, except for tasks in `children`; `usage` counts for the budget.
+        max_dollars: The task's own budget in money, once a person has raised it.
+        raised: By how much people have raised the budget in child tasks that were dropped.
+        lost: The most that lost calls can have cost, those of dropped child tasks included.
         path: (branch, ordinal of the first step of it) for the completed steps of the present
             branch, oldest first: with the ordinal, a branch names a step for good.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
-        standing: Tool name to the decision that holds for all its calls.
+        standing: Decisions that hold for later calls, by the id of their approval, oldest first.
         children: Id to state of each child task. A finished one is dropped once its step is
             archived: the record of the step names it.
         settled: Number of child tasks that were dropped from `children`.
@@ -250,6 +257,9 @@ class Carried(Value):
     inputs: Guarded = Guarded()
     outputs: Guarded = Guarded()
     spent: Usage = Usage()
+    max_dollars: Dollars | None = None
+    raised: Dollars = NOTHING
+    lost: Dollars = NOTHING
     path: tuple[tuple[int, int], ...] = ()
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])

@@ -25,6 +25,7 @@ from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import CommitRef, TaskInput
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Content, ImagePart, Message, ToolCall, Usage
+from holdfast.values.money import NOTHING, Dollars
 from holdfast.values.steps import TaskStatus, TaskStep
 
 INLINE_BYTES = 16 * 1024
@@ -54,6 +55,8 @@ class AdvanceInput(Value):
             do not ask for streaming.
         tried: How often the activity was started before, by earlier requests to run the step.
         apart: Whether tools must not run in the activity: a guardrail may stop the step first.
+        dollars: What is reserved for the model call; None without a budget in money.
+        keeps: Whether money for a last answer must be left after the call.
     """
 
     n: int
@@ -67,6 +70,8 @@ class AdvanceInput(Value):
     stream: bool = False
     tried: int = 0
     apart: bool = False
+    dollars: Dollars | None = None
+    keeps: bool = False
 
 
 class GuardInput(Value):
@@ -114,6 +119,8 @@ class Advanced(Value):
         asked: Digest of that request for tools.
         patch: Change of extra_state made before those calls.
         limit: The step wants a model call that the limit forbids.
+        needs: What that call can cost at most, if the money reserved for it was too little.
+        lost: The most that an earlier attempt of the call can have cost, whose worker was lost.
         failure: Why the step stopped after its model call. The answer is recorded all the same: it
             is paid for.
         attempts: How often the activity was started.
@@ -132,6 +139,8 @@ class Advanced(Value):
     asked: str = ""
     patch: dict[str, Json] = Field(default_factory=dict)
     limit: bool = False
+    needs: Dollars | None = None
+    lost: Dollars = NOTHING
     failure: Failure | None = None
     attempts: int = 1
     worker: str = ""

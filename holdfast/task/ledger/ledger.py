@@ -199,7 +199,10 @@ class Ledger(OpenSteps):
         """
         current = self.at(n)
         refused = self._refused(current, got)
+        if got.lost:
+            self.change(lost=self.s.lost + got.lost)
         if got.answer is not None:
+            self.needs.pop(n, None)
             if current.limit == "allow":
                 current = current.model_copy(update={"limit": ""})
             usage = got.answer.usage.model_copy(update={"requests": 1})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable
+from decimal import Decimal
+from typing import Literal
 
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.children import ChildState, child_ids
@@ -24,6 +26,8 @@ from holdfast.task.ledger.queue_changes import (
 from holdfast.task.ledger.references import batches_of, turns_of, usage_of
 from holdfast.values.base import ChainRef, Json, extend
 from holdfast.values.messages import Message, Usage
+from holdfast.values.money import NOTHING
+from holdfast.values.settings import Budget
 from holdfast.values.steps import Task, TaskStatus, TaskStep
 
 CREATED = "created"
@@ -38,7 +42,7 @@ GIVEN_KEPT = 64
 
 NUMBERED = frozenset(
     {
-        *("asked", "standing", "expired", "withdrawn"),
+        *("asked", "standing", "expired", "withdrawn", "vote", "escalated"),
         *("command", "refused", "failed", "lost", "undone"),
     }
 )
@@ -62,6 +66,8 @@ class LedgerState:
             and an undo need are counted from it. Empty before the first step.
         found: What waited beside the queue when that step was found; for the same purpose.
         asking: Steps in progress that may be making a model call right now.
+        reserved: Money that is reserved for model calls whose answers are not recorded yet.
+        needs: Step to what its model call can cost at most, when its share was too little.
     """
 
     def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
@@ -91,6 +97,8 @@ class LedgerState:
         self.commands = KnownIds(self.s.commands, COMMANDS_KEPT)
         self.messages: list[Message] = []
         self.asking: set[int] = set()
+        self.reserved: dict[object, Decimal] = {}
+        self.needs: dict[int, Decimal] = {}
         self._asked = Asked(self.s.approvals)
         self._noted = (self.s.notes, _length(self.s.notes))
         self.base = self.s.transcript.length
@@ -196,7 +204,50 @@ class LedgerState:
         children = self.s.children
         cost = (children[id].usage for id in gone if not children[id].counted)
         kept = {id: child for id, child in children.items() if id not in gone}
-        self.change(spent=sum(cost, self.s.spent), children=kept)
+        raised = sum((children[id].raised for id in gone), self.s.raised)
+        lost = sum((children[id].lost for id in gone), self.s.lost)
+        self.change(spent=sum(cost, self.s.spent), children=kept, raised=raised, lost=lost)
+
+    @property
+    def budget(self) -> Budget | None:
+        """The task's limits, with the money that people have added."""
+        budget = self.given.budget
+        if budget is None or self.max_dollars == budget.max_dollars:
+            return budget
+        return budget.model_copy(update={"max_dollars": self.max_dollars})
+
+    @property
+    def money_policy(self) -> Literal["ask", "finish", "fail"]:
+        """What happens once the budget in money is used up."""
+        budget = self.given.budget
+        return self.given.on_dollars or (budget.on_exceeded if budget is not None else "ask")
+
+    @property
+    def own_dollars(self) -> Decimal | None:
+        """The task's own budget in money, without what people have added in child tasks."""
+        budget = self.given.budget
+        given = budget.max_dollars if budget is not None else None
+        return given if self.s.max_dollars is None else self.s.max_dollars
+
+    @property
+    def max_dollars(self) -> Decimal | None:
+        """The budget in money as it is now; None for none."""
+        own = self.own_dollars
+        if own is None:
+            return None
+        return sum((child.raised for child in self.s.children.values()), own + self.s.raised)
+
+    @property
+    def raised_dollars(self) -> Decimal:
+        """By how much people have raised the budget in money, in this task and its children."""
+        budget = self.given.budget
+        given = budget.max_dollars if budget is not None else None
+        return NOTHING if given is None else (self.max_dollars or NOTHING) - given
+
+    @property
+    def lost_dollars(self) -> Decimal:
+        """The most that lost calls can have cost, in this task and its children."""
+        return sum((child.lost for child in self.s.children.values()), self.s.lost)
 
     @property
     def usage(self) -> Usage:
@@ -279,7 +330,7 @@ class LedgerState:
             stored=self.given.stored,
             images=self.given.images,
             parent=self.given.parent.task if self.given.parent else "",
-            budget=self.given.budget,
+            budget=self.budget,
             paused=self.paused or (child and f"somebody in task {child!r}"),
             paused_by_run=self.s.paused_by_run,
             error=self._error(),

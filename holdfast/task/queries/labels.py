@@ -11,11 +11,11 @@ from functools import lru_cache
 from itertools import islice
 from typing import cast
 
-from holdfast.task import approvals
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import StepRecord
 from holdfast.task.ledger.archived_steps import line_of
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals
 from holdfast.values.base import Json, as_text
 from holdfast.values.messages import ToolCall, Usage
 from holdfast.values.steps import TaskStatus
@@ -81,7 +81,8 @@ def details_of(agent: str, asked: str) -> str | None:
 def cost(usage: Usage) -> str:
     """Describe what model calls have cost."""
     calls = "1 model call" if usage.requests == 1 else f"{usage.requests} model calls"
-    return f"{calls}, {usage.input_tokens} tokens in, {usage.output_tokens} out"
+    cost = f", {usage.cost_shown}" if usage.priced else ""
+    return f"{calls}, {usage.input_tokens} tokens in, {usage.output_tokens} out{cost}"
 
 
 def details(ledger: Ledger, status: TaskStatus, why: str = "") -> str:

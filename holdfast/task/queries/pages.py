@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from holdfast.task.approvals import asked_everywhere
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import Entry, OpenState, SegmentRef, StepRecord
 from holdfast.task.data.state import known_head
 from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import output_of
+from holdfast.task.people.approvals import asked_everywhere
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Value, canonical
 from holdfast.values.steps import Task, TaskStep

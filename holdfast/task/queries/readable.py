@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from holdfast.task import approvals
 from holdfast.task.data.calls import Approval, Decided, Outcome
 from holdfast.task.happenings import CallUndone, noted_of
 from holdfast.task.ledger.archived_steps import (
@@ -21,10 +20,11 @@ from holdfast.task.ledger.archived_steps import (
     unpacked,
 )
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals
 from holdfast.task.step_body import StepBody, StepCall, body_of
 from holdfast.task.undo import effect_place
 from holdfast.values.base import Json, as_text, canonical
-from holdfast.values.messages import Usage, shown
+from holdfast.values.messages import Usage, cost_written, shown
 from holdfast.values.steps import Task, TaskStatus, TaskStep
 from holdfast.values.text.shown import time_shown
 
@@ -351,6 +351,7 @@ def _cost(usage: Usage) -> dict[str, Json]:
         "model_calls": usage.requests,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
+        "dollars": cost_written(usage) if usage.requests else "0",
     }
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from holdfast.task import approvals, refusals
+from holdfast.task import refusals
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.undo import UndoRequest
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import unmet
+from holdfast.task.people import approvals
 from holdfast.task.requests.phase import ALLOWED, Agenda, Answer, Ending, Phase, Update
 from holdfast.task.requests.run_requests import caller_of
 from holdfast.task.undo import outdated

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.task import approvals
 from holdfast.task.data.commands import Command
 from holdfast.task.data.records import mark_of
 from holdfast.task.data.undo import FollowUp
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import standing
 from holdfast.values.messages import user
 from holdfast.values.steps import TaskStep
 
@@ -39,7 +39,9 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
             ledger.change(paused="", paused_by_run=False, paused_after=0)
             return ""
         case "approve" | "reject" | "respond":
-            return approvals.decide(ledger, command, now=now)
+            return standing.decide_always(ledger, command, now=now)
+        case "revoke":
+            return standing.revoke(ledger, command)
         case "feedback":
             return _feedback(ledger, command)
         case "edit_step":

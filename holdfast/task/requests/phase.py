@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from holdfast.task import approvals
 from holdfast.task.data.commands import Verb
 from holdfast.task.data.failures import CLOSING, Failure
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.state import Carried, Closing
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals
 from holdfast.task.refusals import CLOSED, abandoned
 from holdfast.task.requests.run_requests import Pending, RunRequests
 from holdfast.task.tool_calls import awaits_children, ready_calls, verdict_of_calls

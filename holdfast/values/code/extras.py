@@ -11,6 +11,8 @@ PACKAGES = {
     "local": ("psutil", "filelock"),
     "testing": ("starlette", "uvicorn"),
     "otel": ("opentelemetry",),
+    "prices": ("genai_prices",),
+    "desk": ("fastapi", "nicegui", "uvicorn"),
 }
 """The packages of each extra, by the names under which they are imported."""
 

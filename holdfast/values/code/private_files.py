@@ -21,3 +21,12 @@ def make_directory(path: Path) -> None:
 def owner_only(path: str, flags: int) -> int:
     """Open a file, and make a new one readable by its owner alone. An `opener` for `open`."""
     return os.open(path, flags, 0o600)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file that only its owner may read; a reader sees the old or the new content."""
+    make_directory(path.parent)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "wb", opener=owner_only) as file:
+        file.write(data)
+    temporary.replace(path)

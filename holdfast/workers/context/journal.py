@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Literal, Never
 
 from holdfast.errors import InvalidArgumentError, StepCodeChangedError
@@ -26,11 +27,28 @@ class Interrupt(Value):
             model call has been made, so its answer ends the step.
         request: Digest of the request.
         calls: The calls, for "tools".
+        needs: For "limit" by a budget in money: what the call can cost at most.
     """
 
     kind: Literal["tools", "more", "limit", "over"]
     request: str = ""
     calls: tuple[ToolCall, ...] = ()
+    needs: Decimal | None = None
+
+
+class OverBudget(Exception):  # noqa: N818  no error: the task decides what follows
+    """The money that is reserved for a model call may not suffice; it was not made.
+
+    Attributes:
+        needs: What the call can cost at most.
+        lost: The most that an earlier attempt of it can have cost.
+    """
+
+    def __init__(self, needs: Decimal, lost: Decimal) -> None:
+        """Say what the call can cost, and its earlier attempt can have cost."""
+        super().__init__(needs, lost)
+        self.needs = needs
+        self.lost = lost
 
 
 class StepStop:

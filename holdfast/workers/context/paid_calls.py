@@ -13,7 +13,13 @@ from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.task.data.head import Dialect
 from holdfast.task.data.records import Handed, JournalEntry
 from holdfast.values.base import Json
-from holdfast.workers.context.journal import StepJournal, StepStop, memo_json
+from holdfast.workers.context.journal import (
+    Interrupt,
+    OverBudget,
+    StepJournal,
+    StepStop,
+    memo_json,
+)
 from holdfast.workers.context.model_calls import read
 
 Respond = Callable[[ModelRequest], Awaitable[ModelAnswer]]
@@ -71,6 +77,9 @@ class PaidCalls:
             answer = read(paid or await self._respond(request), dialect)
             self._record.add(JournalEntry(request=key, answer=answer, last=last), costly=True)
             return answer
+        except OverBudget as over:
+            self._idle.set()
+            await self._stop.interrupt(Interrupt(kind="limit", needs=over.needs))
         except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
             self._idle.set()  # before `fail`, which never returns: the driver waits for idle first
             await self._stop.fail(error)

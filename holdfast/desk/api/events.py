@@ -1,0 +1,152 @@
+"""Routes that follow a task by server-sent events, which a client resumes where it was cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+
+from holdfast.desk.api.access import Asked, clean
+from holdfast.desk.identity.problems import problem_of
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.reading.streams.events import (
+    AgentUpdatedStreamEvent,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+    StepUndoneStreamEvent,
+    StreamEvent,
+)
+from holdfast.values.base import Json
+
+KEEP_ALIVE_SECONDS = 15.0
+RETRY_MS = 1000
+
+events = APIRouter()
+
+Last = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", description="Go on after this event: the `id` of the last one."),
+]
+After = Annotated[str | None, Query(description="As Last-Event-ID, for clients without headers.")]
+
+
+@events.get("/tasks/{task_id:path}/events", response_class=StreamingResponse)
+async def task_events(
+    asked: Asked,
+    task_id: str,
+    *,
+    last: Last = None,
+    after: After = None,
+    until: Literal["closed", "answered"] = "closed",
+) -> StreamingResponse:
+    """Follow what happens in a task: an event for each step, call, wait and decision."""
+    begin = _number(last or after, -1)
+    await asked.runner.get_task(task_id)  # a task that does not exist is no stream
+
+    async def sent() -> AsyncGenerator[str]:
+        following = asked.runner.step_events(task_id, after=begin, until=until)
+        async for event in following:
+            body = event.model_dump(mode="json")
+            yield _event(str(event.number), str(body.get("kind", "event")), body)
+
+    return _stream(sent())
+
+
+@events.get("/tasks/{task_id:path}/stream", response_class=StreamingResponse)
+async def task_stream(
+    asked: Asked,
+    task_id: str,
+    *,
+    last: Last = None,
+    after: After = None,
+    until: Literal["closed", "waiting"] = "closed",
+) -> StreamingResponse:
+    """Follow a task token by token, if it streams: events of the OpenAI Agents SDK."""
+    begin = _number(last or after, 0)
+    await asked.runner.get_task(task_id)
+
+    async def sent() -> AsyncGenerator[str]:
+        following = asked.runner.stream_events(task_id, offset=begin, until=until)
+        async with aclosing(following):
+            async for event in following:
+                yield _event(str(event.offset), event.type, _data_of(event))
+
+    return _stream(sent())
+
+
+def _number(given: str | None, default: int) -> int:
+    if not given:
+        return default
+    if not given.removeprefix("-").isdecimal():
+        msg = f"Last-Event-ID is the id of an event of this stream, a number; it was {given!r}."
+        raise InvalidArgumentError(msg)
+    return int(given)
+
+
+def _stream(sent: AsyncGenerator[str]) -> StreamingResponse:
+    headers = {"X-Accel-Buffering": "no"}
+    return StreamingResponse(_alive(sent), media_type="text/event-stream", headers=headers)
+
+
+async def _alive(sent: AsyncGenerator[str]) -> AsyncIterator[str]:
+    """Yield what is sent, a comment in the pauses, and an error as the last event.
+
+    The client reconnects after an error and goes on behind the last event that it has.
+    """
+    yield f"retry: {RETRY_MS}\n\n"
+    queue: asyncio.Queue[str | None] = asyncio.Queue(100)
+
+    async def read() -> None:
+        try:
+            async with aclosing(sent):
+                async for each in sent:
+                    await queue.put(each)
+            await queue.put(_event("", "end", {}))
+        except HoldfastError as error:
+            await queue.put(_event("", "error", json.loads(bytes(problem_of(error).body))))
+        await queue.put(None)
+
+    reading = asyncio.create_task(read())
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                    each = await queue.get()
+            except TimeoutError:
+                yield ": still here\n\n"
+                continue
+            if each is None:
+                return
+            yield each
+    finally:
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+
+
+def _event(number: str, name: str, data: Json) -> str:
+    text = json.dumps(clean(data), ensure_ascii=False, separators=(",", ":"))
+    mark = f"id: {number}\n" if number else ""
+    return f"{mark}event: {name}\ndata: {text}\n\n"
+
+
+def _data_of(event: StreamEvent) -> dict[str, Json]:
+    match event:
+        case AgentUpdatedStreamEvent(new_agent=agent):
+            return {"agent": agent if isinstance(agent, str) else agent.name}
+        case RawResponsesStreamEvent(data=data, attempt=attempt):
+            return {"attempt": attempt, "data": _json(data)}
+        case RunItemStreamEvent(name=name, item=item):
+            return {"name": name, "item": {"type": item.type, "raw_item": _json(item.raw_item)}}
+        case StepUndoneStreamEvent(steps=steps, void=void, by=by, reason=reason):
+            return {"steps": [*steps], "void": [*map(list, void)], "by": by, "reason": reason}
+
+
+def _json(thing: Any) -> Json:
+    return thing.model_dump(mode="json") if isinstance(thing, BaseModel) else thing

@@ -1,0 +1,282 @@
+"""Routes that read: tasks, what they did and cost, what waits, sessions, workers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from starlette.responses import StreamingResponse
+
+from holdfast.archive.segments import turns
+from holdfast.client.agent_runner.sessions import Session
+from holdfast.desk.api.access import Asked, CleanJSON, clean
+from holdfast.desk.identity.identities import Role
+from holdfast.desk.pages.feed import Feed
+from holdfast.desk.pages.workers import read_queues
+from holdfast.desk.views.branches import Branch, branches_of
+from holdfast.desk.views.cards import Card, card_of, task_of
+from holdfast.desk.views.effects import Effect, effects_of
+from holdfast.desk.views.filters import InboxFilter
+from holdfast.desk.views.tasks import TaskFilter
+from holdfast.desk.views.timeline import Timeline, timeline_of
+from holdfast.desk.views.workers import Queue
+from holdfast.errors import NotFoundError
+from holdfast.reading.audit.event import AuditEvent
+from holdfast.task.data.calls import Approval
+from holdfast.task.data.state import SessionState
+from holdfast.task.happenings import happenings
+from holdfast.values.messages import Message, Usage
+from holdfast.values.steps import AgentResponse, Task, TaskStatus, TaskStep, TaskStepOutput
+
+PAGE = 50
+MOST = 500
+
+reads = APIRouter(default_response_class=CleanJSON)
+
+
+class Me(BaseModel):
+    """Who sends the request."""
+
+    name: str
+    roles: list[Role]
+    source: Literal["local", "token", "proxy"]
+
+
+class TaskPage(BaseModel):
+    """A page of the list of tasks, newest first.
+
+    Attributes:
+        tasks: The tasks, with what lists know of them.
+        page: Number of the page, from 1.
+        more: Whether there is another page.
+    """
+
+    tasks: list[Task]
+    page: int
+    more: bool
+
+
+class Cost(BaseModel):
+    """What a task has cost.
+
+    Attributes:
+        total: All model calls whose answer has arrived, also those of steps that were undone.
+        branch: The part of the present branch.
+    """
+
+    total: Usage
+    branch: Usage
+
+
+class Steps(BaseModel):
+    """The steps of a task: what was done, and what comes."""
+
+    completed: list[TaskStepOutput]
+    upcoming: list[TaskStep]
+
+
+class Findings(BaseModel):
+    """The result of recomputing a task's digests.
+
+    Attributes:
+        intact: Whether nothing is wrong.
+        findings: What is wrong.
+        proved: What was proven, in sentences.
+        unproved: What could not be.
+    """
+
+    intact: bool
+    findings: list[dict[str, Any]]
+    proved: list[str]
+    unproved: list[str]
+
+
+class SessionFacts(BaseModel):
+    """A conversation.
+
+    Attributes:
+        name: Its name.
+        messages: What was said in it, oldest first.
+        tasks: The tasks whose turns it has, oldest first.
+        usage: What its turns have cost.
+    """
+
+    name: str
+    messages: list[Message]
+    tasks: list[str] = Field(default_factory=list)
+    usage: Usage
+
+
+@reads.get("/me")
+async def me(asked: Asked) -> Me:
+    """Say who sends the request, and what they may do."""
+    visitor = asked.visitor
+    return Me(name=visitor.name, roles=sorted(visitor.roles), source=visitor.source)
+
+
+@reads.get("/tasks")
+async def list_tasks(
+    asked: Asked,
+    *,
+    status: TaskStatus | None = None,
+    agent: str | None = None,
+    parent: str | None = None,
+    q: Annotated[str, Query(description="Text in id, input or agent.")] = "",
+    page: Annotated[int, Query(ge=1, le=10_000)] = 1,
+    size: Annotated[int, Query(ge=1, le=MOST)] = PAGE,
+) -> TaskPage:
+    """List tasks, newest first."""
+    end = page * size
+    limit = None if q else end + 1
+    found = await asked.runner.list_tasks(status, agent, limit=limit, parent=parent)
+    wanted = TaskFilter(text=q)
+    tasks = [task for task in found if wanted.takes(task)]
+    return TaskPage(tasks=tasks[end - size : end], page=page, more=len(tasks) > end)
+
+
+@reads.get("/tasks/{task_id:path}/steps")
+async def steps(asked: Asked, task_id: str, *, undone: bool = False) -> Steps:
+    """List completed and upcoming steps."""
+    completed = await asked.runner.get_completed_steps(task_id, undone=undone)
+    return Steps(completed=completed, upcoming=await asked.runner.get_upcoming_steps(task_id))
+
+
+@reads.get("/tasks/{task_id:path}/calls")
+async def calls(asked: Asked, task_id: str) -> list[AuditEvent]:
+    """List the model calls and tool calls of a task, oldest first."""
+    found = await asked.runner.audit(task_id)
+    return [event for event in found if event.kind in ("model_call", "tool_call")]
+
+
+@reads.get("/tasks/{task_id:path}/transcript")
+async def transcript(
+    asked: Asked, task_id: str, *, whole: Annotated[bool, Query()] = False
+) -> list[Message]:
+    """Return the transcript; with `whole`, that of the open step too."""
+    runner = asked.runner
+    return await (runner.all_messages(task_id) if whole else runner.transcript(task_id))
+
+
+@reads.get("/tasks/{task_id:path}/usage")
+async def usage(asked: Asked, task_id: str) -> Cost:
+    """Say what a task has cost."""
+    task = await asked.runner.get_task(task_id)
+    return Cost(total=task.usage, branch=task.branch_usage)
+
+
+@reads.get("/tasks/{task_id:path}/response")
+async def response(asked: Asked, task_id: str) -> AgentResponse:
+    """Return the answer of a task that has one."""
+    return await asked.runner.response(task_id)
+
+
+@reads.get("/tasks/{task_id:path}/timeline")
+async def timeline(asked: Asked, task_id: str) -> Timeline:
+    """Say what ran when: steps, model calls, tool calls, waits."""
+    entries, opens = await asked.runner.reader.ledger(task_id)
+    return timeline_of(list(happenings(entries, opens)), now=time.time())
+
+
+@reads.get("/tasks/{task_id:path}/branches")
+async def branches(asked: Asked, task_id: str) -> list[Branch]:
+    """List the branches of a task: each undo ends one and begins the next."""
+    entries, opens = await asked.runner.reader.ledger(task_id)
+    return branches_of(list(happenings(entries, opens)))
+
+
+@reads.get("/tasks/{task_id:path}/effects")
+async def effects(asked: Asked, task_id: str) -> list[Effect]:
+    """List what a task did outside, and whether it was undone."""
+    entries, opens = await asked.runner.reader.ledger(task_id)
+    snapshot = await Feed(asked.runner).snapshot(task_id)
+    return effects_of(happenings(entries, opens), snapshot)
+
+
+@reads.get("/tasks/{task_id:path}/approvals")
+async def approvals_of(asked: Asked, task_id: str) -> list[Approval]:
+    """List what of a task waits for a person."""
+    return await asked.runner.pending_approvals(task_id)
+
+
+@reads.get("/tasks/{task_id:path}/audit", response_class=StreamingResponse)
+async def audit(asked: Asked, task_id: str) -> StreamingResponse:
+    """Return every event of a task as JSON lines, oldest first."""
+    found = await asked.runner.audit(task_id)
+
+    async def lines() -> AsyncGenerator[str]:
+        for event in found:
+            yield json.dumps(clean(event.wire()), ensure_ascii=False) + "\n"
+
+    return StreamingResponse(lines(), media_type="application/jsonl")
+
+
+@reads.get("/tasks/{task_id:path}/verify")
+async def verify(asked: Asked, task_id: str) -> Findings:
+    """Recompute the digests of a task."""
+    found = await asked.runner.verify(task_id)
+    return Findings(
+        intact=not found,
+        findings=[finding.wire() for finding in found],
+        proved=found.proved,
+        unproved=found.unproved,
+    )
+
+
+@reads.get("/approvals")
+async def list_approvals(
+    asked: Asked,
+    *,
+    agent: str = "",
+    tool: str = "",
+    kind: Literal["", "tool", "unknown", "limit", "undo"] = "",
+    q: str = "",
+) -> list[Approval]:
+    """List what waits for a person over all tasks, oldest first."""
+    wanted = InboxFilter(agent=agent, tool=tool, kind=kind, text=q)
+    now = time.time()
+    found = await asked.runner.pending_approvals()
+    return [approval for approval in found if wanted.takes(approval, now=now)]
+
+
+@reads.get("/approvals/{approval_id:path}")
+async def card(asked: Asked, approval_id: str) -> Card:
+    """Return an approval that waits, with what a decision needs."""
+    task_id = task_of(approval_id)
+    found = await asked.runner.pending_approvals(task_id)
+    approval = next((each for each in found if each.id == approval_id), None)
+    if approval is None:
+        said = await Feed(asked.runner).decided_by(approval_id)
+        what = f"It was {said}." if said else "There was none, or it was withdrawn."
+        msg = f"No approval {approval_id!r} waits. {what}"
+        raise NotFoundError(msg)
+    return card_of(approval, await Feed(asked.runner).context(task_id), now=time.time())
+
+
+@reads.get("/sessions/{name:path}")
+async def session(asked: Asked, name: str) -> SessionFacts:
+    """Return a conversation."""
+    found: Session = asked.runner.session(name)
+    state = await asked.runner.reader.query(found.id, "state", SessionState, even_closed=True)
+    commits = await turns(asked.runner.archive, state)
+    return SessionFacts(
+        name=name,
+        messages=await found.chat_history(),
+        tasks=[commit.task for commit in commits if not commit.task.startswith("-")],
+        usage=await found.usage(),
+    )
+
+
+@reads.get("/workers")
+async def workers(asked: Asked) -> list[Queue]:
+    """List the queues, who polls them, and the open tasks that nobody serves."""
+    return await read_queues(asked.runner.client)
+
+
+@reads.get("/tasks/{task_id:path}")
+async def task(asked: Asked, task_id: str) -> Task:
+    """Describe a task."""
+    return await asked.runner.get_task(task_id)

@@ -1,0 +1,279 @@
+"""Routes that act. Who acts is always the identity of the request; no body can name another."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header
+from pydantic import BaseModel, ConfigDict, Field
+
+from holdfast.desk.api.access import Asked, CleanJSON
+from holdfast.errors import InvalidArgumentError
+from holdfast.task.data.state import Receipt
+from holdfast.values.base import Json
+from holdfast.values.settings import Budget
+from holdfast.values.steps import AgentResponse, Task, UndoReceipt
+
+KEY_DIGITS = 24
+
+writes = APIRouter(default_response_class=CleanJSON)
+
+
+class Body(BaseModel):
+    """The body of a request; a field that it does not have is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewTask(Body):
+    """A task to be created; see `AgentRunner.create_task`."""
+
+    input: str
+    agent: str | None = None
+    task_id: str | None = None
+    session: str | None = None
+    extra_state: dict[str, Any] | None = None
+    budget: Budget | None = None
+    tool_choice: str | None = None
+    step_mode: Literal["manual", "automatic"] = "automatic"
+    streams: bool = False
+
+
+class Approve(Body):
+    """An approval; with `arguments`, of other arguments than the proposed ones."""
+
+    arguments: dict[str, Any] | None = None
+    note: str = ""
+    always: bool = False
+
+
+class Edit(Body):
+    """Other arguments, with which the call is to run."""
+
+    arguments: dict[str, Any]
+    note: str = ""
+
+
+class Reject(Body):
+    """A rejection; `message` replaces the text for the model."""
+
+    reason: str
+    message: str | None = None
+    always: bool = False
+
+
+class Respond(Body):
+    """A result in place of the tool's."""
+
+    result: Any
+
+
+class Feedback(Body):
+    """A message to the model."""
+
+    text: str
+    when: Literal["next_model_call", "queued"] = "next_model_call"
+
+
+class Reason(Body):
+    """Why something is done."""
+
+    reason: str = ""
+
+
+class Abandon(Body):
+    """Why a task is given up."""
+
+    reason: str = Field(min_length=1)
+
+
+class StepInput(Body):
+    """The new input of a queued step."""
+
+    input: str
+
+
+class Undo(Body):
+    """Why, and what to do with effects that cannot be undone."""
+
+    reason: str = ""
+    residue: Literal["refuse", "keep"] = "refuse"
+
+
+class Rewind(Undo):
+    """The last step to keep, by its id."""
+
+    to: str
+
+
+class Fork(Body):
+    """From which step, and how the new task goes on; see `AgentRunner.fork`."""
+
+    at: str
+    input: str | None = None
+    agent: str | None = None
+    feedback: str | None = None
+    task_id: str | None = None
+    session: str | None = None
+
+
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        max_length=200,
+        description="Names this request: sent again with the same key, it creates one task.",
+    ),
+]
+
+
+@writes.post("/tasks", status_code=201)
+async def create_task(asked: Asked, body: NewTask, key: Key = None) -> Task:
+    """Create a task. With an Idempotency-Key, sending it again returns the same task."""
+    by = await asked.may("create", body.agent or "")
+    task_id = body.task_id
+    if key is not None:
+        if task_id is not None:
+            msg = "Give a task_id or an Idempotency-Key, not both: each names the task."
+            raise InvalidArgumentError(msg)
+        digest = hashlib.sha256(f"{by}\0{key}".encode()).hexdigest()[:KEY_DIGITS]
+        task_id = f"{body.agent or asked.runner.agent}-{digest}"
+    return await asked.runner.create_task(
+        body.input,
+        agent=body.agent,
+        task_id=task_id,
+        session=body.session,
+        extra_state=body.extra_state,
+        budget=body.budget,
+        tool_choice=body.tool_choice,
+        step_mode=body.step_mode,
+        streams=body.streams,
+        exist_ok=key is not None,
+    )
+
+
+@writes.post("/tasks/{task_id:path}/run", status_code=202)
+async def run(asked: Asked, task_id: str) -> Task:
+    """Run a task to its end, or to where a person must decide."""
+    await asked.may("run", task_id)
+    await asked.runner.run_on(task_id)
+    return await asked.runner.get_task(task_id)
+
+
+@writes.post("/tasks/{task_id:path}/finalize")
+async def finalize(asked: Asked, task_id: str) -> AgentResponse:
+    """Close a task that has its answer, and commit its turn to its session."""
+    await asked.may("finalize", task_id)
+    return await asked.runner.finalize_response(task_id)
+
+
+@writes.post("/tasks/{task_id:path}/feedback")
+async def feedback(asked: Asked, task_id: str, body: Feedback, key: Key = None) -> Receipt:
+    """Send a message to the model."""
+    by = await asked.may("feedback", task_id)
+    return await asked.runner.give_feedback(
+        task_id, body.text, body.when, by, request_id=_request(by, key)
+    )
+
+
+@writes.post("/tasks/{task_id:path}/pause")
+async def pause(asked: Asked, task_id: str, body: Reason) -> Receipt:
+    """Let no further step begin."""
+    by = await asked.may("pause", task_id)
+    return await asked.runner.pause(task_id, body.reason, by)
+
+
+@writes.post("/tasks/{task_id:path}/resume")
+async def resume(asked: Asked, task_id: str) -> Receipt:
+    """Let steps begin again."""
+    by = await asked.may("resume", task_id)
+    return await asked.runner.resume(task_id, by)
+
+
+@writes.post("/tasks/{task_id:path}/abandon")
+async def abandon(asked: Asked, task_id: str, body: Abandon) -> Receipt:
+    """End a task without an answer."""
+    by = await asked.may("abandon", task_id)
+    return await asked.runner.abandon(task_id, body.reason, by)
+
+
+@writes.put("/tasks/{task_id:path}/steps/{step_id}")
+async def edit_step(asked: Asked, task_id: str, step_id: str, body: StepInput) -> Receipt:
+    """Change the input of a queued step."""
+    by = await asked.may("edit_step", task_id)
+    return await asked.runner.edit_step(task_id, step_id, body.input, by)
+
+
+@writes.delete("/tasks/{task_id:path}/steps/{step_id}")
+async def drop_step(asked: Asked, task_id: str, step_id: str) -> Receipt:
+    """Take a queued step out of the queue."""
+    by = await asked.may("drop_step", task_id)
+    return await asked.runner.drop_step(task_id, step_id, by)
+
+
+@writes.post("/tasks/{task_id:path}/undo")
+async def undo(asked: Asked, task_id: str, body: Undo, key: Key = None) -> UndoReceipt:
+    """Undo the step in progress, else the last completed one."""
+    by = await asked.may("undo", task_id)
+    request = _request(by, key)
+    return await asked.runner.undo_step(
+        task_id, body.residue, by=by, reason=body.reason, request_id=request
+    )
+
+
+@writes.post("/tasks/{task_id:path}/rewind")
+async def rewind(asked: Asked, task_id: str, body: Rewind, key: Key = None) -> UndoReceipt:
+    """Undo all steps after one."""
+    by = await asked.may("rewind", task_id)
+    request = _request(by, key)
+    return await asked.runner.rewind(
+        task_id, body.to, body.residue, by=by, reason=body.reason, request_id=request
+    )
+
+
+@writes.post("/tasks/{task_id:path}/fork", status_code=201)
+async def fork(asked: Asked, task_id: str, body: Fork) -> Task:
+    """Start a new task from a step of this one."""
+    by = await asked.may("fork", task_id)
+    return await asked.runner.fork(task_id, by=by, **body.model_dump())
+
+
+@writes.post("/approvals/{approval_id:path}/approve")
+async def approve(asked: Asked, approval_id: str, body: Approve) -> Receipt:
+    """Let a call run, as proposed or with other arguments."""
+    by = await asked.may("approve" if body.arguments is None else "edit", approval_id)
+    return await asked.runner.approve(
+        approval_id, by, body.arguments, body.note, always=body.always
+    )
+
+
+@writes.post("/approvals/{approval_id:path}/edit")
+async def edit(asked: Asked, approval_id: str, body: Edit) -> Receipt:
+    """Let a call run with other arguments."""
+    by = await asked.may("edit", approval_id)
+    return await asked.runner.approve(approval_id, by, body.arguments, body.note)
+
+
+@writes.post("/approvals/{approval_id:path}/reject")
+async def reject(asked: Asked, approval_id: str, body: Reject) -> Receipt:
+    """Do not let a call run."""
+    by = await asked.may("reject", approval_id)
+    return await asked.runner.reject(
+        approval_id, by, body.reason, message=body.message, always=body.always
+    )
+
+
+@writes.post("/approvals/{approval_id:path}/respond")
+async def respond(asked: Asked, approval_id: str, body: Respond) -> Receipt:
+    """Give a result in place of the tool."""
+    by = await asked.may("respond", approval_id)
+    result: Json = body.result
+    return await asked.runner.respond(approval_id, by, result)
+
+
+def _request(by: str, key: str | None) -> str | None:
+    """Return the id of a request that may be sent again; None for one that may not."""
+    if key is None:
+        return None
+    return hashlib.sha256(f"{by}\0{key}".encode()).hexdigest()[:KEY_DIGITS]

@@ -1,0 +1,108 @@
+"""The desk as a web application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.api.events import events
+from holdfast.desk.api.reads import reads
+from holdfast.desk.api.writes import writes
+from holdfast.desk.identity.guard import Guard, Proxy
+from holdfast.desk.identity.identities import May
+from holdfast.desk.identity.login import login
+from holdfast.desk.identity.problems import Problem, answer_problems
+from holdfast.desk.identity.protection import Limits, Protection
+from holdfast.desk.identity.tokens import Tokens
+from holdfast.desk.pages.access import Desk
+from holdfast.desk.pages.feed import Feed
+from holdfast.desk.pages.mount import mount_pages
+from holdfast.values.version import __version__
+
+API = "/api/v1"
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": text}
+    for status, text in {
+        401: "Nobody is known to have sent the request.",
+        403: "The sender may not do this, or the request comes from another site.",
+        404: "There is no such task, step, approval or session.",
+        409: "It was refused: decided already, closed, or in the way of another request.",
+        413: "The body is too large.",
+        422: "The request does not fit.",
+        429: "Too many requests.",
+        503: "The server, a worker process or the archive does not answer; nothing is lost.",
+    }.items()
+}
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+async def _nothing_here(path: str) -> None:
+    """Answer what the API does not have; without this, the pages would."""
+    raise HTTPException(404, f"The API has nothing at /api/{path}. {API}/openapi.json lists it.")
+
+
+def desk_app(
+    runner: AgentRunner,
+    *,
+    tokens: Tokens | Path | str | None = None,
+    proxy: Proxy | None = None,
+    may: May | None = None,
+    limits: Limits | None = None,
+) -> FastAPI:
+    """Make the desk of a runner: pages for people and an API for programs.
+
+    It is an ASGI application: serve it by itself, or mount it into one of FastAPI or Starlette
+    (`app.mount("/desk", desk_app(runner))`). Without tokens and without a proxy it serves only the
+    person who is logged in at this machine.
+
+    Args:
+        runner: Reads and steers the tasks. One that is not started is started with the
+            application, and closed with it; mounted into another application, it must be started.
+        tokens: Tokens that are accepted, or their file.
+        proxy: A reverse proxy that names who sends a request.
+        may: Decides beside the roles: called with the identity, the verb and the id of the task or
+            approval. Reading is asked for as a whole, with the verb "read" and no id.
+        limits: How much a sender may ask for.
+    """
+    known = Tokens(Path(tokens)) if isinstance(tokens, str | Path) else tokens
+    guard = Guard(known, proxy, may)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        if runner.is_started:
+            yield
+            return
+        async with runner:
+            yield
+
+    app = FastAPI(
+        title="Holdfast",
+        version=__version__,
+        description="Tasks of durable agents: read them, decide for them, steer them.",
+        lifespan=lifespan,
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        responses=_REFUSALS,
+    )
+    app.state.runner = runner
+    app.state.guard = guard
+    app.state.tokens = known
+    answer_problems(app)
+    for router in (events, reads, writes):
+        app.include_router(router, prefix=API)
+    app.add_api_route(
+        "/api/{path:path}", _nothing_here, methods=[*_METHODS], include_in_schema=False
+    )
+    app.include_router(login)
+    app.add_middleware(Protection, guard=guard, limits=limits or Limits())
+    mount_pages(app, Desk(runner, guard, Feed(runner)))
+    return app

@@ -1,0 +1,1 @@
+"""Who sends a request to the desk, and what they may do."""

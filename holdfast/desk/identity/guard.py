@@ -1,0 +1,202 @@
+"""The guard of a desk: who sends a request, and whether they may do something."""
+
+from __future__ import annotations
+
+import getpass
+import hmac
+import inspect
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from starlette.requests import HTTPConnection
+
+from holdfast.desk.identity.identities import (
+    ROLES,
+    Identity,
+    May,
+    NotAllowedError,
+    NotAuthenticatedError,
+    Role,
+    check_identity,
+    check_roles,
+)
+from holdfast.desk.identity.tokens import Tokens
+from holdfast.errors import InvalidArgumentError
+
+COOKIE = "holdfast_desk"
+LEAST_SECRET = 16
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proxy:
+    """A reverse proxy that authenticates people and names them in a header.
+
+    The header counts only beside the secret, which the proxy adds to each request and removes from
+    those that come in. Clients must not reach the desk around the proxy.
+
+    Args:
+        secret: What the proxy sends as `secret_header`; at least 16 characters.
+        user_header: Header with the name of the person.
+        roles_header: Header with roles, separated by commas; without it, `roles` hold for all.
+        secret_header: Header with the secret.
+        roles: Roles of those for whom the proxy names none.
+
+    Raises:
+        InvalidArgumentError: The secret is short, or a role is not known.
+    """
+
+    secret: str = field(repr=False)
+    user_header: str = "X-Forwarded-User"
+    roles_header: str = ""
+    secret_header: str = "X-Desk-Secret"  # noqa: S105  the name of a header
+    roles: frozenset[Role] = frozenset({"viewer"})
+
+    def __post_init__(self) -> None:
+        """Check the secret and the roles."""
+        if len(self.secret) < LEAST_SECRET:
+            msg = (
+                f"The proxy's secret has {len(self.secret)} characters; it needs at least"
+                f" {LEAST_SECRET}. `openssl rand -hex 32` makes one."
+            )
+            raise InvalidArgumentError(msg)
+        object.__setattr__(self, "roles", check_roles(self.roles))
+
+    def identity(self, headers: Mapping[str, str]) -> Identity | None:
+        """Return whom the proxy names; None when the request has not come through it.
+
+        Raises:
+            InvalidArgumentError: The name or a role cannot be used.
+        """
+        sent = headers.get(self.secret_header, "")
+        if not hmac.compare_digest(sent.encode(), self.secret.encode()):
+            return None
+        name = headers.get(self.user_header, "")
+        if not name:
+            return None
+        given = headers.get(self.roles_header, "") if self.roles_header else ""
+        named = [role.strip() for role in given.split(",") if role.strip()]
+        roles = check_roles(named) if named else self.roles
+        return Identity(check_identity(name), roles, "proxy")
+
+
+class Guard:
+    """Decides who sends a request, and what they may do.
+
+    Without tokens and without a proxy, the desk serves one local user, named by the login name, who
+    may do everything: only requests from and to a loopback address, that no proxy has forwarded,
+    are taken to be theirs.
+    """
+
+    def __init__(
+        self, tokens: Tokens | None = None, proxy: Proxy | None = None, may: May | None = None
+    ) -> None:
+        """Make a guard.
+
+        Args:
+            tokens: The tokens that are accepted.
+            proxy: The reverse proxy that is trusted.
+            may: Decides beside the roles.
+        """
+        self._tokens = tokens
+        self._proxy = proxy
+        self._may = may
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only the local user is served."""
+        return self._tokens is None and self._proxy is None
+
+    async def visitor(self, request: HTTPConnection) -> Identity:
+        """Return who sends a request.
+
+        Raises:
+            NotAuthenticatedError: They are not known.
+        """
+        found = self._local(request) if self.is_local else self._known(request)
+        if found is None:
+            raise NotAuthenticatedError(_LOCAL_ONLY if self.is_local else _UNKNOWN)
+        return found
+
+    async def allows(self, visitor: Identity, verb: str, subject: str) -> bool:
+        """Whether an identity may do this with a task or an approval.
+
+        Raises:
+            Exception: What the application's own `may` raised.
+        """
+        if not visitor.can(verb):
+            return False
+        if self._may is None:
+            return True
+        answer = self._may(visitor, verb, subject)
+        return bool(await answer if inspect.isawaitable(answer) else answer)
+
+    async def ensure(self, visitor: Identity, verb: str, subject: str) -> None:
+        """Return if an identity may do this.
+
+        Raises:
+            NotAllowedError: It may not.
+        """
+        if not await self.allows(visitor, verb, subject):
+            what = f"{verb} {subject}".rstrip()
+            msg = f"{visitor.name} may not {what}: {_roles(visitor)}."
+            raise NotAllowedError(msg)
+
+    def _known(self, request: HTTPConnection) -> Identity | None:
+        try:
+            found = self._proxy.identity(request.headers) if self._proxy else None
+        except InvalidArgumentError as error:
+            raise NotAuthenticatedError(*error.args) from None
+        token = token_of(request)
+        if found is None and self._tokens is not None and token:
+            found = self._tokens.identity(token)
+        return found
+
+    def _local(self, request: HTTPConnection) -> Identity | None:
+        if any(name in request.headers for name in _FORWARDED):
+            return None
+        client = request.client.host if request.client else ""
+        if not is_loopback(client) or not is_loopback(host_of(request)):
+            return None
+        return Identity(getpass.getuser(), frozenset(ROLES), "local")
+
+
+def token_of(request: HTTPConnection) -> str:
+    """Return the token that a request has: in its Authorization header, or in the cookie."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
+
+
+def host_of(request: HTTPConnection) -> str:
+    """Return the host that a request is for, without its port."""
+    host = request.headers.get("host", "")
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if ":" in host else host
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by address or by the name that always means it."""
+    if host in ("localhost", "localhost."):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _roles(visitor: Identity) -> str:
+    roles = " and ".join(sorted(visitor.roles))
+    return f"the role {roles} does not allow it, or a rule of the application forbids it"
+
+
+_UNKNOWN = (
+    "Nobody is known to have sent this request. Send a token as `Authorization: Bearer ...`, or"
+    " sign in at /login; `holdfast desk token make NAME --role operator` makes a token."
+)
+_LOCAL_ONLY = (
+    "This desk serves only its own machine: it has neither tokens nor a proxy. Open it by a"
+    " loopback address, or give it tokens (`holdfast desk token make NAME`), to be reached from"
+    " elsewhere."
+)

@@ -1,0 +1,100 @@
+"""Identities, their roles, and the verbs that each role allows."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.values.checks.ids import check_name
+from holdfast.values.text.shown import shown
+
+Role = Literal["viewer", "operator", "approver"]
+
+ROLES = cast("tuple[Role, ...]", get_args(Role))
+
+READ = "read"
+
+_OPERATING = frozenset(
+    {
+        "create",
+        "run",
+        "finalize",
+        "feedback",
+        "edit_step",
+        "drop_step",
+        "pause",
+        "resume",
+        "undo",
+        "rewind",
+        "fork",
+        "abandon",
+    }
+)
+_DECIDING = frozenset({"approve", "edit", "reject", "respond"})
+
+ALLOWED: Mapping[Role, frozenset[str]] = {
+    "viewer": frozenset({READ}),
+    "operator": _OPERATING | {READ},
+    "approver": _DECIDING | {READ},
+}
+"""The verbs that each role allows. Every role may read."""
+
+VERBS = _OPERATING | _DECIDING | {READ}
+
+
+class NotAuthenticatedError(HoldfastError):
+    """Nobody is known to have sent a request: it has no valid token and no trusted header."""
+
+
+class NotAllowedError(HoldfastError):
+    """The sender of a request is known, and may not do this."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A person or program that uses the desk.
+
+    Attributes:
+        name: The name that is recorded as `by`.
+        roles: What it may do.
+        source: How it is known: "local", "token" or "proxy".
+    """
+
+    name: str
+    roles: frozenset[Role] = frozenset({"viewer"})
+    source: Literal["local", "token", "proxy"] = "token"
+
+    def can(self, verb: str) -> bool:
+        """Whether one of the roles allows a verb."""
+        return any(verb in ALLOWED[role] for role in self.roles)
+
+
+May = Callable[[Identity, str, str], bool | Awaitable[bool]]
+"""Decides whether an identity may do something: called with the identity, the verb, and the id of
+the task or approval (empty for none). It is asked beside the roles: both must agree."""
+
+
+def check_identity(name: object) -> str:
+    """Return the name of an identity.
+
+    Raises:
+        InvalidArgumentError: It is no text of printable characters, or too long to be recorded.
+    """
+    return check_name("The name of an identity", name)
+
+
+def check_roles(given: Iterable[str]) -> frozenset[Role]:
+    """Return roles, checked.
+
+    Raises:
+        InvalidArgumentError: There are none, or one is not known.
+    """
+    roles = frozenset(given)
+    unknown = roles - set(ROLES)
+    if unknown or not roles:
+        what = ", ".join(map(shown, sorted(unknown))) or "no role"
+        msg = f"Roles are {', '.join(ROLES)}; {what} was given."
+        raise InvalidArgumentError(msg)
+    return cast("frozenset[Role]", roles)

@@ -1,0 +1,197 @@
+"""Refuses requests that must not reach the desk, before anything of it sees them.
+
+Sources: OWASP Cheat Sheet Series, "Cross-Site Request Forgery Prevention" (Fetch Metadata and
+origin checks) and "HTTP Headers".
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from holdfast.desk.identity.guard import Guard
+from holdfast.desk.identity.identities import READ
+from holdfast.desk.identity.problems import problem, problem_of
+from holdfast.errors import HoldfastError
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+LOGIN = "/login"
+API = "/api/"
+VISITOR = "holdfast.desk.visitor"
+"""Key in a request's scope of the identity that sends it."""
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_CSP_DATA = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+# The pages' library compiles its templates in the browser and starts by a script in the page.
+_CSP_PAGES = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval';"
+    " style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:;"
+    " connect-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'self';"
+    " form-action 'self'"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much a sender may ask for.
+
+    Attributes:
+        body_bytes: Longest body of a request.
+        writes_per_second: Requests other than reads that a sender may send, on average.
+        burst: How many of them may come at once.
+    """
+
+    body_bytes: int = 1_048_576
+    writes_per_second: float = 20.0
+    burst: int = 60
+
+
+class Rates:
+    """Counts the requests of senders: a bucket of tokens for each, the idle ones forgotten."""
+
+    MOST = 10_000
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        """Allow so many."""
+        self._per_second, self._burst = per_second, burst
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, sender: str) -> float:
+        """Count a request; return 0, or the seconds after which one is allowed again."""
+        now = time.monotonic()
+        left, at = self._left.pop(sender, (float(self._burst), now))
+        left = min(left + (now - at) * self._per_second, self._burst)
+        allowed = left >= 1
+        self._left[sender] = (left - 1 if allowed else left, now)
+        while len(self._left) > self.MOST:
+            self._left.popitem(last=False)
+        return 0.0 if allowed else (1 - left) / self._per_second
+
+
+class Protection:
+    """Middleware: authenticates each request, and refuses foreign, large and too many ones."""
+
+    def __init__(self, app: ASGIApp, *, guard: Guard, limits: Limits) -> None:
+        """Protect an application."""
+        self._app = app
+        self._guard = guard
+        self._limits = limits
+        self._rates = Rates(limits.writes_per_second, limits.burst)
+        most = f"{limits.body_bytes:,}"
+        self._too_long = f"A request may have a body of at most {most} bytes. Nothing was done."
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or refuse it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)
+        sending = _with_headers(send, path_of(scope))
+        refusal = await self._refusal(connection)
+        if refusal is None:
+            await self._serve(scope, receive, sending)
+        elif scope["type"] == "websocket":
+            await WebSocketClose(1008)(scope, receive, send)
+        else:
+            await refusal(scope, receive, sending)
+
+    async def _refusal(self, connection: HTTPConnection) -> Response | None:
+        """Return the answer to a request that is refused; None for one that is served."""
+        scope = connection.scope
+        is_write = scope["type"] == "websocket" or scope["method"] not in SAFE
+        if is_write and is_foreign(connection):
+            return problem(403, _FOREIGN, kind="CrossSite")
+        length = connection.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self._limits.body_bytes:
+            return self._too_large()
+        path = path_of(scope)
+        sender = connection.client.host if connection.client else ""
+        if path != LOGIN or self._guard.is_local:
+            try:
+                visitor = await self._guard.visitor(connection)
+                await self._guard.ensure(visitor, READ, "")
+            except HoldfastError as error:
+                return self._unknown(connection, path, error)
+            scope[VISITOR] = visitor
+            sender = visitor.name
+        if is_write and scope["type"] == "http" and (wait := self._rates.wait(sender)):
+            headers = {"Retry-After": str(int(wait) + 1)}
+            return problem(429, "Too many requests; try again a little later.", headers=headers)
+        return None
+
+    def _unknown(self, connection: HTTPConnection, path: str, error: HoldfastError) -> Response:
+        wants_page = "text/html" in connection.headers.get("accept", "")
+        is_page = wants_page and not path.startswith(API) and connection.scope["type"] == "http"
+        answer = problem_of(error)
+        if answer.status_code == 401 and is_page and not self._guard.is_local:  # noqa: PLR2004
+            root = connection.scope.get("root_path", "")
+            return RedirectResponse(f"{root}{LOGIN}?next={quote(path, safe='/')}", 303)
+        return answer
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        got = 0
+
+        async def limited() -> Message:
+            nonlocal got
+            message = await receive()
+            got += len(message.get("body", b"")) if message["type"] == "http.request" else 0
+            if got > self._limits.body_bytes:
+                raise HTTPException(413, self._too_long, {"Connection": "close"})
+            return message
+
+        await self._app(scope, limited, send)
+
+    def _too_large(self) -> Response:
+        return problem(413, self._too_long, headers={"Connection": "close"})
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path of a request within the desk, also when the desk is mounted elsewhere."""
+    path, root = scope["path"], scope.get("root_path", "")
+    return path[len(root) :] or "/" if root and path.startswith(root) else path
+
+
+def is_foreign(connection: HTTPConnection) -> bool:
+    """Whether a browser sends a request for a page of another site."""
+    site = connection.headers.get("sec-fetch-site")
+    if site is not None and site not in ("same-origin", "none"):
+        return True
+    origin = connection.headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != connection.headers.get("host", "")
+
+
+def _with_headers(send: Send, path: str) -> Send:
+    is_data = path.startswith(API)
+
+    async def adding(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                if name != "Cache-Control" or not path.startswith("/_nicegui/"):
+                    headers[name] = value
+            headers["Content-Security-Policy"] = _CSP_DATA if is_data else _CSP_PAGES
+        await send(message)
+
+    return adding
+
+
+_FOREIGN = (
+    "This request comes from a page of another site, and would act in the name of whoever is signed"
+    " in here. Send it from the desk's own pages, or from a program without an Origin header."
+)

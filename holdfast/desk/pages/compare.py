@@ -1,0 +1,155 @@
+"""The page that compares two tasks or branches."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from nicegui import ui
+
+from holdfast.desk.pages.frame import TICK_SECONDS, Frame
+from holdfast.desk.pages.parts import (
+    CARD,
+    TONES,
+    button,
+    chip,
+    code,
+    empty,
+    heading,
+    link,
+    notice,
+    quiet,
+    task_url,
+    url,
+)
+from holdfast.desk.views.branches import path_of
+from holdfast.desk.views.comparison import ASPECTS, Comparison, Pair, Side, compare
+from holdfast.desk.views.words import span, spent
+from holdfast.errors import InvalidArgumentError, NotFoundError, message_of
+from holdfast.task.step_body import StepBody
+
+READ_SECONDS = 8.0
+SIDES = ("left", "right")
+
+
+class Compare:
+    """A comparison in one browser."""
+
+    def __init__(self, frame: Frame, query: dict[str, str]) -> None:
+        """Draw it.
+
+        Args:
+            frame: The frame of the page.
+            query: Ids of two tasks as `left` and `right`, and their branches, if not the present
+                ones, as `left_branch` and `right_branch`.
+        """
+        self._frame = frame
+        self._query = query
+        heading("Compare", level=1)
+        self._inputs: dict[str, Any] = {}
+        with ui.row().classes("w-full items-center gap-2"):
+            for side in SIDES:
+                self._draw_inputs(side)
+            button("Compare", tone="main").on_click(self._go)
+        self._body = ui.column().classes("w-full gap-3")
+        self._is_drawn = False
+        ui.timer(TICK_SECONDS * 2, lambda: frame.look(self._look))
+
+    def _draw_inputs(self, side: str) -> None:
+        task = ui.input(f"{side.capitalize()} task", value=self._query.get(side, ""))
+        task.props("dense outlined").classes("w-[calc(70%-0.25rem)] sm:w-64")
+        branch = ui.input("Branch", value=self._query.get(f"{side}_branch", ""))
+        branch.props("dense outlined").classes("w-[calc(30%-0.25rem)] sm:w-24")
+        for made in (task, branch):
+            made.on("keydown.enter", self._go)
+        self._inputs[side], self._inputs[f"{side}_branch"] = task, branch
+
+    def _go(self) -> None:
+        given = {name: str(made.value or "").strip() for name, made in self._inputs.items()}
+        ui.navigate.to(url("/compare", {name: value for name, value in given.items() if value}))
+
+    async def _look(self) -> None:
+        """Read both until they were compared once: what has run does not change."""
+        self._frame.count(len(await self._frame.desk.feed.waiting()))
+        if self._is_drawn:
+            return
+        left, right = (self._query.get(side, "") for side in SIDES)
+        if not (left and right):
+            with self._body:
+                more = "Give the ids of two tasks, or of one task and one of its earlier branches."
+                empty("compare_arrows", "Two tasks, step by step", more)
+            self._is_drawn = True
+            return
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                paths = await asyncio.gather(*map(self._path, SIDES))
+        except (InvalidArgumentError, NotFoundError) as error:
+            with self._body:
+                notice("bad", message_of(error), role="alert")
+        else:
+            with self._body:
+                self._draw(compare(*paths))
+        self._is_drawn = True
+
+    async def _path(self, side: str) -> list[StepBody]:
+        branch = self._query.get(f"{side}_branch", "")
+        entries = await self._frame.desk.runner.ledger(self._query[side])
+        return path_of(entries, _number(branch))
+
+    def _draw(self, found: Comparison) -> None:
+        words = "Both did the same."
+        if found.first is not None:
+            words = f"The first difference is in step {found.first + 1}."
+        notice("info" if found.first is not None else "good", words)
+        with ui.element("div").classes("grid w-full grid-cols-1 gap-3 md:grid-cols-2"):
+            for k, side in enumerate(SIDES):
+                with ui.column().classes("min-w-0 gap-0"):
+                    link(self._query[side], task_url(self._query[side]), "font-medium break-all")
+                    branch = self._query.get(f"{side}_branch", "")
+                    cost = f"{spent(found.usages[k])} · {span(found.seconds[k])} in steps"
+                    quiet(f"branch {branch} · {cost}" if branch else cost)
+        for k, pair in enumerate(found.pairs):
+            _draw_pair(k + 1, pair)
+
+
+def _number(typed: str) -> int | None:
+    """Return the number of a branch; None for the present one."""
+    return int(typed[:9]) if typed.isdecimal() else None
+
+
+def _draw_pair(number: int, pair: Pair) -> None:
+    look = "ring-2 ring-indigo-500 dark:ring-indigo-400" if pair.is_first else ""
+    with ui.element("section").classes(f"{CARD} flex flex-col gap-3 {look}"):
+        with ui.row().classes("items-center gap-2"):
+            heading(f"Step {number}")
+            if pair.is_equal:
+                chip("the same", "good")
+            else:
+                chip("first difference" if pair.is_first else "differs", "info")
+        if pair.is_equal and pair.left is not None:
+            with ui.expansion("Show it").classes("w-full"):
+                _draw_side(pair.left, ())
+            return
+        with ui.element("div").classes("grid w-full grid-cols-1 gap-3 md:grid-cols-2"):
+            for side in (pair.left, pair.right):
+                with ui.column().classes("min-w-0 gap-2"):
+                    if side is None:
+                        quiet("no such step")
+                    else:
+                        _draw_side(side, pair.differs if pair.left and pair.right else ())
+
+
+def _draw_side(side: Side, differs: tuple[str, ...]) -> None:
+    quiet(f"{spent(side.usage)} · {span(side.seconds)}")
+    for aspect in ASPECTS:
+        said = side.text(aspect)
+        if not said:
+            continue
+        with ui.column().classes("w-full gap-1"):
+            with ui.row().classes("items-center gap-2"):
+                heading(aspect.capitalize(), level=3)
+                if aspect in differs:
+                    chip("differs", "warn")
+            shown = code(said)
+            if aspect in differs:
+                shown.classes(TONES["warn"], remove="bg-slate-100 dark:bg-slate-800")

@@ -1,0 +1,141 @@
+"""What waits and which tasks there are, read once for all open pages."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from holdfast.archive.archive import Archive
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.views.cards import Context
+from holdfast.errors import EngineError, HoldfastError, TaskNotFoundError
+from holdfast.reading.visibility import listed
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.calls import Approval
+from holdfast.task.people.approvals import decided_by
+from holdfast.values.messages import Message
+from holdfast.values.steps import Task
+
+T = TypeVar("T")
+
+FRESH_SECONDS = 0.4
+"""How long a reading is shared by pages, at least."""
+
+REST = 4
+"""How many times as long as it took a reading is shared: long ones are made less often."""
+
+PATIENCE_SECONDS = 3.0
+"""How long a page waits for a worker process before it shows what lists know."""
+
+SNAPSHOTS_KEPT = 200
+
+DECIDED = {"approve": "approved", "reject": "rejected", "respond": "answered"}
+
+
+@dataclass
+class Shared(Generic[T]):
+    """A reading that pages share: one request for all that ask while it is fresh."""
+
+    read: Callable[[], Awaitable[T]]
+    _value: T | None = None
+    _until: float = 0.0
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def get(self) -> T:
+        """Return the value, read anew unless it is fresh."""
+        async with self._lock:
+            if self._value is None or time.monotonic() > self._until:
+                began = time.monotonic()
+                self._value = await self.read()
+                now = time.monotonic()
+                self._until = now + max(FRESH_SECONDS, REST * (now - began))
+            return self._value
+
+    def forget(self) -> None:
+        """Have it read anew soon."""
+        self._until = min(self._until, time.monotonic() + FRESH_SECONDS)
+
+
+class Feed:
+    """Reads for the pages; it holds no state of any task beyond a moment."""
+
+    def __init__(self, runner: AgentRunner) -> None:
+        """Read by this runner."""
+        self._runner = runner
+        self._waiting = Shared(runner.pending_approvals)
+        self._snapshots: dict[str, AgentSnapshot] = {}
+
+    async def waiting(self) -> list[Approval]:
+        """List what waits for a person over all tasks, oldest first.
+
+        Raises:
+            ConnectError: The server could not be reached.
+        """
+        return await self._waiting.get()
+
+    def forget(self) -> None:
+        """Have lists read anew soon: something was just changed."""
+        self._waiting.forget()
+
+    async def approval(self, listed_: Approval) -> Approval:
+        """Return an approval with its whole arguments, if a worker process is up to give them."""
+        task_id = listed_.id.rpartition(":")[0]
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                found = await self._runner.pending_approvals(task_id)
+        except (HoldfastError, TimeoutError):
+            return listed_
+        return next((each for each in found if each.id == listed_.id), listed_)
+
+    async def context(self, task_id: str) -> Context:
+        """Read what a card says beside its approval, as far as there is somebody to answer."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                task = await self._runner.get_task(task_id)
+                messages = await self._runner.all_messages(task_id)
+        except (HoldfastError, TimeoutError):
+            return Context(task=await self.listed(task_id))
+        return Context(task=task, snapshot=await self.snapshot(task_id), messages=_newest(messages))
+
+    async def listed(self, task_id: str) -> Task:
+        """Describe a task by what lists know, which needs no worker process."""
+        try:
+            return await listed(await self._runner.reader.describe(task_id))
+        except (EngineError, TaskNotFoundError):
+            return Task(task_id=task_id)
+
+    async def snapshot(self, task_id: str) -> AgentSnapshot | None:
+        """Read the agent as a task began with it; None when nobody can tell."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                head = await self._runner.reader.head(task_id)
+                return await self._snapshot(head.snapshot) if head.snapshot else None
+        except (HoldfastError, TimeoutError):
+            return None
+
+    async def _snapshot(self, digest: str) -> AgentSnapshot:
+        found = self._snapshots.get(digest)
+        if found is None:
+            archive: Archive = self._runner.archive
+            found = AgentSnapshot.model_validate_json(await archive.aget(digest))
+            while len(self._snapshots) >= SNAPSHOTS_KEPT:
+                del self._snapshots[next(iter(self._snapshots))]
+            self._snapshots[digest] = found
+        return found
+
+    async def decided_by(self, approval_id: str) -> str:
+        """Return how an approval was decided, by whom and when; empty when it is not known."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                entries = await self._runner.ledger(approval_id.rpartition(":")[0])
+        except (HoldfastError, TimeoutError):
+            return ""
+        verb, _, rest = decided_by(entries, approval_id).partition(" ")
+        return f"{DECIDED.get(verb, verb)} {rest}".strip()
+
+
+def _newest(messages: list[Message]) -> tuple[Message, ...]:
+    return tuple(messages[-20:])

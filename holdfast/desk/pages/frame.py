@@ -1,0 +1,229 @@
+"""The frame of each page: navigation, theme, what is missing, and errors of verbs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from nicegui import ui
+from starlette.requests import Request
+
+from holdfast.desk.pages.access import Desk, Visitor
+from holdfast.desk.pages.parts import QUIET, TONES, text
+from holdfast.errors import ConnectError, HoldfastError, NoWorkerError, message_of
+
+TICK_SECONDS = 0.7
+"""How often a page looks for what is new."""
+
+SLOW_SECONDS = 0.25
+"""A reading that takes longer makes its page look less often."""
+
+REST = 4
+"""How many times as long as such a reading a page rests."""
+
+LONGEST_REST_SECONDS = 10.0
+
+PAGES = (
+    ("inbox", "Inbox", "/", "inbox"),
+    ("tasks", "Tasks", "/tasks", "list_alt"),
+    ("compare", "Compare", "/compare", "compare_arrows"),
+    ("sessions", "Sessions", "/sessions", "forum"),
+    ("workers", "Workers", "/workers", "dns"),
+)
+THEMES = {"auto": None, "light": False, "dark": True}
+_NEXT = {"auto": "dark", "dark": "light", "light": "auto"}
+_ICONS = {"auto": "brightness_auto", "dark": "dark_mode", "light": "light_mode"}
+COOKIE = "desk_theme"
+
+
+@dataclass
+class Frame:
+    """A page that is open in a browser.
+
+    Attributes:
+        desk: What all pages share.
+        visitor: Who looks at it.
+        request: The request by which it was opened.
+    """
+
+    desk: Desk
+    visitor: Visitor
+    request: Request
+    _banner: ui.row
+    _words: Any
+    _count: Any
+    _said: str = ""
+    _rests_until: float = 0.0
+
+    async def act(
+        self, verb: str, subject: str, run: Callable[[str], Awaitable[Any]], done: str
+    ) -> bool:
+        """Do something in the name of the visitor, and say how it went.
+
+        Args:
+            verb: What is done, for the rules of who may do what.
+            subject: Id of the task or of the approval; empty for a task that is created.
+            run: Does it; its argument is the name to be recorded.
+            done: What is said afterwards.
+
+        Returns:
+            Whether it was done.
+        """
+        with self._banner:  # the dialog that it was asked in may be gone before it is done
+            try:
+                visitor = await self.desk.guard.visitor(self.request)
+                if not await self.desk.guard.allows(visitor, verb, subject):
+                    refused = f"{visitor.name} may not {verb} {subject}".rstrip()
+                    ui.notify(f"{refused}.", type="negative")
+                    return False
+                await run(visitor.name)
+            except HoldfastError as error:
+                ui.notify(message_of(error), type="negative", multi_line=True, timeout=8000)
+                return False
+            finally:
+                self.desk.feed.forget()
+            if done:
+                ui.notify(done, type="positive")
+            return True
+
+    async def look(self, read: Callable[[], Awaitable[None]], *, at_once: bool = False) -> None:
+        """Read what is new; when something is missing, say so and keep what is shown.
+
+        Args:
+            read: Reads and draws it.
+            at_once: Whether it is read now, also when it took long the last time: without, what
+                takes long is read less often.
+        """
+        began = time.monotonic()
+        if began < self._rests_until and not at_once:
+            return
+        try:
+            await read()
+        except NoWorkerError as error:
+            self.say(f"No worker process serves {error.queue}. {_KEPT}")
+        except ConnectError:
+            self.say(f"The Temporal server does not answer. {_KEPT}")
+        except TimeoutError:
+            self.say(f"No worker process has answered in time. {_KEPT}")
+        except HoldfastError as error:
+            self.say(f"{error} {_KEPT}")
+        else:
+            self.say("")
+            took = time.monotonic() - began
+            self._rests_until = began + took + min(took * REST, LONGEST_REST_SECONDS)
+            if took < SLOW_SECONDS:
+                self._rests_until = 0.0
+
+    def slot(self) -> ui.row:
+        """Return an element that is there as long as the page is, to do things in its name."""
+        return self._banner
+
+    def say(self, missing: str) -> None:
+        """Show what is missing; an empty text hides the bar."""
+        if missing == self._said:
+            return
+        self._said = missing
+        self._words.text = missing
+        self._banner.set_visibility(bool(missing))
+
+    def count(self, waiting: int) -> None:
+        """Show how much waits for a person."""
+        self._count.text = f"{waiting}"
+        self._count.set_visibility(waiting > 0)
+
+
+_KEPT = "What you see is the last that is known; the page goes on by itself."
+
+
+@contextmanager
+def frame(desk: Desk, visitor: Visitor, request: Request, current: str) -> Generator[Frame]:
+    """Build the frame of a page; the block builds what is in it."""
+    theme = request.cookies.get(COOKIE, "auto")
+    theme = theme if theme in THEMES else "auto"
+    dark = ui.dark_mode(THEMES[theme])
+    _colours()
+    with ui.header(elevated=False).classes(
+        "items-center gap-1 border-b border-slate-200 bg-[#fff] px-3 py-0 sm:px-6"
+        " dark:border-slate-700 dark:bg-slate-900 flex-nowrap h-14"
+    ):
+        text(
+            "span",
+            "Holdfast",
+            "mr-2 text-base font-semibold tracking-tight text-slate-900 max-md:hidden sm:mr-6"
+            " dark:text-slate-50",
+        )
+        count = _navigation(current)
+        ui.space()
+        quiet = f"truncate max-w-40 text-sm max-sm:hidden {QUIET}"
+        text("span", visitor.name, quiet).props('aria-label="You act as"')
+        _theme_button(theme, dark)
+    with ui.column().classes("mx-auto w-full max-w-6xl gap-4 px-1 py-2 sm:px-4 sm:py-4"):
+        banner = ui.row().classes(
+            f"w-full items-center gap-3 rounded-lg px-4 py-2 flex-nowrap {TONES['warn']}"
+        )
+        with banner.props('role="status"'):
+            ui.spinner(size="sm").props('aria-hidden="true"')
+            words = text("span", "", "text-sm")
+        banner.set_visibility(False)
+        yield Frame(desk, visitor, request, banner, words, count)
+
+
+def _navigation(current: str) -> Any:
+    """Show the links to the pages; return the number beside the inbox."""
+    count: Any = None
+    with ui.element("nav").props('aria-label="Pages"').classes("flex h-full items-center gap-1"):
+        for name, label, target, icon in PAGES:
+            is_here = name == current
+            here = (
+                "bg-slate-200 text-slate-900 dark:bg-slate-700 dark:text-slate-50"
+                if is_here
+                else "text-slate-700 hover:bg-slate-100 dark:text-slate-300 dark:hover:bg-slate-800"
+            )
+            made = ui.link(target=target).classes(
+                f"flex items-center gap-2 rounded-lg px-2.5 py-1.5 text-sm font-medium"
+                f" no-underline {here}"
+            )
+            made.props(f'aria-label="{label}"' + (' aria-current="page"' if is_here else ""))
+            with made:
+                ui.icon(icon).classes("text-lg").props('aria-hidden="true"')
+                text("span", label, "max-lg:hidden")
+                if name == "inbox":
+                    count = text(
+                        "span",
+                        "",
+                        "rounded-full bg-indigo-700 px-1.5 text-xs leading-5 text-white",
+                    )
+                    count.set_visibility(False)
+    return count
+
+
+def _theme_button(theme: str, dark: ui.dark_mode) -> None:
+    def turn() -> None:
+        nonlocal theme
+        theme = _NEXT[theme]
+        dark.set_value(THEMES[theme])
+        shown.props(f'icon={_ICONS[theme]} aria-label="Theme: {theme}"')
+        kept = f'"{COOKIE}={theme}; path=/; max-age=31536000; SameSite=Strict"'
+        ui.run_javascript(f"document.cookie = {kept}")
+
+    shown = ui.button(icon=_ICONS[theme], on_click=turn, color=None)
+    shown.props(f'flat round dense aria-label="Theme: {theme}"')
+    shown.classes("text-slate-700 dark:text-slate-200")
+
+
+def _colours() -> None:
+    ui.colors(
+        primary="#4338ca",
+        secondary="#475569",
+        accent="#4338ca",
+        dark="#0f172a",
+        dark_page="#020617",
+        positive="#15803d",
+        negative="#be123c",
+        warning="#b45309",
+        info="#0369a1",
+    )
+    ui.query("body").classes("bg-slate-50 dark:bg-slate-950")

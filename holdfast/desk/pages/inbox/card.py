@@ -1,0 +1,184 @@
+"""A card of the inbox, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nicegui import ui
+
+from holdfast.desk.pages.parts import (
+    CARD,
+    OF_COLOUR,
+    QUIET,
+    STRONG,
+    Tone,
+    chip,
+    code,
+    facts,
+    heading,
+    key_hint,
+    link,
+    notice,
+    quiet,
+    task_url,
+    text,
+)
+from holdfast.desk.views.arguments import Field
+from holdfast.desk.views.cards import TITLES, Button, Card, waits_for
+
+_EFFECT_TONES: dict[str, Tone] = {
+    "read": "calm",
+    "reversible": "good",
+    "irreversible": "bad",
+}
+_LOOKS = {
+    "positive": "bg-emerald-700 text-white",
+    "primary": "bg-indigo-700 text-white",
+    "negative": "bg-rose-100 text-rose-900 dark:bg-rose-950 dark:text-rose-100",
+    "grey": "bg-slate-200 text-slate-900 dark:bg-slate-700 dark:text-slate-50",
+}
+
+
+def draw_card(card: Card, *, now: float, choose: Callable[[Button], None], steps: str) -> None:
+    """Draw a card.
+
+    Args:
+        card: What waits.
+        now: Time, seconds since the epoch.
+        choose: Called with the button that is pressed.
+        steps: Place of the card among all, in words.
+    """
+    with (
+        ui.element("article")
+        .classes(f"{CARD} flex flex-col gap-4")
+        .props('aria-labelledby="card-title"')
+    ):
+        _head(card, now, steps)
+        if card.deadline:
+            notice("warn", f"Expires {card.deadline}. Then {card.after}.")
+        _rule(card)
+        if card.known:
+            with ui.column().classes("w-full gap-1"):
+                heading("What is known", level=3)
+                text("p", card.known, f"m-0 text-sm whitespace-pre-wrap break-words {STRONG}")
+        _arguments(card)
+        _why(card)
+        with ui.row().classes("w-full flex-wrap gap-2 pt-1"):
+            for each in card.buttons:
+                _draw_button(each, choose)
+
+
+def _head(card: Card, now: float, steps: str) -> None:
+    approval = card.approval
+    with ui.column().classes("w-full gap-2"):
+        with ui.row().classes("w-full items-center gap-2 flex-nowrap"):
+            title = heading(card.title).props('id="card-title" tabindex="-1"')
+            title.classes("min-w-0 break-words text-xl", remove="text-base")
+            ui.space()
+            quiet(steps, "whitespace-nowrap")
+        with ui.row().classes("items-center gap-2"):
+            chip(TITLES[approval.kind], "warn" if approval.kind == "unknown" else "info")
+            if card.effect:
+                chip(card.effect, _EFFECT_TONES.get(approval.effect, "calm"))
+            quiet(" · ".join(card.asker))
+            quiet(f"asked {waits_for(approval, now=now)} ago")
+        with ui.row().classes("items-center gap-x-4 gap-y-1"):
+            step = {"step": str(approval.n)} if approval.n else {}
+            link("Open the step", task_url(card.task_id, **step), "text-sm font-medium")
+            quiet(card.id, "font-mono break-all").props("data-approval")
+
+
+def _rule(card: Card) -> None:
+    """Say who decides, how many have, and to whom it goes next."""
+    facts(
+        [
+            ("Decides", card.who),
+            ("Approved", card.progress),
+            ("Arguments", "as these have edited them" * bool(card.approval.agreed)),
+            ("Escalation", card.escalation),
+        ]
+    )
+
+
+def _arguments(card: Card) -> None:
+    approval = card.approval
+    if not approval.tool or not approval.arguments:
+        return
+    with ui.column().classes("w-full gap-2"):
+        heading("Arguments", level=3)
+        if card.fields:
+            with ui.element("dl").classes(
+                "m-0 w-full overflow-hidden rounded-lg border border-slate-200"
+                " dark:border-slate-700"
+            ):
+                for k, field in enumerate(card.fields):
+                    _field(field, is_first=k == 0)
+        else:
+            code(card.raw)
+        if not card.is_whole:
+            notice("warn", "Without a worker process, only the beginning of the call is known.")
+        if card.undo:
+            quiet(card.undo)
+
+
+def _field(field: Field, *, is_first: bool) -> None:
+    line = "" if is_first else "border-t border-slate-200 dark:border-slate-700 "
+    row = "grid grid-cols-1 gap-x-4 px-3 py-2 sm:grid-cols-[11rem_1fr]"
+    with ui.element("div").classes(f"{line}{row}"):
+        with ui.element("dt").classes("min-w-0 break-words"):
+            text("span", field.name, f"text-sm font-medium {STRONG}")
+            text("span", f" {field.type}", f"text-xs {QUIET}")
+        with ui.element("dd").classes("m-0 min-w-0"):
+            if field.is_given:
+                text(
+                    "div",
+                    field.text,
+                    f"font-mono text-[13px] leading-6 whitespace-pre-wrap break-words {STRONG}",
+                )
+            else:
+                quiet("left out")
+            if field.description:
+                text("div", field.description, f"text-xs {QUIET}")
+
+
+def _why(card: Card) -> None:
+    if not (card.why or card.goal):
+        return
+    with ui.column().classes("w-full gap-2"):
+        heading("Why the agent asks", level=3)
+        if card.why:
+            text(
+                "blockquote",
+                card.why,
+                "m-0 w-full border-l-4 border-indigo-300 pl-3 text-sm whitespace-pre-wrap"
+                f" break-words dark:border-indigo-700 {STRONG}",
+            )
+        if card.goal:
+            with ui.row().classes("w-full gap-2 flex-nowrap"):
+                quiet("Its task:", "whitespace-nowrap")
+                text("span", card.goal, f"min-w-0 break-words text-sm {STRONG}")
+
+
+def _draw_button(button: Button, choose: Callable[[Button], None]) -> None:
+    made = ui.button(on_click=lambda: choose(button), color=None)
+    made.props(f'unelevated no-caps data-verb="{button.verb}"')
+    made.classes(f"rounded-lg font-medium {_LOOKS[button.colour]}")
+    with made, ui.row().classes("items-center gap-2 flex-nowrap"):
+        text("span", button.label, "text-left")
+        if button.colour in ("negative", "grey"):
+            key_hint(button.key)
+        else:
+            hint = text(
+                "kbd", button.key, "rounded border border-white/50 px-1.5 font-mono text-xs"
+            )
+            hint.props('aria-hidden="true"')
+    made.tooltip(button.more)
+
+
+def draw_gone(approval_id: str, title: str, who: str) -> None:
+    """Draw what has become of a card that somebody else has decided meanwhile."""
+    with ui.element("article").classes(f"{CARD} flex flex-col gap-3"):
+        heading(title)
+        words = f"Decided meanwhile: {who}" if who else "It waits no more: its step or task is over"
+        notice(OF_COLOUR["primary"], f"{words}. Nothing of yours was sent.")
+        quiet(approval_id, "font-mono break-all")

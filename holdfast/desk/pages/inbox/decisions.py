@@ -1,0 +1,271 @@
+"""Dialogs of decisions: a reason, a result, edited arguments, and the second question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from nicegui import ui
+
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.pages.parts import QUIET, button, code, heading, notice, text
+from holdfast.desk.views.arguments import Field, differences, parsed
+from holdfast.desk.views.cards import Button, Card, Verb
+from holdfast.errors import (
+    CommandRefusedError,
+    InvalidArgumentError,
+    NotFoundError,
+    TaskClosedError,
+)
+from holdfast.task.data.calls import Approval
+from holdfast.values.base import Json
+
+Send = Callable[[str, dict[str, Json] | None], Awaitable[None]]
+"""Sends a decision: its text, and edited arguments."""
+
+_TITLES = {
+    "note": "A note for the audit",
+    "reason": "Reason",
+    "result": "Result for the agent",
+    "arguments": "",
+    "": "",
+}
+
+
+async def decide(  # noqa: PLR0917  a decision
+    runner: AgentRunner,
+    approval: Approval,
+    verb: Verb,
+    by: str,
+    said: str,
+    arguments: dict[str, Json] | None,
+) -> bool:
+    """Send a decision.
+
+    Args:
+        runner: Sends it.
+        approval: What is decided.
+        verb: How.
+        by: Who decides.
+        said: The reason, the result or the note.
+        arguments: Edited arguments.
+
+    Returns:
+        Whether there was something to decide: somebody else may have done it meanwhile.
+
+    Raises:
+        HoldfastError: It was refused, or could not be sent.
+    """
+    try:
+        match verb:
+            case "approve" | "edit":
+                await runner.approve(approval, by, arguments=arguments, note=said or None)
+            case "reject":
+                await runner.reject(approval, by, said)
+            case "respond":
+                await runner.respond(approval, by, said)
+    except (TaskClosedError, NotFoundError):
+        return False
+    except CommandRefusedError as error:
+        if not error.is_decided:
+            raise
+        return False
+    return True
+
+
+def ask(card: Card, chosen: Button, send: Send, closed: Callable[[], None], many: int = 1) -> None:
+    """Open the dialog of a decision.
+
+    Args:
+        card: What is decided.
+        chosen: The decision.
+        send: Sends it.
+        closed: Called when the dialog is closed, whatever was done.
+        many: How many approvals are decided at once.
+    """
+    times = f" ({many} calls)" if many > 1 else ""
+    with ui.dialog() as dialog, ui.card().classes("w-full max-w-xl gap-4 rounded-xl p-5"):
+        dialog.props(f'aria-label="{chosen.verb}"')
+        heading(chosen.label + times)
+        text("p", chosen.more, f"m-0 text-sm {QUIET}")
+        if chosen.asks == "arguments":
+            _Edit(card, chosen, send, dialog).draw()
+        elif chosen.asks:
+            _typed(chosen, send, dialog)
+        else:
+            _sure(chosen, lambda: send("", None), dialog)
+
+    def hidden() -> None:
+        closed()
+        dialog.delete()
+
+    dialog.on("hide", hidden)
+    dialog.open()
+
+
+def _typed(chosen: Button, send: Send, dialog: ui.dialog) -> None:
+    title = _TITLES[chosen.asks]
+    given = ui.textarea(title).props("outlined autogrow autofocus").classes("w-full")
+
+    async def submit() -> None:
+        said = (given.value or "").strip()
+        if not said:
+            given.props(f'error error-message="{title} is needed, so nothing was decided."')
+            return
+        dialog.close()
+        await send(said, None)
+
+    given.on("keydown.ctrl.enter", submit)
+    _actions(chosen.label, submit, dialog, is_danger=chosen.verb == "reject")
+
+
+def _sure(chosen: Button, send: Callable[[], Awaitable[None]], dialog: ui.dialog) -> None:
+    """Ask a second time."""
+    if chosen.warning:
+        notice("bad", chosen.warning, role="alert")
+
+    async def submit() -> None:
+        dialog.close()
+        await send()
+
+    _actions(f"Yes: {chosen.label}", submit, dialog, is_danger=bool(chosen.warning), focus=True)
+
+
+def _actions(
+    label: str,
+    submit: Callable[[], Awaitable[None]],
+    dialog: ui.dialog,
+    *,
+    is_danger: bool = False,
+    focus: bool = False,
+) -> None:
+    with ui.row().classes("w-full justify-end gap-2"):
+        button("Cancel").on_click(dialog.close)
+        made = button(label, tone="danger" if is_danger else "main").on_click(submit)
+        made.props("data-submit" + (" autofocus" if focus else ""))
+
+
+_HIDDEN = "A secret in it is hidden. Left empty, it stays; what you type replaces the whole."
+
+
+class _Edit:
+    """The dialog that edits the arguments of a call, typed as its schema says."""
+
+    def __init__(self, card: Card, chosen: Button, send: Send, dialog: ui.dialog) -> None:
+        self._card, self._chosen, self._send, self._dialog = card, chosen, send, dialog
+        self._inputs: dict[str, tuple[Field, Any, object]] = {}
+        self._whole: Any = None
+        self._said: Any = None
+        self._body: Any = None
+
+    def draw(self) -> None:
+        self._body = ui.column().classes("w-full gap-3")
+        with self._body:
+            if not self._card.is_whole:
+                notice("warn", "Only the beginning of the arguments is known without a worker.")
+                _actions("Close", self._cancel, self._dialog)
+                return
+            if self._card.fields:
+                for k, field in enumerate(self._card.fields):
+                    self._field(field, is_first=k == 0)
+            else:
+                given = "" if self._card.is_secret else self._card.raw
+                self._whole = ui.textarea("Arguments (JSON)", value=given)
+                self._whole.props("outlined autogrow autofocus").classes("w-full font-mono")
+            self._said = text("p", "", "m-0 text-sm text-rose-700 dark:text-rose-300")
+            self._said.props('role="alert"')
+            _actions("Review the change", self._review, self._dialog)
+
+    async def _cancel(self) -> None:
+        self._dialog.close()
+
+    def _field(self, field: Field, *, is_first: bool) -> None:
+        label = f"{field.name}{' *' if field.is_required else ''} ({field.type})"
+        made: Any
+        initial: object
+        match field.kind:
+            case "boolean":
+                initial = bool(field.value)
+                made = ui.switch(label, value=bool(field.value))
+            case "choice":
+                initial = field.value
+                options = [*field.choices, *([] if field.value in field.choices else [field.value])]
+                made = ui.select(options, label=label, value=field.value).props("outlined")
+            case _:
+                initial = "" if field.is_secret else field.text
+                made = ui.textarea(label, value=initial).props("outlined autogrow")
+        made.classes("w-full" + (" font-mono" if field.kind == "json" else ""))
+        hint = _HIDDEN if field.is_secret else field.description
+        if hint:  # as a value: a text of properties could hold code
+            made.props["hint"] = hint
+        made.props("autofocus" if is_first else "")
+        made.on("keydown.ctrl.enter", self._review)
+        self._inputs[field.name] = (field, made, initial)
+
+    def _arguments(self) -> dict[str, Json]:
+        """Return the arguments as they are typed; what was not touched stays as it was.
+
+        Raises:
+            InvalidArgumentError: One is not of its type.
+        """
+        if self._whole is not None:
+            return _object(cast("str", self._whole.value or ""))
+        given = self._card.arguments
+        found: dict[str, Json] = {}
+        for name, (field, made, initial) in self._inputs.items():
+            value = made.value
+            if value == initial:
+                if name in given:
+                    found[name] = given[name]
+            elif field.kind in ("boolean", "choice"):
+                found[name] = value
+            elif value == "" and field.kind != "text":
+                if field.is_nullable:
+                    found[name] = None
+            else:
+                found[name] = parsed(str(value or ""), field)
+        return found
+
+    async def _review(self) -> None:
+        """Show the change, and ask whether it is meant."""
+        try:
+            arguments = self._arguments()
+        except InvalidArgumentError as error:
+            self._said.text = str(error)
+            return
+        changed = differences(self._card.arguments, arguments)
+        if not changed:
+            self._said.text = (
+                "The arguments are as they were: change one, or run the call as it is."
+            )
+            return
+        self._body.clear()
+        with self._body:
+            for each in changed:
+                heading(each.name, level=3)
+                with ui.element("div").classes("grid w-full grid-cols-1 gap-2 sm:grid-cols-2"):
+                    code(f"- {each.old or 'left out'}").classes("text-rose-800 dark:text-rose-300")
+                    code(f"+ {each.new or 'left out'}").classes(
+                        "text-emerald-800 dark:text-emerald-300"
+                    )
+            sure = Button(
+                verb="edit",
+                key="e",
+                label=f"run {self._card.approval.tool} with these",
+                more="",
+                warning=self._chosen.warning,
+            )
+            _sure(sure, lambda: self._send("", arguments), self._dialog)
+
+
+def _object(typed: str) -> dict[str, Json]:
+    try:
+        found: Json = json.loads(typed)
+    except (ValueError, RecursionError) as cause:
+        msg = f"The arguments must be a JSON object: {cause}"
+        raise InvalidArgumentError(msg) from cause
+    if not isinstance(found, dict):
+        msg = "The arguments must be a JSON object."
+        raise InvalidArgumentError(msg)
+    return cast("dict[str, Json]", found)

@@ -1,0 +1,99 @@
+"""Around the list of the inbox: its filters, the help for keys, and the words for an empty one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from nicegui import ui
+
+from holdfast.desk.pages.parts import button, empty, heading, text
+from holdfast.desk.views.cards import TITLES
+from holdfast.desk.views.filters import InboxFilter, choices
+from holdfast.desk.views.words import counted
+from holdfast.task.data.calls import Approval
+
+KEYS = (
+    ("a", "approve"),
+    ("e", "edit the arguments"),
+    ("r", "reject, with a reason"),
+    ("v", "give the result yourself"),
+    ("s", "skip to the next"),
+    ("j / k", "next and previous"),
+    ("x", "mark for a decision on several"),
+    ("?", "this help"),
+)
+OLDER = {0: "Any age", 60: "Over 1 min", 3600: "Over 1 h", 86400: "Over 1 day"}
+
+
+def draw_nothing(outside: int) -> None:
+    """Say that no approval is shown.
+
+    Args:
+        outside: How many the filter leaves out.
+    """
+    if outside:
+        more = f"{counted(outside, 'approval')} wait outside of this filter."
+        empty("filter_alt_off", "Nothing fits this filter", more)
+    else:
+        empty(
+            "task_alt",
+            "Nothing waits for a person",
+            "Calls that need approval, calls that may have happened, used up budgets and undos"
+            " come here by themselves.",
+        )
+
+
+def draw_filters(
+    wanted: InboxFilter, approvals: Sequence[Approval], filter_by: Callable[..., None]
+) -> None:
+    """Draw the filters.
+
+    Args:
+        wanted: What they are set to.
+        approvals: What they are chosen from.
+        filter_by: Called with what a person has changed.
+    """
+    search = ui.input(
+        placeholder="Search",
+        value=wanted.text,
+        on_change=lambda event: filter_by(text=event.value or ""),
+    ).props('dense outlined debounce=200 clearable type=search aria-label="Search"')
+    search.classes("w-full sm:w-56")
+    for name, label in (("agent", "Agent"), ("tool", "Tool")):
+        given = cast("str", getattr(wanted, name))
+        known = sorted({*choices(approvals, cast("Any", name)), given} - {""})
+        options = {"": f"Any {name}"} | {each: each for each in known}
+        _select(name, label, options, given, filter_by)
+    kinds = {"": "Any kind"} | {str(kind): words.capitalize() for kind, words in TITLES.items()}
+    _select("kind", "Kind", kinds, wanted.kind, filter_by)
+    ages = OLDER if wanted.older in OLDER else {**OLDER, wanted.older: f"Over {wanted.older} s"}
+    _select("older", "Age", ages, wanted.older, filter_by)
+
+
+def _select(
+    name: str, label: str, options: Any, value: object, filter_by: Callable[..., None]
+) -> None:
+    made = ui.select(options, value=value, on_change=lambda event: filter_by(**{name: event.value}))
+    made.props(f'dense outlined options-dense aria-label="{label}"').classes(
+        "w-[calc(50%-0.25rem)] sm:w-[9.5rem]"
+    )
+
+
+def show_keys(closed: Callable[[], None]) -> None:
+    """Show what the keys do; `closed` is called when the dialog is."""
+    with ui.dialog() as dialog, ui.card().classes("gap-3 rounded-xl p-5"):
+        dialog.props('aria-label="Keys"')
+        heading("Keys")
+        with ui.element("dl").classes("m-0 grid grid-cols-[auto_1fr] gap-x-4 gap-y-2 text-sm"):
+            for key, does in KEYS:
+                text("dt", key, "font-mono font-semibold")
+                text("dd", does, "m-0")
+        button("Close", tone="main").on_click(dialog.close).props("autofocus")
+
+    def hidden() -> None:
+        closed()
+        dialog.delete()
+
+    dialog.on("hide", hidden)
+    dialog.open()

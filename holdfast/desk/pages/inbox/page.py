@@ -1,0 +1,391 @@
+"""The page of the inbox."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from nicegui import background_tasks, ui
+from nicegui.events import KeyEventArguments
+
+from holdfast.desk.pages.frame import TICK_SECONDS, Frame
+from holdfast.desk.pages.inbox.card import draw_card, draw_gone
+from holdfast.desk.pages.inbox.decisions import ask, decide
+from holdfast.desk.pages.inbox.filters import draw_filters, draw_nothing, show_keys
+from holdfast.desk.pages.inbox.rows import Rows, draw_several
+from holdfast.desk.pages.parts import button, heading, show_address, url
+from holdfast.desk.views.cards import (
+    Button,
+    Card,
+    Context,
+    card_of,
+    task_of,
+    title_of,
+)
+from holdfast.desk.views.filters import InboxFilter
+from holdfast.desk.views.words import counted
+from holdfast.task.data.calls import Approval
+from holdfast.values.base import Json
+from holdfast.values.steps import Task
+
+BARE_SECONDS = 0.4
+"""How long a card waits for what its task says before it is drawn without that."""
+
+SETTLING_SECONDS = 5.0
+"""How long what was decided here is not shown: lists are a moment behind.
+
+What needs more people than one comes again then.
+"""
+
+GONE = "gone"
+"""What is drawn in the place of a card that was decided by somebody else."""
+
+DONE = {"approve": "Approved", "edit": "Approved with edits", "reject": "Rejected"}
+
+
+class Inbox:
+    """The inbox in one browser."""
+
+    def __init__(self, frame: Frame, wanted: InboxFilter, chosen: str) -> None:
+        """Draw it.
+
+        Args:
+            frame: The frame of the page.
+            wanted: Which approvals are shown.
+            chosen: Id of the approval to begin with; empty for the oldest.
+        """
+        self._frame, self._wanted, self._chosen = frame, wanted, chosen
+        self._all: list[Approval] = []
+        self._shown: list[Approval] = []
+        self._card: Card | None = None
+        self._drawn = ""
+        self._marked: set[str] = set()
+        self._mine: dict[str, float] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._is_first = True
+        self._is_sending = False
+        self._several_of: frozenset[str] = frozenset()
+        self._left_out: int | None = None
+        self._draw()
+
+    def _draw(self) -> None:
+        with ui.row().classes("w-full items-end justify-between gap-2"):
+            heading("Inbox", level=1)
+            ui.button(icon="keyboard", on_click=self._help, color=None).props(
+                'flat round dense aria-label="Keys"'
+            ).classes("text-slate-700 dark:text-slate-200")
+        self._filters = ui.row().classes("w-full items-center gap-2")
+        with ui.element("div").classes(
+            "grid w-full grid-cols-1 items-start gap-4 lg:grid-cols-[20rem_minmax(0,1fr)]"
+        ) as self._panes:
+            with ui.column().classes("order-2 w-full gap-2 lg:order-1"):
+                self._several = ui.column().classes("w-full")
+                self._rows = Rows(self._choose, self._mark)
+            self._detail = ui.column().classes("order-1 w-full gap-4 lg:order-2")
+        self._detail.props('aria-live="polite"')
+        self._nothing = ui.column().classes("w-full")
+        self._keyboard = ui.keyboard(self._key, repeating=False, ignore=["input", "textarea"])
+        ui.timer(TICK_SECONDS, lambda: self._frame.look(self._look))
+
+    async def _look(self) -> None:
+        """Read what waits, and draw what has changed."""
+        now = time.time()
+        found = await self._frame.desk.feed.waiting()
+        self._mine = {each: until for each, until in self._mine.items() if until > now}
+        self._all = [each for each in found if each.id not in self._mine]
+        self._frame.count(len(self._all))
+        shown = [each for each in self._all if self._wanted.takes(each, now=now)]
+        self._shown = shown
+        self._marked &= {each.id for each in shown}
+        if self._is_first:
+            with self._filters:
+                draw_filters(self._wanted, self._all, self._filter)
+        self._draw_list()
+        await self._follow()
+        self._is_first = False
+
+    async def _follow(self) -> None:
+        """Keep the chosen card, unless it was decided; then say by whom."""
+        ids = [each.id for each in self._shown]
+        if self._chosen in ids:
+            if self._drawn != self._chosen or self._has_changed():
+                self._choose(self._chosen)
+        elif self._drawn == GONE or self._is_sending or self._is_reading:
+            return
+        elif self._chosen and self._chosen not in {each.id for each in self._all}:
+            title = self._card.title if self._card is not None else "This waits no more"
+            if self._card is not None or self._is_first:  # a link may lead to what is decided
+                self._card, self._drawn = None, GONE
+                who = await self._frame.desk.feed.decided_by(self._chosen)
+                self._draw_gone(self._chosen, title, who)
+            else:
+                self._choose(ids[0] if ids else "")
+        elif self._chosen or ids:  # only the filter has changed
+            self._choose(ids[0] if ids else "")
+
+    def _has_changed(self) -> bool:
+        """Whether others have voted since the card was drawn, or may now."""
+        if self._card is None or self._is_sending:
+            return False
+        old = self._card.approval
+        new = next((each for each in self._shown if each.id == old.id), old)
+        return (len(old.votes), old.may_decide) < (len(new.votes), new.may_decide)
+
+    @property
+    def _is_reading(self) -> bool:
+        return self._reading is not None and not self._reading.done()
+
+    def _draw_gone(self, approval_id: str, title: str, who: str) -> None:
+        self._detail.clear()
+        with self._detail:
+            draw_gone(approval_id, title, who)
+            if self._shown:
+                button("Next", tone="main").on_click(lambda: self._choose(self._shown[0].id))
+
+    # ---- the list
+
+    def _draw_list(self) -> None:
+        """Draw what has changed in the list."""
+        is_empty = not self._shown
+        self._panes.set_visibility(not is_empty or self._drawn == GONE)
+        left_out = len(self._all) if is_empty else None
+        if left_out != self._left_out:
+            self._left_out = left_out
+            self._nothing.clear()
+            if left_out is not None:
+                with self._nothing:
+                    draw_nothing(left_out)
+        marked = frozenset(self._marked)
+        self._rows.show(self._shown, now=time.time(), chosen=self._chosen, marked=marked)
+        if marked != self._several_of:
+            self._several_of = marked
+            self._draw_several()
+
+    # ---- filters
+
+    def _filter(self, **changes: Any) -> None:
+        self._wanted = replace(self._wanted, **changes)
+        self._show_address()
+        now = time.time()
+        self._shown = [each for each in self._all if self._wanted.takes(each, now=now)]
+        self._draw_list()
+
+    def _show_address(self) -> None:
+        """Have the address lead to what is shown, also for a page that is loaded again."""
+        card = {"card": self._chosen} if self._chosen else {}
+        show_address(url("/", self._wanted.query | card))
+
+    # ---- one card
+
+    def _choose(self, approval_id: str) -> None:
+        """Show a card; what must be read for it comes a moment later."""
+        if approval_id != self._chosen:
+            self._chosen = approval_id
+            self._show_address()
+        self._drawn = approval_id
+        if self._reading is not None:
+            self._reading.cancel()
+        found = next((each for each in self._shown if each.id == approval_id), None)
+        if found is None:
+            self._card = None
+            self._detail.clear()
+            self._draw_list()
+            return
+        self._card = None  # no key decides what is not on the screen yet
+        self._draw_list()
+        create: Any = getattr(background_tasks, "create")  # noqa: B009  its type is partly unknown
+        self._reading = create(self._fill(found))
+
+    async def _fill(self, found: Approval) -> None:
+        """Read what a card says, and draw it; without that, if it takes its time."""
+        feed, task_id = self._frame.desk.feed, task_of(found.id)
+        reading = asyncio.gather(feed.approval(found), feed.context(task_id))
+        try:
+            approval, context = await asyncio.wait_for(asyncio.shield(reading), BARE_SECONDS)
+        except TimeoutError:
+            self._draw_card(found, Context(task=Task(task_id=task_id, agent=found.agent)))
+            approval, context = await reading
+        if self._drawn == found.id:
+            self._draw_card(approval, context)
+
+    def _draw_card(self, approval: Approval, context: Context) -> None:
+        now = time.time()
+        self._card = card_of(approval, context, now=now)
+        ids = [each.id for each in self._shown]
+        place = f"{ids.index(approval.id) + 1} of {len(ids)}" if approval.id in ids else ""
+        self._detail.clear()
+        with self._detail:
+            draw_card(self._card, now=now, choose=self._press, steps=place)
+
+    def _press(self, chosen: Button) -> None:
+        """Begin a decision on the card that is shown."""
+        card = self._card
+        if card is None or self._is_sending:
+            return
+
+        async def send(said: str, arguments: dict[str, Json] | None) -> None:
+            await self._send([card.approval], chosen, said, arguments)
+
+        if not chosen.asks and not chosen.warning:
+            self._run(lambda: send("", None))
+        else:
+            self._open(card, chosen, send)
+
+    def _open(
+        self,
+        card: Card,
+        chosen: Button,
+        send: Callable[[str, dict[str, Json] | None], Awaitable[None]],
+        many: int = 1,
+    ) -> None:
+        self._keyboard.active = False
+        ask(card, chosen, send, self._listen, many)
+
+    def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+        ui.timer(0, work, once=True)
+
+    async def _send(
+        self,
+        approvals: list[Approval],
+        chosen: Button,
+        said: str,
+        arguments: dict[str, Json] | None,
+    ) -> None:
+        """Send a decision, once, and go on to the next card."""
+        if self._is_sending:
+            return
+        self._is_sending = True
+        self._listen()
+        with self._frame.slot():
+            try:
+                gone = await self._send_each(approvals, chosen, said, arguments)
+            finally:
+                self._is_sending = False
+            await self._after(approvals, gone)
+
+    async def _send_each(
+        self,
+        approvals: list[Approval],
+        chosen: Button,
+        said: str,
+        arguments: dict[str, Json] | None,
+    ) -> list[Approval]:
+        """Send a decision on each; return those that were decided meanwhile."""
+        gone: list[Approval] = []
+        done = 0
+        for approval in approvals:
+            is_done = await self._frame.act(
+                "approve" if chosen.verb == "edit" else chosen.verb,
+                approval.id,
+                self._decision(approval, chosen, said, arguments, gone),
+                "",
+            )
+            if is_done and approval not in gone:
+                self._mine[approval.id] = time.time() + SETTLING_SECONDS
+                done += 1
+        if done:
+            what = DONE.get(chosen.verb, "Answered")
+            named = approvals[0].id if len(approvals) == 1 else counted(done, "call")
+            ui.notify(f"{what}: {named}", type="positive")
+        return gone
+
+    def _decision(
+        self,
+        approval: Approval,
+        chosen: Button,
+        said: str,
+        arguments: dict[str, Json] | None,
+        gone: list[Approval],
+    ) -> Callable[[str], Awaitable[None]]:
+        async def run(by: str) -> None:
+            runner = self._frame.desk.runner
+            if not await decide(runner, approval, chosen.verb, by, said, arguments):
+                gone.append(approval)
+
+        return run
+
+    async def _after(self, approvals: list[Approval], gone: list[Approval]) -> None:
+        decided = {each.id for each in approvals if each.id in self._mine}
+        left = [each for each in self._shown if each.id not in decided]
+        place = next((k for k, each in enumerate(self._shown) if each.id == self._chosen), 0)
+        later = [each for each in self._shown[place + 1 :] if each.id not in decided]
+        self._shown = left
+        self._all = [each for each in self._all if each.id not in decided]
+        self._marked -= decided
+        self._frame.count(len(self._all))
+        if gone:
+            who = await self._frame.desk.feed.decided_by(gone[0].id)
+            self._card, self._drawn = None, GONE
+            self._draw_gone(gone[0].id, title_of(gone[0]), who)
+            self._draw_list()
+        elif self._chosen in decided:
+            following = later or left
+            self._choose(following[0].id if following else "")
+        else:
+            self._draw_list()
+
+    # ---- several at once
+
+    def _mark(self, approval_id: str, is_on: bool) -> None:  # noqa: FBT001  the value of a checkbox
+        if is_on == (approval_id in self._marked):
+            return
+        (self._marked.add if is_on else self._marked.discard)(approval_id)
+        self._draw_list()
+
+    def _draw_several(self) -> None:
+        """Draw the decisions on all that are marked."""
+        marked = [each for each in self._shown if each.id in self._marked]
+        self._several.clear()
+        if marked:
+            with self._several:
+                draw_several(marked, partial(self._press_several, marked), self._unmark)
+
+    def _press_several(self, marked: list[Approval], chosen: Button) -> None:
+        async def send(said: str, arguments: dict[str, Json] | None) -> None:
+            await self._send(marked, chosen, said, arguments)
+
+        card = card_of(marked[0], Context(task=Task(task_id="")), now=time.time())
+        self._open(card, chosen, send, len(marked))
+
+    def _unmark(self) -> None:
+        self._marked.clear()
+        self._draw_list()
+
+    # ---- keys
+
+    def _key(self, event: KeyEventArguments) -> None:
+        modifiers = event.modifiers
+        if not event.action.keydown or modifiers.ctrl or modifiers.alt or modifiers.meta:
+            return
+        key = str(event.key)
+        match key:
+            case "?":
+                self._help()
+            case "j" | "s" | "ArrowDown":
+                self._step(1)
+            case "k" | "ArrowUp":
+                self._step(-1)
+            case "x":
+                self._mark(self._chosen, self._chosen not in self._marked)
+            case _:
+                chosen = self._card.button(key) if self._card is not None else None
+                if chosen is not None:
+                    self._press(chosen)
+
+    def _step(self, by: int) -> None:
+        ids = [each.id for each in self._shown]
+        if not ids:
+            return
+        place = ids.index(self._chosen) + by if self._chosen in ids else 0
+        self._choose(ids[place % len(ids)])
+
+    def _help(self) -> None:
+        self._keyboard.active = False
+        show_keys(self._listen)
+
+    def _listen(self) -> None:
+        self._keyboard.active = True

@@ -1,0 +1,164 @@
+"""Puts the pages into a web application."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from nicegui import app as nicegui_app
+from nicegui import ui
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.desk.pages.access import Desk, Visitor
+from holdfast.desk.pages.compare import Compare
+from holdfast.desk.pages.frame import Frame, frame
+from holdfast.desk.pages.inbox.page import Inbox
+from holdfast.desk.pages.sessions import Sessions
+from holdfast.desk.pages.task.page import TaskPage
+from holdfast.desk.pages.tasks import Tasks
+from holdfast.desk.pages.workers import Workers
+from holdfast.desk.views.filters import InboxFilter
+from holdfast.desk.views.tasks import TaskFilter
+
+KEY = "holdfast.desk"
+"""Key in a request's scope of the desk that it is for: a process may have several."""
+
+Draw = Callable[[Frame, Request], Awaitable[None] | None]
+
+
+class _Library:
+    """The pages' library, which a process has once, for all of its desks.
+
+    Attributes:
+        app: The application that it lives in.
+    """
+
+    def __init__(self) -> None:
+        self.app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+        # A bar for each request of the library would be noise, also to a screen reader.
+        config: Any = nicegui_app.config
+        config.quasar_config["loadingBar"]["skipHijack"] = True
+        run_with: Any = getattr(ui, "run_with")  # noqa: B009  its type names a type without arguments
+        run_with(
+            self.app,
+            title="Holdfast",
+            dark=None,
+            language="en-US",
+            reconnect_timeout=10.0,
+            show_welcome_message=False,
+        )
+        self._users = 0
+        self._running: Any = None
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Run it as long as one desk does."""
+        self._users += 1
+        await self.start()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._users == 0:
+                ended, self._running = self._running, None
+                await ended.__aexit__(None, None, None)
+
+    async def start(self) -> None:
+        """Start it, unless it runs."""
+        if self._running is not None:
+            return
+        async with self._lock:
+            if self._running is None:
+                starting = self.app.router.lifespan_context(self.app)
+                await starting.__aenter__()
+                self._running = starting
+
+
+class _Bound:
+    """Gives each request the desk that it is for."""
+
+    def __init__(self, library: _Library, desk: Desk) -> None:
+        self._library, self._desk = library, desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._library.start()
+        scope[KEY] = self._desk
+        app: ASGIApp = self._library.app
+        await app(scope, receive, send)
+
+
+_library: list[_Library] = []
+
+
+def mount_pages(app: FastAPI, desk: Desk) -> None:
+    """Serve the pages from an application; routes that it has already come first.
+
+    Args:
+        app: The application; its lifespan runs the pages' library. That of one which is mounted
+            in another is not called: the library then starts with the first request, and runs as
+            long as the process does.
+        desk: What the pages show.
+    """
+    if not _library:
+        _library.append(_Library())
+        _routes()
+    library = _library[0]
+    app.mount("/", _Bound(library, desk))
+    inner = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(of: Any) -> AsyncGenerator[Any]:
+        async with library.running(), inner(of) as state:
+            yield state
+
+    app.router.lifespan_context = lifespan
+
+
+async def _opened(request: Request) -> tuple[Desk, Visitor]:
+    desk: Desk = request.scope[KEY]
+    return desk, await desk.guard.visitor(request)
+
+
+def _routes() -> None:
+    @ui.page("/", title="Inbox · Holdfast")
+    async def inbox(request: Request) -> None:
+        desk, visitor = await _opened(request)
+        query = dict(request.query_params)
+        with frame(desk, visitor, request, "inbox") as page:
+            Inbox(page, InboxFilter.read(query), query.get("card", ""))
+
+    @ui.page("/tasks", title="Tasks · Holdfast")
+    async def tasks(request: Request) -> None:
+        desk, visitor = await _opened(request)
+        with frame(desk, visitor, request, "tasks") as page:
+            Tasks(page, TaskFilter.read(dict(request.query_params)))
+
+    @ui.page("/tasks/{task_id:path}", title="Task · Holdfast")
+    async def task(request: Request, task_id: str) -> None:
+        desk, visitor = await _opened(request)
+        query = request.query_params
+        with frame(desk, visitor, request, "task") as page:
+            TaskPage(page, task_id, tab=query.get("tab", ""), step=query.get("step", ""))
+
+    @ui.page("/compare", title="Compare · Holdfast")
+    async def compare(request: Request) -> None:
+        desk, visitor = await _opened(request)
+        with frame(desk, visitor, request, "compare") as page:
+            Compare(page, dict(request.query_params))
+
+    @ui.page("/sessions", title="Sessions · Holdfast")
+    async def sessions(request: Request) -> None:
+        desk, visitor = await _opened(request)
+        with frame(desk, visitor, request, "sessions") as page:
+            Sessions(page, request.query_params.get("name", ""))
+
+    @ui.page("/workers", title="Workers · Holdfast")
+    async def workers(request: Request) -> None:
+        desk, visitor = await _opened(request)
+        with frame(desk, visitor, request, "workers") as page:
+            Workers(page)

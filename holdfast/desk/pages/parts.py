@@ -1,0 +1,219 @@
+"""Small parts of pages: texts, chips, code, empty states. All text is shown as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Literal
+from urllib.parse import quote, urlencode
+
+from nicegui import ui
+from nicegui.element import Element
+from nicegui.elements.mixins.text_element import TextElement
+
+Tone = Literal["good", "bad", "warn", "info", "calm"]
+
+TONES: dict[str, str] = {
+    "good": "bg-emerald-100 text-emerald-900 dark:bg-emerald-950 dark:text-emerald-200",
+    "bad": "bg-rose-100 text-rose-900 dark:bg-rose-950 dark:text-rose-200",
+    "warn": "bg-amber-100 text-amber-900 dark:bg-amber-950 dark:text-amber-200",
+    "info": "bg-indigo-100 text-indigo-900 dark:bg-indigo-950 dark:text-indigo-200",
+    "calm": "bg-slate-200 text-slate-800 dark:bg-slate-700 dark:text-slate-100",
+}
+OF_COLOUR: dict[str, Tone] = {
+    "positive": "good",
+    "negative": "bad",
+    "warning": "warn",
+    "primary": "info",
+    "grey": "calm",
+}
+"""Tone of the colours that views name."""
+
+CARD = (
+    "w-full rounded-xl border border-slate-200 bg-[#fff] p-4 sm:p-5"
+    " dark:border-slate-700 dark:bg-slate-900"
+)
+QUIET = "text-slate-600 dark:text-slate-400"
+STRONG = "text-slate-900 dark:text-slate-100"
+CODE = (
+    "w-full m-0 rounded-lg bg-slate-100 px-3 py-2 font-mono text-[13px] leading-5"
+    " whitespace-pre-wrap break-words text-slate-900 dark:bg-slate-800 dark:text-slate-100"
+)
+
+
+def text(tag: str, content: str, classes: str = "") -> TextElement:
+    """Show a text in an element of this tag."""
+    made = TextElement(tag=tag, text=content)
+    made.classes(classes)
+    return made
+
+
+def heading(content: str, *, level: int = 2) -> TextElement:
+    """Show a heading."""
+    size = {1: "text-2xl font-semibold tracking-tight", 2: "text-base font-semibold"}
+    return text(f"h{level}", content, f"m-0 {size.get(level, 'text-sm font-semibold')} {STRONG}")
+
+
+def quiet(content: str, classes: str = "") -> TextElement:
+    """Show a text that matters less."""
+    return text("span", content, f"text-sm {QUIET} {classes}")
+
+
+def chip(content: str, tone: Tone = "calm") -> TextElement:
+    """Show a short state."""
+    return text(
+        "span",
+        content,
+        "inline-flex items-center rounded-full px-2 py-0.5 text-xs font-medium whitespace-nowrap"
+        f" {TONES[tone]}",
+    )
+
+
+def code(content: str) -> TextElement:
+    """Show a text as it is, line by line."""
+    return text("pre", content, CODE)
+
+
+def key_hint(key: str) -> TextElement:
+    """Show a key of the keyboard; the element that it is in says what the key does."""
+    shown = text(
+        "kbd",
+        key,
+        "rounded border border-slate-300 px-1.5 font-mono text-xs leading-5 text-slate-700"
+        " dark:border-slate-600 dark:text-slate-200",
+    )
+    return shown.props('aria-hidden="true"')
+
+
+def link(content: str, target: str, classes: str = "") -> ui.link:
+    """Link to a page of the desk."""
+    colours = "text-indigo-700 dark:text-indigo-300 no-underline hover:underline"
+    return ui.link(content, target).classes(f"{colours} {classes}")
+
+
+def facts(pairs: list[tuple[str, str]]) -> None:
+    """Show names and values; empty values are left out."""
+    if not any(value for _, value in pairs):
+        return
+    with ui.element("dl").classes("m-0 grid w-full grid-cols-[auto_1fr] gap-x-4 gap-y-1 text-sm"):
+        for name, value in pairs:
+            if value:
+                text("dt", name, f"{QUIET} whitespace-nowrap")
+                text("dd", value, f"m-0 min-w-0 break-words {STRONG}")
+
+
+def empty(icon: str, title: str, more: str) -> None:
+    """Say that there is nothing, and what would be here."""
+    with ui.column().classes("w-full items-center gap-2 px-4 py-16 text-center"):
+        ui.icon(icon).classes("text-5xl text-slate-400 dark:text-slate-500").props(
+            'aria-hidden="true"'
+        )
+        text("p", title, f"m-0 text-lg font-medium {STRONG}")
+        text("p", more, f"m-0 max-w-prose text-sm {QUIET}")
+
+
+def button(
+    label: str, *, tone: Literal["main", "plain", "danger"] = "plain", icon: str | None = None
+) -> ui.button:
+    """Make a button."""
+    looks = {
+        "main": "bg-indigo-700 text-white",
+        "plain": "bg-slate-200 text-slate-900 dark:bg-slate-700 dark:text-slate-50",
+        "danger": "bg-rose-100 text-rose-900 dark:bg-rose-950 dark:text-rose-100",
+    }
+    made = ui.button(label, icon=icon, color=None)
+    made.props("unelevated no-caps")
+    return made.classes(f"rounded-lg font-medium {looks[tone]}")
+
+
+def notice(tone: Tone, content: str, *, role: Literal["status", "alert"] = "status") -> Element:
+    """Show a message of a few words in a bar."""
+    made = ui.row().classes(f"w-full items-center gap-3 rounded-lg px-4 py-2 {TONES[tone]}")
+    with made.props(f'role="{role}"'):
+        text("span", content, "text-sm")
+    return made
+
+
+def task_url(task_id: str, **query: str) -> str:
+    """Return the address of a task's page."""
+    more = f"?{urlencode(query)}" if query else ""
+    return f"/tasks/{quote(task_id, safe='')}{more}"
+
+
+def url(path: str, query: dict[str, str]) -> str:
+    """Return an address with a query."""
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def show_address(target: str) -> None:
+    """Have the browser show another address for the same page."""
+    ui.run_javascript(
+        f"history.replaceState(history.state, '', window.path_prefix + {json.dumps(target)})"
+    )
+
+
+PANEL = (
+    "m-0 w-full list-none overflow-hidden rounded-xl border border-slate-200 bg-[#fff] p-0"
+    " dark:border-slate-700 dark:bg-slate-900"
+)
+"""Look of a list whose rows share a frame."""
+
+LINE = "border-t border-slate-200 first:border-t-0 dark:border-slate-700"
+"""Look of the line between two rows of it."""
+
+
+class Part:
+    """A part of a page that is drawn anew only when it has changed.
+
+    Drawing anew takes the keyboard's place in it away, and folds what was unfolded.
+    """
+
+    def __init__(self, classes: str = "w-full", tag: str = "div") -> None:
+        """Make room for it."""
+        self.element = ui.element(tag).classes(classes)
+        self._key: object = self  # equal to no key
+
+    def show(self, key: object, draw: Callable[[], object]) -> None:
+        """Draw it, unless it was drawn for an equal key."""
+        if key == self._key:
+            return
+        self._key = key
+        self.element.clear()
+        with self.element:
+            draw()
+
+
+class PartList:
+    """A list whose items are drawn anew one by one."""
+
+    def __init__(self, label: str, *, tag: Literal["ul", "ol"], item: str) -> None:
+        """Make an empty list.
+
+        Args:
+            label: What it is a list of.
+            tag: Its tag.
+            item: Classes of each item.
+        """
+        self.element = ui.element(tag).classes(PANEL)
+        self.element.props["aria-label"] = label
+        self._item = item
+        self._parts: dict[object, Part] = {}
+
+    def show(self, items: Sequence[tuple[object, object, Callable[[], object]]]) -> None:
+        """Show these items: the id of each, its key, and what draws it."""
+        wanted = {each[0] for each in items}
+        for gone in [each for each in self._parts if each not in wanted]:
+            self._parts.pop(gone).element.delete()
+        order = [*self._parts]
+        for k, (name, key, draw) in enumerate(items):
+            if name not in self._parts:
+                with self.element:
+                    self._parts[name] = Part(self._item, "li")
+                order.append(name)
+            if order[k] != name:
+                order.remove(name)
+                order.insert(k, name)
+                self._parts[name].element.move(target_index=k)
+            self._parts[name].show(key, draw)
+        self._parts = {name: self._parts[name] for name in order}
+        self.element.set_visibility(bool(items))

@@ -1,0 +1,122 @@
+"""The page of sessions: conversations, each turn linked to its task."""
+
+from __future__ import annotations
+
+import asyncio
+
+from nicegui import ui
+
+from holdfast.archive.contents import resolve_message
+from holdfast.archive.segments import read_messages, turns
+from holdfast.desk.pages.frame import TICK_SECONDS, Frame
+from holdfast.desk.pages.parts import (
+    CARD,
+    LINE,
+    PANEL,
+    QUIET,
+    STRONG,
+    empty,
+    heading,
+    link,
+    quiet,
+    task_url,
+    text,
+    url,
+)
+from holdfast.desk.views.sessions import Turn, app_in, name_of, turn_of
+from holdfast.desk.views.words import clock
+from holdfast.errors import TaskNotFoundError
+from holdfast.reading.server_errors import server_errors
+from holdfast.task.data.state import SessionState
+
+MOST = 200
+"""Sessions that are listed, and newest turns that are shown."""
+
+READ_SECONDS = 8.0
+
+
+class Sessions:
+    """The list of sessions in one browser, or one session."""
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        """Draw it.
+
+        Args:
+            frame: The frame of the page.
+            name: Name of the session; empty for the list.
+        """
+        self._frame, self._name = frame, name
+        self._drawn: object = None
+        if name:
+            link("All sessions", "/sessions", "text-sm")
+        heading(name or "Sessions", level=1).classes("break-words")
+        self._body = ui.column().classes("w-full gap-4")
+        ui.timer(TICK_SECONDS * 2, lambda: frame.look(self._look))
+
+    async def _look(self) -> None:
+        self._frame.count(len(await self._frame.desk.feed.waiting()))
+        await (self._look_at_one() if self._name else self._look_at_all())
+
+    async def _look_at_all(self) -> None:
+        runner = self._frame.desk.runner
+        found: list[tuple[str, float]] = []
+        with server_errors():
+            async for each in runner.client.list_workflows("WorkflowType = 'Session'"):
+                is_own = app_in(each.id, each.task_queue) == runner.app
+                name = name_of(each.id)
+                if is_own and name and name not in {known for known, _ in found}:
+                    found.append((name, each.start_time.timestamp()))
+                if len(found) >= MOST:
+                    break
+        if found == self._drawn:
+            return
+        self._drawn = found
+        self._body.clear()
+        with self._body:
+            if not found:
+                empty("forum", "No sessions yet", "A task with a session begins one.")
+                return
+            with ui.element("ul").props('aria-label="Sessions"').classes(PANEL):
+                for name, started in found:
+                    with ui.element("li").classes(f"{LINE} flex items-center gap-4 px-4 py-3"):
+                        link(name, url("/sessions", {"name": name}), "min-w-0 break-words")
+                        quiet(clock(started))
+
+    async def _look_at_one(self) -> None:
+        runner = self._frame.desk.runner
+        session = runner.session(self._name)
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                state = await runner.reader.query(
+                    session.id, "state", SessionState, even_closed=True
+                )
+        except TaskNotFoundError:
+            self._body.clear()
+            with self._body:
+                empty("search_off", "There is no such session", self._name)
+            return
+        if state.digest == self._drawn:
+            return
+        commits = (await turns(runner.archive, state))[-MOST:]
+        shown: list[Turn] = []
+        for commit in commits:
+            messages = await read_messages(runner.archive, commit.sha256)
+            whole = [await resolve_message(each, runner.reader.text) for each in messages]
+            shown.append(turn_of(commit.task, whole))
+        self._drawn = state.digest
+        self._body.clear()
+        with self._body:
+            for turn in shown:
+                _draw_turn(turn)
+
+
+def _draw_turn(turn: Turn) -> None:
+    with ui.element("section").classes(f"{CARD} flex flex-col gap-3"):
+        for said in turn.said:
+            with ui.element("div").classes("grid w-full gap-x-4 sm:grid-cols-[6rem_minmax(0,1fr)]"):
+                text("span", said.role, f"text-xs font-medium {QUIET}")
+                text("div", said.text, f"text-sm whitespace-pre-wrap break-words {STRONG}")
+        if turn.task_id:
+            link("The task of this turn", task_url(turn.task_id), "text-sm")
+        else:
+            quiet("Added by a program.")

@@ -1,0 +1,304 @@
+"""The page of one task."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, cast
+
+from nicegui import ui
+
+from holdfast.desk.pages.frame import TICK_SECONDS, Frame
+from holdfast.desk.pages.parts import (
+    CARD,
+    OF_COLOUR,
+    STRONG,
+    Part,
+    chip,
+    empty,
+    facts,
+    heading,
+    link,
+    notice,
+    quiet,
+    show_address,
+    task_url,
+    text,
+    url,
+)
+from holdfast.desk.pages.task.answer import Answer
+from holdfast.desk.pages.task.gantt import draw_timeline
+from holdfast.desk.pages.task.reading import Facts, read_facts
+from holdfast.desk.pages.task.sections import (
+    Steps,
+    draw_branches,
+    draw_effects,
+    draw_transcript,
+    draw_upcoming,
+)
+from holdfast.desk.pages.task.verbs import Verbs
+from holdfast.desk.views.branches import branches_of, origin_of, path_of
+from holdfast.desk.views.cards import TITLES, title_of
+from holdfast.desk.views.effects import effects_of
+from holdfast.desk.views.tasks import COLOURS, MEANING
+from holdfast.desk.views.timeline import bodies_in, timeline_of, undone_steps
+from holdfast.desk.views.words import clock, counted, cut, pretty, shortened
+from holdfast.errors import EngineError, TaskNotFoundError
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.values.messages import Message, Usage
+from holdfast.values.steps import CLOSED, Task
+from holdfast.values.text.redact import redact
+
+TABS = {
+    "timeline": "Timeline",
+    "steps": "Steps",
+    "effects": "Effects",
+    "transcript": "Transcript",
+    "branches": "Branches",
+}
+MOVING_SECONDS = 1.0
+"""How often the bars of a running task are drawn anew."""
+
+
+class TaskPage:
+    """One task in one browser."""
+
+    def __init__(self, frame: Frame, task_id: str, *, tab: str, step: str) -> None:
+        """Draw it.
+
+        Args:
+            frame: The frame of the page.
+            task_id: The task.
+            tab: The section that is shown first.
+            step: Number of the step that is open first; empty for none.
+        """
+        self._frame, self._task_id, self._step = frame, task_id, step
+        self._tab = tab if tab in TABS else "steps" if step else "timeline"
+        self._facts: Facts | None = None
+        self._snapshot: AgentSnapshot | None = None
+        self._drawn_at = 0.0
+        self._answer = Answer(frame.desk.runner, task_id)
+        self._verbs = Verbs(frame, task_id, self._soon)
+        self._is_gone = False
+        self._draw()
+
+    def _draw(self) -> None:
+        with ui.column().classes("w-full gap-3"):
+            self._title = Part()
+            self._state = Part()
+            self._links = Part()
+            self._notices = Part("flex w-full flex-col gap-2")
+            self._buttons = Part()
+            self._waits = Part("flex w-full flex-col gap-2")
+        self._written = ui.column().classes(f"{CARD} gap-2")
+        with self._written:
+            heading("The answer, as it is written")
+            self._words = text(
+                "div", "", f"w-full text-sm whitespace-pre-wrap break-words {STRONG}"
+            ).props('aria-live="off" data-answer')
+        self._written.set_visibility(False)
+        with ui.tabs(value=cast("Any", self._tab), on_change=self._turn).classes(
+            "w-full text-slate-800 dark:text-slate-100"
+        ) as tabs:
+            tabs.props('align="left" no-caps dense inline-label mobile-arrows outside-arrows')
+            for name, label in TABS.items():
+                ui.tab(name, label)
+        self._body = ui.column().classes("w-full gap-3")
+        self._steps: Steps | None = None
+        self._upcoming: Part | None = None
+        with self._body:
+            ui.skeleton().classes("h-40 w-full rounded-xl")
+        ui.timer(TICK_SECONDS, self._tick)
+        ui.timer(0.1, self._show_answer)
+        following = asyncio.create_task(self._answer.follow())
+        client: Any = ui.context.client
+        client.on_delete(following.cancel)
+
+    def _soon(self) -> None:
+        ui.timer(0, lambda: self._tick(at_once=True), once=True)
+
+    async def _tick(self, *, at_once: bool = False) -> None:
+        if not self._is_gone:
+            await self._frame.look(self._look, at_once=at_once)
+
+    async def _look(self) -> None:
+        """Read the task, and draw what has changed."""
+        self._frame.count(len(await self._frame.desk.feed.waiting()))
+        try:
+            found = await read_facts(self._frame.desk, self._task_id, self._snapshot)
+        except TaskNotFoundError:
+            self._is_gone = True
+            self._clear()
+            with self._body:
+                empty("search_off", "There is no such task", self._task_id)
+            return
+        except (EngineError, TimeoutError):
+            if self._facts is None:
+                await self._draw_listed()
+            raise
+        self._snapshot = found.snapshot
+        is_new = self._facts is None or found.key != self._facts.key
+        self._facts = found
+        is_moving = self._tab == "timeline" and bool(found.opens or found.approvals)
+        if is_new:
+            self._draw_head(found)
+        if is_new or (is_moving and time.time() - self._drawn_at > MOVING_SECONDS):
+            await self._draw_body(found)
+
+    async def _draw_listed(self) -> None:
+        """Draw what lists know of the task: no worker process is up to tell more."""
+        task = await self._frame.desk.feed.listed(self._task_id)
+        self._draw_head(Facts(task=task))
+        self._clear()
+        with self._body:
+            quiet("Its steps are shown when a worker process is up to read them.")
+
+    def _turn(self, event: Any) -> None:
+        self._tab = str(event.value)
+        show_address(task_url(self._task_id, tab=self._tab))
+        self._clear()
+        if self._facts is not None:
+            known = self._facts
+            ui.timer(0, lambda: self._draw_body(known), once=True)
+
+    def _show_answer(self) -> None:
+        is_shown = not self._answer.is_whole and bool(self._answer.text)
+        if self._written.visible != is_shown:
+            self._written.set_visibility(is_shown)
+        said = redact(self._answer.text)
+        if is_shown and self._words.text != said:
+            self._words.text = said
+
+    # ---- the head
+
+    def _draw_head(self, found: Facts) -> None:
+        task = found.task
+        title = redact(shortened(task.input, 200)) or self._task_id
+        self._title.show(title, lambda: heading(title, level=1).classes("min-w-0 break-words"))
+        self._state.show(task.status, lambda: _draw_state(task))
+        self._links.show(_linked(found), lambda: _draw_links(found))
+        self._notices.show((task.error, task.paused), lambda: _draw_notices(task))
+        self._buttons.show(self._verbs.key(found), lambda: self._verbs.draw(found))
+        waiting = tuple(each.id for each in found.approvals)
+        self._waits.show(waiting, lambda: _draw_waits(found))
+
+    # ---- the sections
+
+    async def _draw_body(self, found: Facts) -> None:
+        if found is not self._facts:
+            return
+        self._drawn_at = time.time()
+        if self._tab == "steps":
+            self._draw_steps(found)
+            return
+        messages: list[Message] = []
+        if self._tab == "transcript":
+            messages = await self._frame.desk.runner.all_messages(self._task_id)
+        self._clear()
+        with self._body:
+            match self._tab:
+                case "timeline":
+                    self._draw_answer(found)
+                    draw_timeline(timeline_of(found.found, now=time.time()))
+                case "effects":
+                    draw_effects(effects_of(found.found, found.snapshot))
+                case "transcript":
+                    draw_transcript(messages)
+                case _:
+                    draw_branches(self._task_id, branches_of(found.found))
+
+    def _clear(self) -> None:
+        self._body.clear()
+        self._steps = self._upcoming = None
+
+    def _draw_answer(self, found: Facts) -> None:
+        """Draw the answer of the task, once it has one."""
+        path = path_of(found.entries)
+        if not path or path[-1].status != "last":
+            return
+        with ui.element("section").classes(f"{CARD} flex flex-col gap-2"):
+            heading("Answer")
+            said = redact(cut(pretty(path[-1].output)))
+            text("div", said, f"text-sm whitespace-pre-wrap break-words {STRONG}")
+
+    def _draw_steps(self, found: Facts) -> None:
+        if self._steps is None or self._upcoming is None:
+            self._clear()
+            with self._body:
+                self._steps = Steps(self._step, self._verbs.fork)
+                self._upcoming = Part("flex w-full flex-col gap-3")
+        is_closed = found.task.status in CLOSED
+        rewind = None if is_closed else self._verbs.rewind
+        self._steps.show(bodies_in(found.found), undone_steps(found.found), rewind)
+        running = {each.open.step.step_id for each in found.opens}
+        edit, drop = self._verbs.edit_step, self._verbs.drop_step
+        self._upcoming.show(
+            (tuple(found.upcoming), running),
+            lambda: draw_upcoming(found.upcoming, running, edit, drop),
+        )
+
+
+def _draw_state(task: Task) -> None:
+    with ui.row().classes("items-center gap-2"):
+        state = chip(task.status.replace("_", " "), OF_COLOUR[COLOURS[task.status]])
+        state.props["title"] = MEANING[task.status]
+        quiet(MEANING[task.status])
+
+
+def _draw_notices(task: Task) -> None:
+    if task.error:
+        notice("bad", redact(cut(task.error)), role="alert")
+    if task.paused:
+        notice("warn", redact(f"Paused by {task.paused}"))
+
+
+def _draw_waits(found: Facts) -> None:
+    for approval in found.approvals:
+        with notice("warn", f"{title_of(approval)}: {TITLES[approval.kind]}"):
+            link("Decide in the inbox", url("/", {"card": approval.id})).classes("text-sm")
+
+
+def _linked(found: Facts) -> tuple[object, ...]:
+    """Return what the links are drawn of."""
+    children = tuple((each.task_id, each.agent, each.status) for each in found.children)
+    task = found.task
+    return (
+        task.task_id,
+        task.agent,
+        task.usage,
+        task.branch_usage,
+        children,
+        origin_of(found.found),
+    )
+
+
+def _cost(usage: Usage) -> str:
+    calls = counted(usage.requests, "model call")
+    tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written"
+    return f"{calls}, {tokens}, {usage.cost_shown}" if usage.requests else calls
+
+
+def _draw_links(found: Facts) -> None:
+    task = found.task
+    cost = _cost(task.usage)
+    if task.branch_usage != task.usage:
+        cost += f"; of it the present branch: {_cost(task.branch_usage)}"
+    pairs = [
+        ("Agent", task.agent),
+        ("Created", clock(task.created)),
+        ("Task", task.task_id),
+        ("Cost", cost),
+    ]
+    facts(pairs)
+    origin = origin_of(found.found)
+    with ui.row().classes("items-center gap-x-4 gap-y-1 pt-2 text-sm"):
+        if task.session:
+            link(f"Session {task.session}", url("/sessions", {"name": task.session}))
+        if task.parent:
+            link("Its parent task", task_url(task.parent))
+        if origin is not None:
+            link(f"Forked after step {origin.n} of {origin.task_id}", task_url(origin.task_id))
+            query = {"left": origin.task_id, "right": task.task_id}
+            link("Compare with it", url("/compare", query))
+        for child in found.children:
+            link(f"Child task {child.agent}: {child.status}", task_url(child.task_id))

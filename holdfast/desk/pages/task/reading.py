@@ -1,0 +1,98 @@
+"""Everything that the page of a task shows, read at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from holdfast.desk.pages.access import Desk
+from holdfast.errors import EngineError
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.calls import Approval
+from holdfast.task.data.records import Entry, OpenState
+from holdfast.task.happenings import Happening, happenings
+from holdfast.values.steps import Task, TaskStep
+
+READ_SECONDS = 6.0
+"""How long a page waits for a worker process that has just been killed, and counts as running."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was read of a task.
+
+    Attributes:
+        task: The task.
+        entries: Its ledger.
+        opens: Its steps in progress.
+        upcoming: The step in progress and the queued ones.
+        approvals: What waits for a person.
+        snapshot: The agent as the task began with it.
+        children: Its child tasks.
+    """
+
+    task: Task
+    entries: Sequence[Entry] = ()
+    opens: Sequence[OpenState] = ()
+    upcoming: Sequence[TaskStep] = ()
+    approvals: Sequence[Approval] = ()
+    snapshot: AgentSnapshot | None = None
+    children: Sequence[Task] = ()
+
+    @cached_property
+    def found(self) -> list[Happening]:
+        """What happened in the task."""
+        return list(happenings(self.entries, self.opens))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal facts."""
+        task = self.task
+        return (
+            (task.status, task.steps, task.usage, task.error, task.paused),
+            len(self.entries),
+            tuple(self.opens),
+            tuple(self.upcoming),
+            tuple((each.id, each.status) for each in self.approvals),
+            tuple((each.task_id, each.status) for each in self.children),
+            self.snapshot is None,
+        )
+
+
+async def read_facts(desk: Desk, task_id: str, snapshot: AgentSnapshot | None) -> Facts:
+    """Read a task.
+
+    Args:
+        desk: The desk.
+        task_id: The task.
+        snapshot: Its agent, if it was read before.
+
+    Raises:
+        TaskNotFoundError: There is none of this id.
+        NoWorkerError: It is open and no worker process is up to answer.
+        ConnectError: The server could not be reached.
+        TimeoutError: Nobody has answered in time.
+    """
+    runner = desk.runner
+    async with asyncio.timeout(READ_SECONDS):
+        task = await runner.get_task(task_id)
+        (entries, opens), upcoming, approvals = await asyncio.gather(
+            runner.reader.ledger(task_id),
+            runner.get_upcoming_steps(task_id),
+            runner.pending_approvals(task_id),
+        )
+    try:
+        children = await runner.list_tasks(parent=task_id)
+    except EngineError:
+        children = []
+    return Facts(
+        task=task,
+        entries=entries,
+        opens=opens,
+        upcoming=upcoming,
+        approvals=approvals,
+        snapshot=snapshot or await desk.feed.snapshot(task_id),
+        children=children,
+    )

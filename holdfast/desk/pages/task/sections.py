@@ -1,0 +1,251 @@
+"""Sections of a task's page: steps, effects, branches, transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from nicegui import ui
+from nicegui.events import ValueChangeEventArguments
+
+from holdfast.desk.pages.parts import (
+    LINE,
+    OF_COLOUR,
+    PANEL,
+    QUIET,
+    STRONG,
+    PartList,
+    button,
+    chip,
+    code,
+    heading,
+    link,
+    quiet,
+    task_url,
+    text,
+    url,
+)
+from holdfast.desk.views.branches import Branch
+from holdfast.desk.views.comparison import side_of
+from holdfast.desk.views.effects import Effect
+from holdfast.desk.views.words import clock, counted, cut, span, spent
+from holdfast.task.step_body import StepBody
+from holdfast.values.messages import Message, shown
+from holdfast.values.steps import TaskStep
+from holdfast.values.text.redact import redact
+
+OnStep = Callable[[StepBody], None]
+
+
+class Steps:
+    """The steps, each with what it was asked, what it did and what it gave."""
+
+    def __init__(self, chosen: str, fork: OnStep) -> None:
+        """Draw none yet.
+
+        Args:
+            chosen: Number of the step that is open at first.
+            fork: Forks the task after a step.
+        """
+        self._chosen, self._fork = chosen, fork
+        self._none = quiet("No step has begun yet.")
+        self._list = PartList("Steps", tag="ol", item=LINE)
+        self._open: set[tuple[int, int]] = set()
+
+    def show(
+        self,
+        bodies: Sequence[StepBody],
+        undone: set[tuple[int, int]],
+        rewind: OnStep | None,
+    ) -> None:
+        """Show these steps; those that have not changed stay as they are.
+
+        Args:
+            bodies: The steps.
+            undone: Branch and ordinal of those that were undone.
+            rewind: Undoes all steps after one; None when the task is closed.
+        """
+        self._none.set_visibility(not bodies)
+        items: list[tuple[object, object, Callable[[], object]]] = []
+        for body in bodies:
+            place = (body.branch, body.n)
+            if str(body.n) == self._chosen:
+                self._open.add(place)
+            is_undone = body.is_left or place in undone
+            can_rewind = None if is_undone or body.status == "last" else rewind
+            draw = partial(self._draw, body, is_undone=is_undone, rewind=can_rewind)
+            items.append((place, (body, is_undone, can_rewind is None), draw))
+        self._chosen = ""
+        self._list.show(items)
+
+    def _draw(self, body: StepBody, *, is_undone: bool, rewind: OnStep | None) -> None:
+        place = (body.branch, body.n)
+        is_open = place in self._open
+        with ui.expansion(_title(body, is_undone=is_undone), value=is_open) as fold:
+            fold.classes(f"w-full {STRONG}").props("dense-toggle")
+            fold.classes("line-through" * is_undone)
+            inside = ui.column().classes("w-full gap-3 no-underline")
+
+        def turned(event: ValueChangeEventArguments[Any]) -> None:
+            (self._open.add if event.value else self._open.discard)(place)
+            if event.value:
+                fill()
+
+        def fill() -> None:
+            """Draw what is in it, once somebody looks."""
+            if not inside.default_slot.children:
+                with inside:
+                    _draw_inside(body, rewind, self._fork)
+
+        fold.on_value_change(turned)
+        if is_open:
+            fill()
+
+
+def _title(body: StepBody, *, is_undone: bool) -> str:
+    side = side_of(body)
+    own = f" ({body.step.step_id})" if body.step.step_id not in ("", f"s{body.n}") else ""
+    branch = f" · branch {body.branch}" if body.branch else ""
+    status = "undone" if is_undone else {"last": "answer", "done": "done"}.get(body.status, "open")
+    took = f" · {span(side.seconds)}" if body.ended else ""
+    return f"Step {body.n}{own}{branch} · {status}{took} · {spent(side.usage)}"
+
+
+def _draw_inside(body: StepBody, rewind: OnStep | None, fork: OnStep) -> None:
+    side = side_of(body)
+    _draw_text("Input", side.input)
+    _draw_text("Model", side.answers)
+    _draw_text("Calls", side.calls)
+    _draw_text("Results", side.results)
+    if body.failure is not None:
+        _draw_text("Failure", redact(cut(body.failure.text)))
+    if body.is_completed:
+        with ui.row().classes("gap-2"):
+            if rewind is not None:
+                button("Rewind to here").on_click(lambda: rewind(body))
+            button("Fork from here").on_click(lambda: fork(body))
+
+
+def _draw_text(title: str, content: str) -> None:
+    if content:
+        with ui.column().classes("w-full gap-1"):
+            heading(title, level=3)
+            code(content)
+
+
+def draw_upcoming(
+    upcoming: Sequence[TaskStep],
+    running: set[str],
+    edit: Callable[[TaskStep], None],
+    drop: Callable[[TaskStep], None],
+) -> None:
+    """Draw the queued steps, which a person may change."""
+    queued = [step for step in upcoming if step.step_id not in running]
+    if not queued:
+        return
+    heading("Upcoming steps")
+    with ui.element("ol").props('aria-label="Upcoming steps"').classes(PANEL):
+        for step in queued:
+            with ui.element("li").classes(
+                f"{LINE} flex w-full flex-wrap items-center gap-2 px-4 py-2"
+            ):
+                text("span", step.step_id or "next", f"font-mono text-sm {STRONG}")
+                what = redact(step.input) if step.input else "goes on"
+                text("span", what, f"min-w-0 flex-1 truncate text-sm {QUIET}")
+                button("Edit").on_click(lambda _, at=step: edit(at)).props("dense")
+                button("Drop", tone="danger").on_click(lambda _, at=step: drop(at)).props("dense")
+
+
+def draw_effects(effects: Sequence[Effect]) -> None:
+    """Draw what a task did outside."""
+    if not effects:
+        quiet("No call has changed anything outside: reads only so far.")
+        return
+    counts = [
+        f"{sum(e.words == words for e in effects)} {words}"
+        for words in dict.fromkeys(e.words for e in effects)
+    ]
+    quiet(" · ".join(counts))
+    with ui.element("ul").props('aria-label="Effects"').classes(PANEL):
+        for effect in effects:
+            with ui.element("li").classes(
+                f"{LINE} grid grid-cols-1 items-start gap-x-4 gap-y-1 px-4 py-3"
+                " sm:grid-cols-[8.5rem_minmax(0,1fr)]"
+            ):
+                with ui.row().classes("items-center gap-2"):
+                    chip(effect.words, OF_COLOUR[effect.colour])
+                with ui.column().classes("min-w-0 gap-0.5"):
+                    call = f"{effect.tool} {effect.arguments}"
+                    text("span", call, f"w-full break-words font-mono text-[13px] {STRONG}")
+                    if effect.result:
+                        text("span", effect.result, f"w-full break-words text-sm {STRONG}")
+                    text("span", _circumstances(effect), f"text-xs {QUIET}")
+                    if effect.child:
+                        link("Its child task", task_url(effect.child), "text-xs")
+
+
+def _circumstances(effect: Effect) -> str:
+    parts = [
+        f"step {effect.n}" + (f", branch {effect.branch}" if effect.branch else ""),
+        clock(effect.at),
+        f"approved by {effect.by}" if effect.by else "",
+        "arguments edited" if effect.edited else "",
+        f"undone by {effect.undone_by}" if effect.undone_by else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def draw_branches(task_id: str, branches: Sequence[Branch]) -> None:
+    """Draw the branches as a tree: each begins after a step of the one before it."""
+    if len(branches) == 1:
+        quiet("Nothing was undone: there is one branch.")
+    with ui.element("ul").props('aria-label="Branches"').classes(PANEL):
+        for k, branch in enumerate(branches):
+            with ui.element("li").classes(f"{LINE} flex w-full flex-col gap-1 px-4 py-3"):
+                with (
+                    ui.row()
+                    .classes("items-center gap-2")
+                    .style(f"padding-left: {min(k, 6) * 0.75}rem")
+                ):
+                    chip(f"branch {branch.number}", "info" if branch.is_present else "calm")
+                    quiet(f"after step {branch.after}" if branch.after else "from the beginning")
+                    quiet(counted(len(branch.steps), "completed step"))
+                    if not branch.is_present:
+                        query = {
+                            "left": task_id,
+                            "left_branch": str(branch.number),
+                            "right": task_id,
+                        }
+                        link("Compare with the present one", url("/compare", query), "text-sm")
+                if not branch.is_present:
+                    by = f" by {branch.by}" if branch.by else ""
+                    why = f": {branch.reason}" if branch.reason else ""
+                    quiet(f"undone{by} at {clock(branch.at)}{why}", "break-words")
+                for remains in branch.remains:
+                    text("span", f"remains: {remains}", "text-sm text-rose-800 dark:text-rose-300")
+
+
+def draw_transcript(messages: Sequence[Message]) -> None:
+    """Draw the messages of a task."""
+    if not messages:
+        quiet("Nothing was said yet.")
+        return
+    with ui.element("ol").props('aria-label="Transcript"').classes(PANEL):
+        for message in messages:
+            with ui.element("li").classes(
+                f"{LINE} grid grid-cols-1 gap-x-4 gap-y-1 px-4 py-3"
+                " sm:grid-cols-[6rem_minmax(0,1fr)]"
+            ):
+                text("span", message.role, f"text-xs font-medium {QUIET}")
+                with ui.column().classes("min-w-0 gap-1"):
+                    said = redact(cut(shown(message.content)))
+                    if said.strip():
+                        text(
+                            "div",
+                            said,
+                            f"text-sm whitespace-pre-wrap break-words {STRONG}"
+                            + (" text-rose-800 dark:text-rose-300" if message.is_error else ""),
+                        )
+                    for call in message.calls:
+                        code(redact(f"{call.name} {cut(call.arguments)}"))

@@ -1,0 +1,286 @@
+"""The verbs of a task's page, each with a reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from nicegui import ui
+
+from holdfast.desk.pages.frame import Frame
+from holdfast.desk.pages.parts import QUIET, button, heading, notice, task_url, text
+from holdfast.desk.pages.task.reading import Facts
+from holdfast.task.step_body import StepBody
+from holdfast.values.steps import CLOSED, Task, TaskStep, TaskStepOutput
+
+Run = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""Does a verb; it gets the name to be recorded, and what was typed."""
+
+
+class Verbs:
+    """The verbs on one task, in one browser."""
+
+    def __init__(self, frame: Frame, task_id: str, look: Callable[[], None]) -> None:
+        """Act on a task.
+
+        Args:
+            frame: The frame of the page.
+            task_id: The task.
+            look: Has the page read what is new.
+        """
+        self._frame, self._task_id, self._look = frame, task_id, look
+        self._runner = frame.desk.runner
+
+    def key(self, facts: Facts) -> tuple[object, ...]:
+        """Return what the buttons depend on."""
+        status = facts.task.status
+        has_steps = bool(facts.entries or facts.opens)
+        return (status, bool(facts.task.paused), bool(facts.approvals), has_steps)
+
+    def draw(self, facts: Facts) -> None:
+        """Draw the buttons that make sense for the task as it is now."""
+        status, is_paused, is_asking, has_steps = self.key(facts)
+        is_closed = status in CLOSED
+        with ui.row().classes("w-full gap-2"):
+            if status == "paused" or is_paused:
+                button("Resume", tone="main", icon="play_arrow").on_click(self.resume)
+            elif not is_closed:
+                button("Pause", icon="pause").on_click(self.pause)
+            if status in ("running", "needs_attention") and not is_asking:
+                button("Run on", tone="main", icon="play_arrow").on_click(self.run_on)
+                button("One step", icon="skip_next").on_click(self.run_step)
+            if status == "answered":
+                button("Finalize", tone="main", icon="done_all").on_click(self.finalize)
+            if not is_closed:
+                button("Feedback", icon="chat").on_click(self.feedback)
+                if has_steps:
+                    button("Undo last step", icon="undo").on_click(self.undo)
+                button("Abandon", tone="danger", icon="block").on_click(self.abandon)
+            button("Verify", icon="verified").on_click(self.verify)
+            button("Audit", icon="download").on_click(self.audit)
+
+    async def resume(self) -> None:
+        """Resume the task."""
+        await self._act("resume", lambda by, _: self._runner.resume(self._task_id, by), "Resumed.")
+
+    async def run_on(self) -> None:
+        """Run the task on, without waiting for its end."""
+        await self._act("step", self._run_on, "It has run on.")
+
+    async def run_step(self) -> None:
+        """Run the next step of the task."""
+        await self._act("step", self._run_step, "The step has run.")
+
+    async def finalize(self) -> None:
+        """Close the task with its answer."""
+        await self._act("finalize", self._finalize, "Finalized.")
+
+    async def _run_on(self, _: str, __: dict[str, Any]) -> None:
+        await self._runner.run_on(self._task_id)
+
+    async def _run_step(self, _: str, __: dict[str, Any]) -> None:
+        await self._runner.run_step(self._task_id)
+
+    async def _finalize(self, _: str, __: dict[str, Any]) -> None:
+        await self._runner.finalize_response(self._task_id)
+
+    def pause(self) -> None:
+        """Ask why, and pause the task."""
+
+        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.pause(self._task_id, given["reason"], by)
+
+        more = "Steps in progress are finished; no further step begins."
+        self._ask("pause", "Pause the task", more, run, "Paused.")
+
+    def abandon(self) -> None:
+        """Ask why, and abandon the task."""
+
+        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.abandon(self._task_id, given["reason"], by)
+
+        more = "It ends without an answer: running calls are cancelled. This cannot be taken back."
+        self._ask("abandon", "Abandon the task", more, run, "Abandoned.", is_final=True)
+
+    def feedback(self) -> None:
+        """Ask for a message, and give it to the model."""
+
+        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.give_feedback(self._task_id, given["reason"], by=by)
+
+        more = "The model reads it before its next call; nothing is interrupted."
+        self._ask("feedback", "Give feedback", more, run, "Sent.", label="Message")
+
+    def undo(self) -> None:
+        """Ask why, and undo the last step."""
+
+        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.undo_step(
+                self._task_id,
+                "keep" if given["keep"] else "refuse",
+                by=by,
+                reason=given["reason"],
+            )
+
+        more = "Its effects are taken back by their tools' own undo, newest first."
+        self._ask("undo", "Undo the last step", more, run, "Undone.", keeps=True)
+
+    def rewind(self, body: StepBody) -> None:
+        """Ask why, and undo all steps after one."""
+
+        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.rewind(
+                self._task_id,
+                _output(body),
+                "keep" if given["keep"] else "refuse",
+                by=by,
+                reason=given["reason"],
+            )
+
+        more = f"All steps after step {body.n} are undone, with their effects."
+        self._ask("rewind", f"Rewind to step {body.n}", more, run, "Rewound.", keeps=True)
+
+    def fork(self, body: StepBody) -> None:
+        """Ask for another input or agent, and fork the task after a step."""
+
+        async def run(by: str, given: dict[str, Any]) -> None:
+            made: Task = await self._runner.fork(
+                self._task_id,
+                _output(body),
+                given["reason"] or None,
+                agent=given["agent"] or None,
+                by=by,
+            )
+            ui.navigate.to(task_url(made.task_id))
+
+        more = (
+            f"A new task begins with the steps up to step {body.n}; none of them runs again, and"
+            " this task is not touched."
+        )
+        self._ask(
+            "fork",
+            f"Fork after step {body.n}",
+            more,
+            run,
+            "Forked.",
+            label="Another input (or leave it empty)",
+            needs_text=False,
+            has_agent=True,
+        )
+
+    def edit_step(self, step: TaskStep) -> None:
+        """Ask for another input of a queued step."""
+
+        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.edit_step(self._task_id, step, given["reason"], by)
+
+        more = f"Step {step.step_id} begins with the new input."
+        self._ask("edit_step", "Edit the step", more, run, "Edited.", label="Input")
+
+    def drop_step(self, step: TaskStep) -> None:
+        """Ask whether a queued step is to be dropped."""
+
+        def run(by: str, _: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.drop_step(self._task_id, step, by)
+
+        more = f"Step {step.step_id} will not run."
+        self._ask("drop_step", "Drop the step", more, run, "Dropped.", label="", needs_text=False)
+
+    async def verify(self) -> None:
+        """Verify the record of the task, and show what was found."""
+        found: list[Any] = []
+
+        async def run(_: str, __: dict[str, Any]) -> None:
+            found.append(await self._runner.verify(self._task_id))
+
+        if not await self._act("verify", run, ""):
+            return
+        result = found[0]
+        with ui.dialog() as dialog, ui.card().classes("w-full max-w-xl gap-3 rounded-xl p-5"):
+            heading("The record is intact" if not result else "The record does not fit")
+            for finding in result:
+                notice("bad", finding.text, role="alert")
+            for said in result.proved:
+                text("p", f"Proved: {said}", f"m-0 text-sm {QUIET}")
+            for said in result.unproved:
+                text("p", f"Not proved: {said}", f"m-0 text-sm {QUIET}")
+            button("Close", tone="main").on_click(dialog.close).props("autofocus")
+        dialog.on("hide", dialog.delete)
+        dialog.open()
+
+    async def audit(self) -> None:
+        """Download the audit as JSON lines."""
+
+        async def run(_: str, __: dict[str, Any]) -> None:
+            events = await self._runner.audit(self._task_id)
+            lines = [json.dumps(e.model_dump(mode="json"), ensure_ascii=False) for e in events]
+            data = "\n".join([*lines, ""]).encode("utf-8", "surrogatepass")
+            ui.download(data, "audit.jsonl", media_type="application/x-ndjson")
+
+        await self._act("audit", run, "")
+
+    async def _act(
+        self, verb: str, run: Run, done: str, given: dict[str, Any] | None = None
+    ) -> bool:
+        is_done = await self._frame.act(verb, self._task_id, lambda by: run(by, given or {}), done)
+        with self._frame.slot():
+            self._look()
+        return is_done
+
+    def _ask(
+        self,
+        verb: str,
+        title: str,
+        more: str,
+        run: Run,
+        done: str,
+        *,
+        label: str = "Reason",
+        needs_text: bool = True,
+        keeps: bool = False,
+        has_agent: bool = False,
+        is_final: bool = False,
+    ) -> None:
+        """Open the dialog of a verb."""
+        with ui.dialog() as dialog, ui.card().classes("w-full max-w-xl gap-4 rounded-xl p-5"):
+            dialog.props["aria-label"] = title
+            heading(title)
+            text("p", more, f"m-0 text-sm {QUIET}")
+            said: Any = None
+            if label:
+                said = ui.textarea(label).props("outlined autogrow autofocus").classes("w-full")
+            agent: Any = None
+            if has_agent:
+                agent = ui.input("Another agent (or leave it empty)").props("outlined")
+                agent.classes("w-full")
+            keep: Any = None
+            if keeps:
+                keep = ui.checkbox("Go on where an effect cannot be undone; it is recorded")
+
+            async def submit() -> None:
+                typed = cast("str", said.value or "").strip() if said is not None else ""
+                if needs_text and said is not None and not typed:
+                    said.props(f'error error-message="{label} is needed."')
+                    return
+                dialog.close()
+                given = {
+                    "reason": typed,
+                    "keep": bool(keep.value) if keep is not None else False,
+                    "agent": cast("str", agent.value or "").strip() if agent is not None else "",
+                }
+                await self._act(verb, run, done, given)
+
+            if said is not None:
+                said.on("keydown.ctrl.enter", submit)
+            with ui.row().classes("w-full justify-end gap-2"):
+                button("Cancel").on_click(dialog.close)
+                made = button(title, tone="danger" if is_final else "main").on_click(submit)
+                made.props("data-submit" + ("" if label else " autofocus"))
+        dialog.on("hide", dialog.delete)
+        dialog.open()
+
+
+def _output(body: StepBody) -> TaskStepOutput:
+    """Return a step as the verbs take it: with its branch, as ids are used again after an undo."""
+    return TaskStepOutput(task_step=body.step, branch=body.branch)

@@ -1,0 +1,204 @@
+"""The list of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from nicegui import ui
+
+from holdfast.desk.pages.creation import ask_for_task
+from holdfast.desk.pages.frame import TICK_SECONDS, Frame
+from holdfast.desk.pages.parts import (
+    LINE,
+    OF_COLOUR,
+    QUIET,
+    STRONG,
+    Part,
+    PartList,
+    button,
+    chip,
+    empty,
+    heading,
+    link,
+    quiet,
+    show_address,
+    task_url,
+    text,
+    url,
+)
+from holdfast.desk.views.tasks import MEANING, STATUSES, Row, TaskFilter, row_of
+from holdfast.desk.views.words import counted, cut, spent
+from holdfast.errors import HoldfastError
+from holdfast.task.data.calls import Approval
+from holdfast.values.steps import CLOSED, Task
+
+PAGE_ROWS = 25
+"""Tasks of a page: each is asked for its steps and tokens."""
+
+MOST_READ = 5_000
+"""Most tasks that a search looks at."""
+
+DETAIL_SECONDS = 1.5
+"""How long a page waits for one task to tell its steps and tokens."""
+
+
+class Tasks:
+    """The list of tasks in one browser."""
+
+    def __init__(self, frame: Frame, wanted: TaskFilter) -> None:
+        """Draw it."""
+        self._frame, self._wanted = frame, wanted
+        self._details: dict[str, Task] = {}
+        self._ages: dict[str, Any] = {}
+        self._more = False
+        self._draw()
+
+    def _draw(self) -> None:
+        wanted = self._wanted
+        with ui.row().classes("w-full items-center justify-between gap-2"):
+            heading("Tasks", level=1)
+            new = button("New task", tone="main", icon="add")
+            new.on_click(lambda: ask_for_task(self._frame))
+        with ui.row().classes("w-full items-center gap-2"):
+            search = ui.input(
+                placeholder="Search",
+                value=wanted.text,
+                on_change=lambda event: self._filter(text=event.value or ""),
+            ).props('dense outlined debounce=250 clearable type=search aria-label="Search"')
+            search.classes("w-full sm:w-64")
+            agent = ui.input(
+                placeholder="Agent",
+                value=wanted.agent,
+                on_change=lambda event: self._filter(agent=event.value or ""),
+            ).props('dense outlined debounce=250 clearable aria-label="Agent"')
+            agent.classes("w-[calc(50%-0.25rem)] sm:w-44")
+            options = {"": "Any status"} | {each: each.replace("_", " ") for each in STATUSES}
+            status = ui.select(
+                options,
+                value=wanted.status or "",
+                on_change=lambda event: self._filter(status=event.value or None),
+            ).props('dense outlined options-dense aria-label="Status"')
+            status.classes("w-[calc(50%-0.25rem)] sm:w-44")
+        self._none = Part()
+        self._table = PartList("Tasks", tag="ul", item=_ROW)
+        self._foot = Part("flex w-full items-center justify-between gap-2")
+        self._table.element.set_visibility(False)
+        ui.timer(TICK_SECONDS * 1.5, lambda: self._frame.look(self._look))
+
+    def _filter(self, **changes: Any) -> None:
+        self._wanted = replace(self._wanted, **{"page": 1, **changes})
+        self._show_address()
+        ui.timer(0, lambda: self._frame.look(self._look, at_once=True), once=True)
+
+    def _turn(self, by: int) -> None:
+        self._wanted = replace(self._wanted, page=max(self._wanted.page + by, 1))
+        self._show_address()
+        ui.timer(0, lambda: self._frame.look(self._look, at_once=True), once=True)
+
+    def _show_address(self) -> None:
+        show_address(url("/tasks", self._wanted.query))
+
+    async def _look(self) -> None:
+        wanted = self._wanted
+        tasks, self._more = await self._read(wanted)
+        if not self._ages and wanted is self._wanted:  # steps and approvals come a moment later
+            now = time.time()
+            self._draw_rows([row_of(task, now=now, is_detailed=False) for task in tasks])
+        waiting = await self._frame.desk.feed.waiting()
+        self._frame.count(len(waiting))
+        asked: dict[str, list[Approval]] = {}
+        for approval in waiting:
+            asked.setdefault(approval.id.rpartition(":")[0], []).append(approval)
+        known = await asyncio.gather(*map(self._detail, tasks))
+        if wanted is not self._wanted:  # the filter has changed meanwhile
+            return
+        now = time.time()
+        rows = [
+            row_of(task, asked.get(task.task_id, ()), now=now, is_detailed=is_detailed)
+            for task, is_detailed in known
+        ]
+        self._draw_rows(rows)
+
+    async def _read(self, wanted: TaskFilter) -> tuple[list[Task], bool]:
+        """Return the tasks of the page, and whether there are more."""
+        runner = self._frame.desk.runner
+        first = (wanted.page - 1) * PAGE_ROWS
+        limit = MOST_READ if wanted.text else first + PAGE_ROWS + 1
+        found = await runner.list_tasks(wanted.status, wanted.agent or None, limit=limit)
+        fitting = [task for task in found if wanted.takes(task)]
+        return fitting[first : first + PAGE_ROWS], len(fitting) > first + PAGE_ROWS
+
+    async def _detail(self, listed: Task) -> tuple[Task, bool]:
+        """Read a task itself, if it may have changed and can answer."""
+        kept = self._details.get(listed.task_id)
+        if kept is not None and listed.status in CLOSED and kept.status == listed.status:
+            return kept, True
+        try:
+            async with asyncio.timeout(DETAIL_SECONDS):
+                found = await self._frame.desk.runner.get_task(listed.task_id)
+        except (HoldfastError, TimeoutError):
+            return (listed, False) if kept is None else (kept, True)
+        self._details[listed.task_id] = found
+        return found, True
+
+    def _draw_rows(self, rows: list[Row]) -> None:
+        is_filtered = bool(self._wanted.query)
+        self._none.show(
+            (bool(rows), is_filtered), lambda: _draw_none(rows, is_filtered=is_filtered)
+        )
+        items = [(row.task_id, replace(row, age=""), partial(self._draw_row, row)) for row in rows]
+        self._table.show(items)
+        for row in rows:
+            said = _numbers(row)
+            if self._ages[row.task_id].text != said:
+                self._ages[row.task_id].text = said
+        page, more = self._wanted.page, self._more
+        self._foot.show((bool(rows), page, more), lambda: self._draw_foot(page, has_more=more))
+
+    def _draw_foot(self, page: int, *, has_more: bool) -> None:
+        quiet(f"Page {page}")
+        with ui.row().classes("gap-2"):
+            if page > 1:
+                button("Newer").on_click(lambda: self._turn(-1))
+            if has_more:
+                button("Older").on_click(lambda: self._turn(1))
+
+    def _draw_row(self, row: Row) -> None:
+        with ui.column().classes("min-w-0 gap-0.5"):
+            label = row.input or row.task_id
+            made = link(label, task_url(row.task_id), "w-full truncate text-sm font-medium")
+            made.props["title"] = cut(label, 500)
+            names = [row.agent, row.task_id, *([f"session {row.session}"] * bool(row.session))]
+            text("span", " · ".join(names), f"w-full truncate text-xs {QUIET}")
+        with ui.column().classes("min-w-0 items-start gap-0.5"):
+            state = chip(row.status.replace("_", " "), OF_COLOUR[row.colour])
+            state.props["title"] = MEANING.get(row.status, "")
+            if row.waits_for:
+                text("span", row.waits_for, f"w-full truncate text-xs {STRONG}")
+        self._ages[row.task_id] = text("span", "", f"text-xs md:text-right {QUIET}")
+
+
+_ROW = (
+    f"{LINE} grid grid-cols-1 items-center gap-x-4 gap-y-1 px-4 py-3"
+    " hover:bg-slate-50 md:grid-cols-[minmax(0,1fr)_15rem_13rem] dark:hover:bg-slate-800"
+)
+
+
+def _numbers(row: Row) -> str:
+    parts = [
+        f"{row.age} ago",
+        *([counted(row.steps, "step")] if row.steps is not None else []),
+        *([spent(row.usage)] if row.usage is not None else []),
+    ]
+    return " · ".join(parts)
+
+
+def _draw_none(rows: list[Row], *, is_filtered: bool) -> None:
+    if not rows:
+        title = "No task fits" if is_filtered else "No tasks yet"
+        more = "Change the filter to see others." if is_filtered else "Create one to see it."
+        empty("list_alt", title, more)

@@ -1,0 +1,1 @@
+"""What waits for people: approvals, who may decide them, decisions for later calls."""

@@ -1,0 +1,315 @@
+"""Approvals: opened once, decided once, and valid on the branch on which they were opened.
+
+There are four kinds: a tool call that needs approval, a call that may have happened, a used up
+budget, and an undo that needs approval or may have happened. The same verbs decide all of them.
+
+| verb    | approval of a call    | unknown effect             | budget        | undo           |
+| ------- | --------------------- | -------------------------- | ------------- | -------------- |
+| approve | run it, edited or not | it did not happen: run it  | one more call | undo it        |
+|         |                       |                            | or more money |                |
+| reject  | tell the model why    | give it up, tell the model | finish now    | it ends here   |
+| respond | use this as result    | it happened, with this     |               | it was undone  |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from holdfast.task.data.calls import Approval, ApprovalKind, call_digest
+from holdfast.task.data.commands import Command
+from holdfast.task.data.records import Entry
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import deciders
+from holdfast.task.people.decisions import approve, facts, reject, respond, step_of, withdraw
+from holdfast.values.base import Json
+from holdfast.values.messages import ToolCall
+from holdfast.values.text.shown import time_shown
+
+CARD_TEXT = 500
+NOT_IN_TIME = "nobody decided in time"
+
+
+def latest(ledger: Ledger, n: int, i: int, kind: ApprovalKind | None = None) -> Approval | None:
+    """Return the newest approval of an open call of a step, or None.
+
+    Args:
+        ledger: The task.
+        n: The step.
+        i: Position of the call.
+        kind: Kind of the approval; None for every kind but "undo", whose step and position are
+            those of the undone call, and may equal those of a call of the open step.
+    """
+    found = ledger.asked.at(ledger.s.branch, n, i)
+    wanted = (each for each in found if (each.kind == kind if kind else each.kind != "undo"))
+    return next(wanted, None)
+
+
+def ask(
+    ledger: Ledger,
+    n: int,
+    i: int,
+    kind: ApprovalKind,
+    *,
+    now: float,
+    seconds: float = 0,
+    text: str = "",
+    call: ToolCall | None = None,
+    agent: str = "",
+) -> Approval:
+    """Open an approval.
+
+    Args:
+        ledger: The task.
+        n: The step.
+        i: Position of the call among the open calls; -1 for none.
+        kind: Kind of the approval.
+        now: Time, seconds since the epoch.
+        seconds: Seconds until it expires to rejected; 0 for never.
+        text: Why a person must decide, for the reviewer.
+        call: The call, when it is not one of the open calls.
+        agent: The agent that asks; the step's by default.
+    """
+    current = ledger.find(n)
+    if call is None and current is not None and 0 <= i < len(current.calls):
+        call = current.calls[i]
+    if not agent and current is not None:
+        agent = current.open.step.agent
+    described = ledger.s.described
+    policy = described.rules(agent).policies.get(call.name) if call and described else None
+    serial = ledger.s.approval_serial + 1
+    approval = Approval(
+        id=f"{ledger.task_id}:{serial}",
+        kind=kind,
+        agent=agent or ledger.given.head.agent,
+        tool=call.name if call else "",
+        effect=policy.effect if policy else "",
+        call_id=call.id if call else "",
+        arguments=call.arguments if call else "",
+        digest=call_digest(call) if call else "",
+        n=n,
+        i=i,
+        branch=ledger.s.branch,
+        asked=now,
+        expires=now + seconds if seconds else 0,
+        text=text,
+    )
+    rule = policy.approval if policy else None
+    asker = ledger.given.head.asker
+    approval = approval.model_copy(update=deciders.of_rule(rule, kind, asker=asker, now=now))
+    ledger.put_approval(approval)
+    ledger.change(approval_serial=serial)
+    ledger.note("asked", now=now, text=text, body=_asked_of(ledger, approval))
+    return approval
+
+
+def _asked_of(ledger: Ledger, approval: Approval) -> dict[str, Json]:
+    """Return the body of the event of an approval."""
+    body: dict[str, Json] = {"id": approval.id, "kind": approval.kind, "tool": approval.tool}
+    body |= {"arguments": approval.arguments, "call_id": approval.call_id}
+    if approval.expires:
+        body["expires"] = approval.expires
+    if approval.who:
+        body["who"] = list(approval.may_decide)
+    if approval.quorum > 1:
+        body["quorum"] = approval.quorum
+    body |= step_of(ledger, approval)
+    return body
+
+
+def place_of(ledger: Ledger, approval_id: str) -> dict[str, Json]:
+    """Return the tool and the step of an approval, as a part of the event of a decision."""
+    found = ledger.asked.find(approval_id) if approval_id else None
+    return {} if found is None else {"tool": found.tool, **step_of(ledger, found)}
+
+
+def pending(ledger: Ledger) -> list[Approval]:
+    """List the open approvals of the task, oldest first."""
+    return [approval for approval in ledger.s.approvals if approval.status == "open"]
+
+
+def asked_everywhere(ledger: Ledger) -> list[Approval]:
+    """List the open approvals of the task and its child tasks."""
+    children = ledger.s.children.values()
+    return [*pending(ledger), *(each for child in children for each in child.approvals)]
+
+
+def shown(ledger: Ledger) -> list[Approval]:
+    """List the approvals of a task and its child tasks that are open or were just decided."""
+    asked = [approval for child in ledger.s.children.values() for approval in child.approvals]
+    return [*ledger.s.approvals, *asked]
+
+
+def waits(ledger: Ledger, n: int) -> bool:
+    """Whether a step waits for a person, as a whole or with one of its calls."""
+    return any(approval.n == n and approval.kind != "undo" for approval in pending(ledger))
+
+
+def undo_waits(ledger: Ledger) -> bool:
+    """Whether the undo in progress waits for a person; other open approvals do not delay it."""
+    return any(approval.kind == "undo" for approval in asked_everywhere(ledger))
+
+
+def drop_undo(ledger: Ledger) -> None:
+    """Drop the decisions on an undo that has ended: the next undo needs new ones."""
+    kept = tuple(approval for approval in ledger.s.approvals if approval.kind != "undo")
+    ledger.change(approvals=kept)
+
+
+def settle(ledger: Ledger, n: int, i: int, *, now: float) -> None:
+    """Withdraw the approval of a call whose outcome has become known without a decision."""
+    approval = latest(ledger, n, i, "unknown")
+    if approval is not None and approval.status == "open":
+        withdraw(ledger, approval, now=now)
+
+
+def decide(ledger: Ledger, command: Command, *, now: float) -> str:
+    """Apply approve, reject or respond; return why it is refused, or empty."""
+    wanted = str(command.body.get("approval", ""))
+    found = ledger.asked.find(wanted)
+    if found is None:
+        known = decided_by(ledger.entries, wanted)
+        why = f"it was decided already: {known}" if known else "its step may be over or undone"
+        return f"There is no open approval {wanted!r}; {why}."
+    if found.status != "open":
+        who, when = found.by or "the clock", time_shown(found.at)
+        return f"Approval {wanted!r} was {found.status} by {who} already, at {when}."
+    if found.branch != ledger.s.branch:
+        return f"Approval {wanted!r} belongs to a branch that was undone."
+    if found.expires and now >= found.expires:
+        expire(ledger, now=now)
+        return f"Approval {wanted!r} has expired: {NOT_IN_TIME}."
+    if found.escalates and now >= found.escalates and not found.escalated:
+        found = _escalate(ledger, found, now=now)
+    if not command.by:
+        return "A decision needs the name of who decides (by)."
+    bound = str(command.body.get("digest", "")) or digest_of(found)
+    if bound != digest_of(found):
+        return f"Approval {wanted!r} is for other arguments than those that were decided on."
+    barred = deciders.refused(found, command.by, roles_of(command))
+    if barred:
+        return barred
+    note = str(command.body.get("note", "") or command.reason)
+    message = str(command.body.get("message", ""))
+    changes = {"by": command.by, "at": now, "note": note, "message": message}
+    decided = found.model_copy(update=changes)
+    match command.verb:
+        case "approve":
+            reason = approve(ledger, decided, command.body.get("arguments"))
+        case "reject":
+            reason = reject(ledger, decided)
+        case "respond":
+            reason = respond(ledger, decided, command.body.get("result"))
+        case _:
+            reason = f"{command.verb!r} does not decide an approval."
+    return reason
+
+
+def digest_of(approval: Approval) -> str:
+    """Return the digest that a decision is bound to: of the call as it would run now."""
+    return approval.bound or approval.digest
+
+
+def roles_of(command: Command) -> tuple[str, ...]:
+    """Return the roles of the person who decides, as the client gave them; never raises."""
+    given: object = command.body.get(deciders.ROLES)
+    names = cast("list[object]", given) if isinstance(given, list) else []
+    return tuple(name for name in names if isinstance(name, str))
+
+
+def is_vote(ledger: Ledger, approval_id: str) -> bool:
+    """Whether an approval needs more people after the decision that was just made on it."""
+    found = ledger.asked.find(approval_id)
+    return found is not None and found.quorum > 1 and found.status in ("open", "checking")
+
+
+def progress(ledger: Ledger, approval_id: str) -> str:
+    """Return how many have approved: "1 of 2: anna"; that of an edit which is being checked."""
+    found = ledger.asked.find(approval_id)
+    if found is None:
+        return ""
+    return f"1 of {found.quorum}: {found.by}" if found.status == "checking" else found.progress
+
+
+def is_decided(ledger: Ledger, approval_id: str) -> bool:
+    """Whether this run of the task knows the decision on an approval: a refusal names it then."""
+    found = ledger.asked.find(approval_id)
+    if found is None:
+        return bool(decided_by(ledger.entries, approval_id))
+    return found.status != "open"
+
+
+def decided_by(entries: Sequence[Entry], approval_id: str) -> str:
+    """Return the decision on an approval: its verb, who made it and when; empty for none."""
+    for entry in reversed(entries):
+        event = entry.event
+        if event is not None and event.kind == "command":
+            given: Json = event.body.get("arguments") or {}
+            if given.get("approval") == approval_id:
+                return f"{event.body.get('verb')} by {event.by} at {time_shown(event.at)}"
+    return ""
+
+
+def expire(ledger: Ledger, *, now: float) -> None:
+    """Reject approvals that have passed their deadline without a decision."""
+    for approval in pending(ledger):
+        if approval.expires and now >= approval.expires:
+            late = approval.model_copy(update={"at": now, "note": NOT_IN_TIME})
+            ledger.note("expired", now=now, body=facts(ledger, approval))
+            reject(ledger, late, status="expired")
+
+
+def escalate(ledger: Ledger, *, now: float) -> None:
+    """Let more people decide approvals that have waited for as long as their rule says."""
+    for approval in pending(ledger):
+        if approval.escalates and now >= approval.escalates and not approval.escalated:
+            _escalate(ledger, approval, now=now)
+
+
+def _escalate(ledger: Ledger, approval: Approval, *, now: float) -> Approval:
+    wider = approval.model_copy(update={"escalated": now})
+    body = {**_asked_of(ledger, wider), "escalate_to": list(approval.escalate_to)}
+    text = f"Escalated to {', '.join(approval.escalate_to)}: nobody has decided yet."
+    ledger.note("escalated", now=now, text=text, body=body)
+    ledger.put_approval(wider)
+    return wider
+
+
+def deadline(ledger: Ledger) -> float:
+    """Return when the next approval expires or escalates, 0 for never."""
+    waiting = pending(ledger)
+    times = [a.expires for a in waiting if a.expires]
+    times += [a.escalates for a in waiting if a.escalates and not a.escalated]
+    return min(times, default=0)
+
+
+def card_state(approval: Approval) -> str:
+    """Return what identifies a card: the id, and what people have done to it, if they have."""
+    votes = ",".join(vote.by for vote in approval.votes)
+    if not votes and not approval.escalated:
+        return approval.id
+    return f"{approval.id} {approval.bound} {approval.escalated:g} {votes}"
+
+
+def card(approval: Approval) -> dict[str, Json]:
+    """Return what a list shows of an open approval; long texts are cut."""
+    shown = approval.model_copy(
+        update={
+            "arguments": approval.arguments[:CARD_TEXT],
+            "text": approval.text[:CARD_TEXT],
+            "effective": approval.effective[:CARD_TEXT],
+            "agreed": approval.agreed[:CARD_TEXT],
+        }
+    )
+    return shown.wire()
+
+
+def effective_call(approval: Approval, call: ToolCall) -> ToolCall:
+    """Return the call as it was approved; a second approval of it keeps an earlier edit."""
+    return call.model_copy(update={"arguments": approval.effective or approval.arguments})
+
+
+def close_open(ledger: Ledger, *, now: float) -> None:
+    """Close the open approvals, because the task ends or its branch is left."""
+    for approval in pending(ledger):
+        withdraw(ledger, approval, now=now)

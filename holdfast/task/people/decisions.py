@@ -1,0 +1,199 @@
+"""What a decision does to the ledger: the call runs, the model reads why not, a vote is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+from holdfast.task.data.calls import Approval, Outcome, call_digest
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.money import raise_budget
+from holdfast.task.people import deciders
+from holdfast.values.base import Json, same_json
+from holdfast.values.messages import ToolCall, system
+
+REJECTED = "Tool execution was not approved."
+
+
+def step_of(ledger: Ledger, approval: Approval) -> dict[str, Json]:
+    """Return the id of an approval's step, if it is in progress, as a part of an event's body."""
+    current = ledger.find(approval.n) if approval.branch == ledger.s.branch else None
+    return {} if current is None else {"step": current.open.step.step_id}
+
+
+def facts(ledger: Ledger, approval: Approval) -> dict[str, Json]:
+    """Return an approval, its tool and its step, as the body of an event."""
+    return {"id": approval.id, "tool": approval.tool, **step_of(ledger, approval)}
+
+
+def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> None:
+    """Accept edited arguments, or open the approval again and say why."""
+    if refused:
+        body = {**facts(ledger, approval), "arguments": approval.effective}
+        ledger.note("refused", now=now, by=approval.by, text=refused, body=body)
+        again = {
+            **_OPEN_AGAIN,
+            "effective": approval.agreed,
+            "text": f"Edited arguments were refused: {refused}",
+        }
+        ledger.put_approval(approval.model_copy(update=again))
+        return
+    if approval.quorum > 1:  # earlier votes were for other arguments
+        vote = deciders.voted(
+            approval.model_copy(update={"votes": ()}), approval.by, now=now, note=approval.note
+        )
+        call = ToolCall(id=approval.call_id, name=approval.tool, arguments=approval.effective)
+        agreed = {"votes": vote, "agreed": approval.effective, "bound": call_digest(call)}
+        ledger.put_approval(approval.model_copy(update={**_OPEN_AGAIN, **agreed}))
+        return
+    ledger.put_approval(approval.model_copy(update={"status": "approved"}))
+    _tell_edit(ledger, approval)
+
+
+_OPEN_AGAIN: Mapping[str, object] = {"status": "open", "by": "", "at": 0.0, "note": ""}
+
+
+def _tell_edit(ledger: Ledger, approval: Approval) -> None:
+    _tell(
+        ledger,
+        f"{approval.by} changed the arguments of {approval.tool} (call {approval.call_id}) from"
+        f" {approval.arguments} to {approval.effective} before it ran.",
+    )
+
+
+def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
+    """Approve a call as it is now, or with edited arguments; return why not, or empty.
+
+    Of several people who must approve, the last one decides; until then votes are recorded.
+    """
+    if approval.kind == "limit" and approval.arguments:
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        return _raise_budget(ledger, approval, approval.arguments if arguments is None else text)
+    if arguments is None:
+        return _consent(ledger, approval)
+    if approval.kind == "limit":
+        return "A budget is approved without arguments: it allows one more model call."
+    if approval.kind == "undo":
+        return "An undo is approved without arguments: it takes the call back as it ran."
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    if same_json(text, approval.agreed or approval.arguments):
+        return _consent(ledger, approval)
+    if approval.quorum > 1 and same_json(text, approval.arguments):  # back to what was proposed
+        again = {"votes": (), "agreed": "", "bound": "", "effective": ""}
+        return _consent(ledger, approval.model_copy(update=again))
+    ledger.put_approval(approval.model_copy(update={"status": "checking", "effective": text}))
+    return ""
+
+
+def _raise_budget(ledger: Ledger, approval: Approval, arguments: str) -> str:
+    """Raise the budget in money; other steps that wait for it try again."""
+    refused = raise_budget(ledger, arguments)
+    if refused:
+        return refused
+    effective = "" if same_json(arguments, approval.arguments) else arguments
+    changes = {"status": "approved", "effective": effective}
+    ledger.put_approval(approval.model_copy(update=changes))
+    for other in ledger.s.approvals:
+        if other.status == "open" and other.kind == "limit" and other.arguments:
+            withdraw(ledger, other, now=approval.at)
+    return ""
+
+
+def withdraw(ledger: Ledger, approval: Approval, *, now: float) -> None:
+    """Close an approval without a decision."""
+    ledger.note("withdrawn", now=now, body=facts(ledger, approval))
+    ledger.put_approval(approval.model_copy(update={"status": "closed", "at": now}))
+
+
+def _consent(ledger: Ledger, approval: Approval) -> str:
+    if approval.quorum > 1:
+        votes = deciders.voted(approval, approval.by, now=approval.at, note=approval.note)
+        approval = approval.model_copy(update={"votes": votes})
+        if len(votes) < approval.quorum:
+            ledger.put_approval(approval.model_copy(update=_OPEN_AGAIN))
+            return ""
+        approval = approval.model_copy(update={"by": deciders.voters(votes)})
+    ledger.put_approval(approval.model_copy(update={"status": "approved"}))
+    if approval.agreed:
+        _tell_edit(ledger, approval)
+    if approval.kind == "limit":
+        ledger.allow_one_more(approval.n)
+    if approval.kind == "unknown":
+        text = f"It did not take effect: so says {approval.by}."
+        ledger.call_failed(approval.n, approval.i, text, now=approval.at)
+    return ""
+
+
+def reject(
+    ledger: Ledger, approval: Approval, *, status: Literal["rejected", "expired"] = "rejected"
+) -> str:
+    """Reject a call, and record what the model reads in place of its result."""
+    ledger.put_approval(approval.model_copy(update={"status": status}))
+    who = f" by {approval.by}" if approval.by else ""
+    why = f": {approval.note}" if approval.note else "."
+    match approval.kind:
+        case "tool":
+            text = f"The call was not run: it was rejected{who}{why}"
+            if _is_bare(ledger, approval):
+                text = REJECTED
+                if ledger.given.head.run.tool_error_formatter:  # a worker process words it
+                    return ""
+            text = approval.message or text
+            refused = Outcome(content=text, is_error=True, status="failed", attempts=0)
+            ledger.outcome(approval.n, approval.i, refused)
+        case "unknown":
+            text = f"It is not known whether the call took effect; it was given up{who}{why}"
+            edited = _edited(ledger, approval)
+            given_up = Outcome(content=text, is_error=True, status="unknown", edited=edited)
+            ledger.outcome(approval.n, approval.i, given_up)
+        case "limit":
+            ledger.finish_early(approval.n)
+        case "undo":
+            pass
+    return ""
+
+
+def _is_bare(ledger: Ledger, approval: Approval) -> bool:
+    """Whether a call was rejected without a reason, in a dialect with a fixed text for that."""
+    said = approval.note or approval.message
+    return not said and ledger.given.head.dialect.tool_error == "fixed"
+
+
+def rejected(ledger: Ledger, n: int, i: int, text: str) -> None:
+    """Record the outcome of a rejected call, with the text of the run's formatter."""
+    refused = Outcome(content=text, is_error=True, status="failed", attempts=0)
+    ledger.outcome(n, i, refused)
+
+
+def respond(ledger: Ledger, approval: Approval, result: Json) -> str:
+    """Record the result that a person gives; return why not, or empty."""
+    if approval.kind == "limit":
+        return "There is no result to respond with: approve or reject."
+    if result is None:
+        return "respond needs a result."
+    if approval.quorum > 1:
+        return f"{approval.quorum} people must decide, and a result is one person's: reject it."
+    text = result if isinstance(result, str) else json.dumps(result)
+    if approval.kind == "undo":  # it is undone already: the text says how that is known
+        ledger.put_approval(approval.model_copy(update={"status": "responded", "message": text}))
+        return ""
+    ledger.put_approval(approval.model_copy(update={"status": "responded"}))
+    attempts = 0 if approval.kind == "tool" else 1
+    edited = _edited(ledger, approval)
+    said = Outcome(content=text, attempts=attempts, edited=edited)
+    ledger.outcome(approval.n, approval.i, said)
+    return ""
+
+
+def _edited(ledger: Ledger, approval: Approval) -> str:
+    """Return the arguments with which a call may have happened, if a person had changed them."""
+    current = ledger.find(approval.n)
+    if approval.kind != "unknown" or current is None:
+        return ""
+    proposed = current.calls[approval.i].arguments
+    return approval.arguments if approval.arguments != proposed else ""
+
+
+def _tell(ledger: Ledger, text: str) -> None:
+    ledger.change(notes=(*ledger.s.notes, system(text)))

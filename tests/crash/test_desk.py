@@ -1,0 +1,168 @@
+"""People at the desk while workers, the server and the desk itself are killed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import Browser, Locator, Page, expect
+
+from tests.crash import expenses
+from tests.crash.lab import Lab
+from tests.support.desk import PATIENCE_MS, free_port, person, serve_desk
+from tests.support.rig import until_status
+
+expect.set_options(timeout=PATIENCE_MS)
+MISSING = re.compile("goes on by itself")
+
+
+class Hand:
+    """A person who uses a page with the mouse alone, or with the keyboard alone."""
+
+    def __init__(self, page: Page, uses: str) -> None:
+        self._page, self._is_mouse = page, uses == "mouse"
+
+    async def press(self, target: Locator, key: str = "") -> None:
+        """Press a button or a link; a key may do the same."""
+        await expect(target).to_be_visible()
+        if self._is_mouse:
+            await target.click()
+        elif key:
+            await self._page.keyboard.press(key)
+        else:
+            await self._go_to(target)
+            await self._page.keyboard.press("Enter")
+
+    async def fill(self, target: Locator, content: str) -> None:
+        """Type in the place of what is in a field."""
+        await expect(target).to_be_visible()
+        await (target.click() if self._is_mouse else self._go_to(target))
+        await self._page.keyboard.press("Control+a")
+        await self._page.keyboard.type(content)
+
+    async def turn_to(self, tab: str) -> None:
+        """Choose a tab; arrows go from one to the next."""
+        target = self._page.get_by_role("tab", name=tab)
+        if self._is_mouse:
+            await target.click()
+            return
+        await self._go_to(self._page.get_by_role("tab", selected=True))
+        await self._page.keyboard.press("Home")
+        await self._go_to(target, "ArrowRight")
+        await self._page.keyboard.press("Enter")
+
+    async def _go_to(self, target: Locator, by: str = "Tab") -> None:
+        for _ in range(200):
+            if await _has_focus(target):
+                return
+            await self._page.keyboard.press(by)
+        msg = f"the keyboard does not come to {target}"
+        raise AssertionError(msg)
+
+
+async def _has_focus(target: Locator) -> bool:
+    return bool(
+        await target.evaluate(
+            "it => it === document.activeElement || it.contains(document.activeElement)"
+        )
+    )
+
+
+@pytest.mark.parametrize("uses", ["mouse", "keys"])
+async def test_an_expense_from_the_wish_to_the_comparison(
+    own_lab: Lab, browser: Browser, uses: str
+) -> None:
+    lab = own_lab  # with a list of tasks and an inbox of its own
+    lab.hold("pay")
+    worker = await lab.serve(program=expenses.work)
+    async with serve_desk(lab.runner) as desk, person(browser, desk.url) as page:
+        hand, dialog = Hand(page, uses), page.get_by_role("dialog")
+        card = page.get_by_role("article")
+
+        await page.goto(f"{desk.url}/tasks")  # asks
+        await hand.press(page.get_by_role("button", name="New task"))
+        await hand.fill(dialog.get_by_label("Request"), lab.say("file:taxi pay:930"))
+        await hand.press(dialog.get_by_role("button", name="Create"))
+        await hand.press(page.get_by_role("link", name="Decide in the inbox"))
+
+        await expect(card).to_contain_text("How much.")  # edits
+        await hand.press(card.get_by_role("button", name="Edit arguments"), "e")
+        await hand.fill(dialog.get_by_label("thing * (string)"), "93")
+        await hand.press(dialog.get_by_role("button", name="Review the change"))
+        await hand.press(dialog.get_by_role("button", name="Yes: run pay with these"))
+        await lab.until_event("start", tool="pay")
+        await lab.kill(worker)
+        lab.let_go("pay")
+        await lab.serve(program=expenses.work)
+
+        await expect(card).to_contain_text("may have happened")  # decides what nobody knows
+        await hand.press(card.get_by_role("button", name="It happened"), "v")
+        await hand.fill(dialog.get_by_label("Result for the agent"), "paid 93")
+        await hand.press(dialog.get_by_role("button", name="It happened"))
+
+        await hand.press(page.get_by_role("link", name="Tasks", exact=True))  # undoes
+        task = page.get_by_role("list", name="Tasks").get_by_role("link")
+        await expect(task).to_have_count(1)
+        await hand.press(task)
+        await expect(page.get_by_text("final file(taxi) paid 93")).to_be_visible()
+        [made] = await lab.runner.list_tasks()
+        await hand.press(page.get_by_role("button", name="Undo last step"))
+        await hand.fill(dialog.get_by_label("Reason"), "the taxi was a bus")
+        await hand.press(dialog.get_by_role("button", name="Undo the last step"))
+        await hand.turn_to("Branches")
+        await expect(page.get_by_text("the taxi was a bus")).to_be_visible()
+
+        await hand.turn_to("Steps")  # forks
+        await hand.press(page.get_by_role("button", name="Step 1 ").first)
+        await hand.press(page.get_by_role("button", name="Fork from here"))
+        await hand.fill(dialog.get_by_label("Another input"), lab.say("file:bus"))
+        await hand.press(dialog.get_by_role("button", name="Fork after step 1"))
+        await expect(page.get_by_role("link", name="Forked after step 1")).to_be_visible()
+        await hand.press(page.get_by_role("button", name="Run on"))
+        await expect(page.get_by_text("final file(bus)")).to_be_visible()
+
+        await hand.press(page.get_by_role("link", name="Compare with it"))  # compares
+        await expect(page.get_by_text("The first difference is in step 2.")).to_be_visible()
+
+    await until_status(lab.runner, made.task_id, "running")
+    assert [each["thing"] for each in lab.events("start")] == ["taxi", "93", "bus"]
+    verbs = [each for each in await lab.runner.audit(made) if each.verb]
+    assert [each.verb for each in verbs] == ["approve", "respond", "undo"]
+    assert {each.actor for each in verbs} == {"ann"}
+
+
+async def test_an_open_page_outlives_the_worker_the_server_and_the_desk(
+    own_lab: Lab, browser: Browser
+) -> None:
+    lab, port = own_lab, free_port()
+    lab.hold("file")
+    worker = await lab.serve(program=expenses.work)
+    desk = lab.start(expenses.desk, input=str(port))
+    task = await lab.create("file:taxi", step_mode="automatic")
+    await lab.until_event("desk")
+    url = f"http://127.0.0.1:{port}"
+    async with person(browser, url) as page:
+        missing = page.get_by_text(MISSING)
+        timeline = page.get_by_role("list", name="Timeline")
+        await page.goto(f"{url}/tasks/{task.task_id}")
+        await expect(timeline).to_contain_text("file")
+
+        await lab.kill(worker)
+        await expect(missing).to_be_visible()
+        await expect(timeline).to_contain_text("file")
+        lab.let_go("file")
+        await lab.serve(program=expenses.work)
+        await expect(missing).to_be_hidden()
+
+        await lab.kill_server()
+        await expect(missing).to_be_visible()
+        await lab.restart_server()
+        await expect(missing).to_be_hidden()
+
+        await lab.kill(desk)
+        await expect(page.get_by_text("Connection lost", exact=False)).to_be_visible()
+        [approval] = await lab.runner.pending_approvals(task)
+        await lab.runner.respond(approval, "bo", "filed by hand")
+        lab.start(expenses.desk, input=str(port))
+        await expect(page.get_by_text("final filed by hand")).to_be_visible()
+        await expect(page.get_by_text("Connection lost", exact=False)).to_be_hidden()

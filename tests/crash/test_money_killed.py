@@ -1,0 +1,30 @@
+"""A worker process is killed between the reservation of money and the answer that it pays for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast import Budget, Price, Prices
+from tests.crash.lab import Lab
+
+PRICES = Prices({"fake-model": Price(input=0, output=1000)})
+"""A tenth of a cent for each token of output."""
+
+
+async def test_a_call_that_a_lost_worker_may_have_made_counts_with_its_most(lab: Lab) -> None:
+    options = {**lab.job.options, "prices": PRICES}
+    lab.hold_model(0)
+    worker = await lab.serve(options=options)
+    task = await lab.create("look:a", budget=Budget(max_dollars=20, on_exceeded="fail"))
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until(lambda: len(lab.requests) == 1, "the first call")
+    await lab.kill(worker)
+    lab.start(options=options)
+    assert (await running).output
+    calls = [each for each in await lab.runner.audit(task) if each.kind == "model_call"]
+    assert [call.attempts for call in calls] == [2, 1]
+    asked = [request.body["max_output_tokens"] for request in lab.requests]
+    left = 20_000 - 16_384  # as if the lost one had said all that it may
+    first = calls[0].cost
+    assert first is not None
+    assert asked == [16_384, left, left - first * 1000]

@@ -1,0 +1,195 @@
+"""Rules of approvals on the real server: who decides, how many, and what follows in time."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast import AgentRunner, Always, ApprovalRule, Task, tool
+from holdfast.agents.tools.decorator import Tool
+from holdfast.errors import CommandRefusedError
+from holdfast.testing import FakeOpenAI
+from tests.support.people import World, ask, kinds
+from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def paying(world: World, rule: ApprovalRule) -> Tool:
+    """Make a tool whose calls are decided by a rule."""
+
+    @tool(needs_approval=rule, undo=lambda effect: world.done.append("undone"))
+    def pay(amount: int) -> str:
+        """Pay."""
+        world.done.append(f"pay {amount}")
+        return f"paid {amount}"
+
+    return pay
+
+
+async def started(runner: AgentRunner, by: str = "") -> Task:
+    """Create a task and run its first step, which then waits."""
+    task = await runner.create_task("q", by=by)
+    assert (await runner.run_step(task)).status == "waiting"
+    return task
+
+
+async def test_two_people_of_a_role_approve_and_the_asker_is_not_one_of_them(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    rule = ApprovalRule(by="role:finance", quorum=2, not_asker=True)
+    roles = {"finance": ["anna", "ben", "kim"]}
+    runner = await make_runner(paying(world, rule), roles=roles)
+    model.call("pay", {"amount": 5})
+    model.reply("done")
+    task = await started(runner, by="kim")
+    asked = await ask(runner, task)
+    assert (asked.who, asked.quorum, asked.asker) == (("role:finance",), 2, "kim")
+    with pytest.raises(CommandRefusedError, match="kim created the task"):
+        await runner.approve(asked, "kim")
+    with pytest.raises(CommandRefusedError, match="may not decide"):
+        await runner.approve(asked, "eve")
+    await runner.approve(asked, "anna", note="seen")
+    await runner.approve(asked, "anna")
+
+    async def listed() -> bool:
+        found = await runner.pending_approvals()
+        own = [each.progress for each in found if each.id == asked.id]
+        return own == ["1 of 2: anna"]
+
+    await until(listed)
+    assert world.done == []
+    await runner.approve(asked, "ben")
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["pay 5"]
+    events = [each for each in await runner.audit(task) if each.approval == asked.id]
+    said = [(each.kind, each.actor, each.decision) for each in events]
+    assert ("vote", "anna", "") in said
+    assert ("command", "ben", "approved") in said
+    assert [each.actor for each in events if each.kind == "refused"] == ["kim", "eve"]
+    assert not await runner.verify(task)
+
+
+async def test_the_second_person_edits_and_the_first_must_agree_again(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(paying(world, ApprovalRule(quorum=2)))
+    model.call("pay", {"amount": 5})
+    model.reply("done")
+    task = await started(runner)
+    asked = await ask(runner, task)
+    await runner.approve(asked, "anna")
+    with pytest.raises(CommandRefusedError, match="do not fit"):
+        await runner.approve(asked, "ben", arguments={"amount": "many"})
+    assert (await ask(runner, task)).progress == "1 of 2: anna"
+    await runner.approve(asked, "ben", arguments={"amount": 4})
+    edited = await ask(runner, task)
+    assert (edited.progress, json.loads(edited.as_agreed)) == ("1 of 2: ben", {"amount": 4})
+    with pytest.raises(CommandRefusedError, match="other arguments"):
+        await runner.approve(asked, "anna")
+    await runner.approve(edited, "anna")
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["pay 4"]
+    notes = [m.text for m in await runner.transcript(task) if m.role == "system"]
+    assert any("changed the arguments of pay" in text for text in notes)
+
+
+async def test_votes_outlive_continue_as_new_and_an_undo_ends_them(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(paying(world, ApprovalRule(quorum=2)), roll_events=50)
+    for _ in range(2):
+        model.call("pay", {"amount": 5})
+    model.reply("done")
+    task = await started(runner)
+    await runner.approve(await ask(runner, task), "anna")
+    while len(await histories(runner.client, task.task_id)) < 2:
+        await runner.pause(task, by="ann")
+        await runner.resume(task, by="ann")
+    asked = await ask(runner, task)
+    assert asked.progress == "1 of 2: anna"
+    await runner.undo_step(task, by="anna", reason="again")
+    assert (await runner.run_step(task)).status == "waiting"
+    anew = await ask(runner, task)
+    assert (anew.progress, anew.id == asked.id) == ("0 of 2", False)
+    await runner.approve(anew, "anna")
+    await runner.approve(anew, "ben")
+    assert str(await runner.run_task(task)) == "done"
+
+
+async def test_it_escalates_and_then_expires(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    rule = ApprovalRule(
+        by="anna", escalate_after_seconds=0.3, escalate_to="role:boss", expires_seconds=600
+    )
+    runner = await make_runner(paying(world, rule), roles={"boss": ["cy"]})
+    model.call("pay", {"amount": 5})
+    model.reply("done")
+    task = await started(runner)
+
+    async def escalated() -> bool:
+        return bool((await ask(runner, task)).escalated)
+
+    await until(escalated)
+    asked = await ask(runner, task)
+    assert asked.may_decide == ("anna", "role:boss")
+    assert asked.expires
+    await runner.approve(asked, "cy")
+    assert str(await runner.run_task(task)) == "done"
+    assert (await kinds(runner, task)).count("escalated") == 1
+
+
+async def test_a_sub_agents_calls_keep_the_rule_and_the_asker(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    rule = ApprovalRule(not_asker=True)
+    clerk = make_agent(paying(world, rule), name="clerk")
+    boss = make_agent(clerk.as_tool("clerk", "Pays."), name="boss")
+    await rig.serve(boss)
+    runner = rig.runner(agent="boss")
+    model.call("clerk", {"input": "pay"})
+    model.call("pay", {"amount": 5})
+    model.reply("paid")
+    model.reply("done")
+    task = await started(runner, by="kim")
+    asked = await ask(runner, task)
+    with pytest.raises(CommandRefusedError, match="Kim created the task"):
+        await runner.approve(asked, "Kim")
+    await runner.approve(asked, "ben")
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["pay 5"]
+
+
+async def test_a_standing_rule_is_listed_used_and_revoked(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(paying(world, ApprovalRule(by="ann")))
+    for amount in (5, 5, 6, 5):
+        model.call("pay", {"amount": amount})
+    model.reply("done")
+    task = await started(runner)
+    asked = await ask(runner, task)
+    until_friday = datetime.now(UTC) + timedelta(days=1)
+    await runner.approve(asked, "ann", always=Always(same=["amount"], until=until_friday))
+    assert (await runner.run_task(task)).status == "waiting"
+    assert world.done == ["pay 5", "pay 5"]
+    other = await ask(runner, task)
+    assert json.loads(other.arguments) == {"amount": 6}
+    [rule] = await runner.standing_rules(task)
+    assert (rule.id, rule.values) == (asked.id, {"amount": 5})
+    used = [each for each in await runner.audit(task) if each.kind == "standing"]
+    assert [each.body["rule"] for each in used] == [rule.id]
+    await runner.revoke_rule(rule, "ben")
+    await runner.approve(other, "ann")
+    assert (await runner.run_task(task)).status == "waiting"
+    await runner.approve(await ask(runner, task), "ann")
+    assert str(await runner.run_task(task)) == "done"
+    with pytest.raises(CommandRefusedError, match="there are: none"):
+        await runner.revoke_rule(rule, "ben")
+    assert not await runner.verify(task)

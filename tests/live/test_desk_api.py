@@ -1,0 +1,261 @@
+"""The desk's HTTP API over a real server and the fake model API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from holdfast import AgentRunner, tool
+from holdfast.desk import desk_app
+from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
+from tests.support.desk_api import client_of
+from tests.support.rig import MakeAgent, Rig, until, until_status
+
+SECRET = "sk-proj-0123456789abcdefghijklmnop"
+
+
+@tool(needs_approval=True)
+async def pay(to: str, euros: int) -> str:
+    """Pay an expense."""
+    return f"{euros} euros were paid to {to}"
+
+
+def answer(request: FakeRequest) -> Reply:
+    """Pay what is asked for, `pay NAME EUROS`; else answer."""
+    said = request.last_user.split()
+    if said[0] == "pay" and not any(message.role == "tool" for message in request.messages):
+        return calls([("pay", {"to": said[1], "euros": int(said[2])})], text="I pay now.")
+    return reply(f"Done: {request.last_user}")
+
+
+@pytest.fixture
+def model() -> Iterator[FakeOpenAI]:
+    with FakeOpenAI(answer) as fake:
+        yield fake
+
+
+@pytest.fixture
+async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
+    await rig.serve(make_agent(pay))
+    return rig.runner()
+
+
+@pytest.fixture
+async def api(runner: AgentRunner) -> AsyncGenerator[httpx.AsyncClient]:
+    async with client_of(desk_app(runner)) as client:
+        yield client
+
+
+async def created(api: httpx.AsyncClient, wish: str, **more: Any) -> str:
+    """Create a task, and return its id."""
+    answered = await api.post("/api/v1/tasks", json={"input": wish, **more})
+    assert answered.status_code == 201, answered.text
+    task_id: str = answered.json()["task_id"]
+    return task_id
+
+
+async def asking(api: httpx.AsyncClient, task_id: str) -> str:
+    """Wait until a task has asked for an approval; return its id."""
+    found: list[Any] = []
+
+    async def is_there() -> bool:
+        found[:] = (await api.get(f"/api/v1/tasks/{task_id}/approvals")).json()
+        return bool(found)
+
+    await until(is_there)
+    return str(found[0]["id"])
+
+
+async def test_arguments_are_edited_by_who_asks_and_all_of_it_can_be_read(
+    api: httpx.AsyncClient, runner: AgentRunner
+) -> None:
+    me = (await api.get("/api/v1/me")).json()
+    task_id = await created(api, "pay bo 30", session="trip")
+    approval = await asking(api, task_id)
+    card = (await api.get(f"/api/v1/approvals/{approval}")).json()
+    assert (card["title"], card["goal"], card["why"]) == ("pay", "pay bo 30", "I pay now.")
+    body = {"arguments": {"to": "bo", "euros": 3}, "note": "too much"}
+    receipt = await api.post(f"/api/v1/approvals/{approval}/edit", json=body)
+    assert (receipt.status_code, receipt.json()["verb"]) == (200, "approve")
+    await until_status(runner, task_id, "answered")
+    at = f"/api/v1/tasks/{task_id}"
+    steps = (await api.get(f"{at}/steps")).json()
+    assert (len(steps["completed"]), steps["upcoming"]) == (2, [])
+    done = (await api.get(f"{at}/effects")).json()
+    assert [(each["tool"], each["by"], each["edited"]) for each in done] == [
+        ("pay", me["name"], True)
+    ]
+    made = (await api.get(f"{at}/calls")).json()
+    assert [each["kind"] for each in made] == ["model_call", "tool_call", "model_call"]
+    assert "3 euros were paid to bo" in (await api.get(f"{at}/transcript")).text
+    assert (await api.get(f"{at}/usage")).json()["total"]["requests"] == 2
+    lines = (await api.get(f"{at}/audit")).text.splitlines()
+    assert any(json.loads(line).get("approver") == me["name"] for line in lines)
+    assert (await api.get(f"{at}/verify")).json()["intact"]
+    assert len((await api.get(f"{at}/branches")).json()) == 1
+    assert (await api.get(f"{at}/timeline")).json()["lanes"]
+    assert (await api.post(f"{at}/finalize")).json()["response"] == "Done: pay bo 30"
+    session = (await api.get("/api/v1/sessions/trip")).json()
+    assert (session["tasks"], session["messages"][0]["content"]) == ([task_id], "pay bo 30")
+    assert (await api.get(at)).json()["status"] == "finished"
+
+
+async def test_a_key_creates_one_task_and_another_input_is_refused(api: httpx.AsyncClient) -> None:
+    headers = {"Idempotency-Key": "order 7"}
+    first = await api.post("/api/v1/tasks", json={"input": "hello"}, headers=headers)
+    again = await api.post("/api/v1/tasks", json={"input": "hello"}, headers=headers)
+    assert first.json()["task_id"] == again.json()["task_id"]
+    other = await api.post("/api/v1/tasks", json={"input": "bye"}, headers=headers)
+    assert (other.status_code, other.json()["type"]) == (409, "urn:holdfast:error:TaskExists")
+    both = {"input": "hello", "task_id": "mine"}
+    refused = await api.post("/api/v1/tasks", json=both, headers=headers)
+    assert refused.status_code == 422
+
+
+async def test_steps_are_undone_and_a_task_is_forked_paused_and_given_up(
+    api: httpx.AsyncClient, runner: AgentRunner
+) -> None:
+    task_id = await created(api, "hello")
+    await until_status(runner, task_id, "answered")
+    at = f"/api/v1/tasks/{task_id}"
+    fork = await api.post(f"{at}/fork", json={"at": "s1", "input": "and now?"})
+    assert fork.status_code == 201
+    undone = await api.post(
+        f"{at}/undo", json={"reason": "wrong"}, headers={"Idempotency-Key": "u"}
+    )
+    assert undone.status_code == 200, undone.text
+    assert len((await api.get(f"{at}/branches")).json()) == 2
+    paused = await api.post(f"{at}/pause", json={"reason": "lunch"})
+    assert paused.json()["verb"] == "pause"
+    said = await api.post(f"{at}/feedback", json={"text": "be brief"})
+    assert said.json()["verb"] == "feedback"
+    assert (await api.post(f"{at}/resume")).json()["verb"] == "resume"
+    other = f"/api/v1/tasks/{fork.json()['task_id']}"
+    ended = await api.post(f"{other}/abandon", json={"reason": "not needed"})
+    assert ended.json()["verb"] == "abandon"
+    closed = await api.post(f"{other}/abandon", json={"reason": "again"})
+    assert closed.status_code == 409
+
+
+async def test_lists_have_filters_and_pages(api: httpx.AsyncClient, runner: AgentRunner) -> None:
+    ids = [await created(api, f"hello {i}") for i in range(3)]
+    for each in ids:
+        await until_status(runner, each, "answered")
+
+    async def listed() -> bool:
+        found = (await api.get("/api/v1/tasks", params={"status": "answered"})).json()
+        return {each["task_id"] for each in found["tasks"]} >= set(ids)
+
+    await until(listed)
+    page = (await api.get("/api/v1/tasks", params={"size": 2})).json()
+    assert (len(page["tasks"]), page["more"]) == (2, True)
+    found = (await api.get("/api/v1/tasks", params={"q": "hello 1"})).json()["tasks"]
+    assert ids[1] in {each["task_id"] for each in found}
+    assert ids[0] not in {each["task_id"] for each in found}
+    queues = (await api.get("/api/v1/workers")).json()
+    assert any(queue["workers"] for queue in queues)
+
+
+async def test_events_go_on_after_the_last_one_that_a_client_has(
+    api: httpx.AsyncClient, runner: AgentRunner
+) -> None:
+    task_id = await created(api, "pay bo 30")
+    await api.post(f"/api/v1/approvals/{await asking(api, task_id)}/approve", json={})
+    await until_status(runner, task_id, "answered")
+    url = f"/api/v1/tasks/{task_id}/events?until=answered"
+    whole = _events((await api.get(url)).text)
+    names = [event["event"] for event in whole]
+    assert (names[0], names[-1]) == ("chat_start", "end")
+    assert {"waiting", "approval_decided", "tool_done"} <= set(names)
+    middle = whole[2]["id"]
+    rest = _events((await api.get(url, headers={"Last-Event-ID": middle})).text)
+    assert rest == [each for each in whole if each["id"] == "" or int(each["id"]) > int(middle)]
+    wrong = await api.get(url, headers={"Last-Event-ID": "yesterday"})
+    assert (wrong.status_code, wrong.headers["content-type"]) == (422, "application/problem+json")
+
+
+async def test_tokens_of_a_streamed_task_come_as_events(
+    api: httpx.AsyncClient, runner: AgentRunner
+) -> None:
+    task_id = await created(api, "hello", streams=True)
+    await until_status(runner, task_id, "answered")
+    url = f"/api/v1/tasks/{task_id}/stream?until=waiting"
+    whole = _events((await api.get(url)).text)
+    items = [each for each in whole if each["event"] == "run_item_stream_event"]
+    assert json.loads(items[-1]["data"])["name"] == "message_output_created"
+    rest = _events((await api.get(url, headers={"Last-Event-ID": items[-1]["id"]})).text)
+    assert [each["event"] for each in rest] == ["end"]
+
+
+@pytest.mark.parametrize(
+    ("request_line", "body", "status", "kind"),
+    [
+        ("GET /api/v1/tasks/none", None, 404, "TaskNotFound"),
+        ("GET /api/v1/tasks/none/events", None, 404, "TaskNotFound"),
+        ("GET /api/v1/approvals/none:1", None, 404, "TaskNotFound"),
+        ("POST /api/v1/tasks", {"input": ""}, 422, "InvalidArgument"),
+        ("POST /api/v1/tasks", {"input": "x", "by": "eve"}, 422, ""),
+        ("POST /api/v1/tasks/none/abandon", {"reason": ""}, 422, ""),
+        ("POST /api/v1/tasks/none/pause", {}, 404, "TaskNotFound"),
+        ("GET /api/v1/nothing", None, 404, ""),
+        ("PATCH /api/v1/tasks", {}, 404, ""),
+    ],
+)
+async def test_errors_are_problem_details(
+    api: httpx.AsyncClient, request_line: str, body: Any, status: int, kind: str
+) -> None:
+    answered = await api.request(*request_line.split(), json=body)
+    assert answered.status_code == status, answered.text
+    assert answered.headers["content-type"] == "application/problem+json"
+    found = answered.json()
+    assert found["status"] == status
+    assert found["type"] == (f"urn:holdfast:error:{kind}" if kind else "about:blank")
+    assert found["detail"]
+
+
+async def test_without_a_worker_a_read_says_what_is_missing(
+    rig: Rig, api: httpx.AsyncClient
+) -> None:
+    task_id = await created(api, "hello", step_mode="manual")
+    await rig.stop()
+    answered = await api.get(f"/api/v1/tasks/{task_id}")
+    assert (answered.status_code, answered.json()["title"]) == (503, "Service Unavailable")
+    assert answered.headers["retry-after"]
+
+
+async def test_answers_hold_no_secrets(api: httpx.AsyncClient, runner: AgentRunner) -> None:
+    task_id = await created(api, f"my key is {SECRET}")
+    await until_status(runner, task_id, "answered")
+    for path in ("", "/transcript", "/audit", "/steps", "/events?until=answered"):
+        answered = await api.get(f"/api/v1/tasks/{task_id}{path}")
+        assert answered.status_code == 200
+        assert SECRET not in answered.text
+        assert "my key is" in answered.text or path == "/audit"
+
+
+async def test_the_description_of_the_api_has_models_and_problems(api: httpx.AsyncClient) -> None:
+    found = (await api.get("/api/v1/openapi.json")).json()
+    create = found["paths"]["/api/v1/tasks"]["post"]
+    assert create["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith(
+        "NewTask"
+    )
+    assert create["responses"]["201"]["content"]["application/json"]["schema"]["$ref"]
+    assert create["responses"]["409"]["content"]
+    for path, methods in found["paths"].items():
+        for method, facts in methods.items():
+            assert facts.get("description"), (path, method)
+
+
+def _events(text: str) -> list[dict[str, str]]:
+    """Read server-sent events; comments and the `retry` line are left out."""
+    found: list[dict[str, str]] = []
+    for block in text.split("\n\n"):
+        lines = [line.partition(": ") for line in block.splitlines() if not line.startswith(":")]
+        fields = {name: value for name, _, value in lines}
+        if "event" in fields:
+            found.append({"id": fields.get("id", ""), **fields})
+    return found

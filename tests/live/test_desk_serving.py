@@ -1,0 +1,122 @@
+"""The desk as commands and as a part of another application, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from holdfast.desk.server import desk_served
+from holdfast.errors import InvalidArgumentError, ServerStartError
+from tests.support.rig import Rig, until
+
+ROOT = Path(__file__).parent.parent.parent
+AGENTS = """
+from holdfast import Agent
+agents = Agent(name="calculator", model="offline")
+"""
+
+
+@contextmanager
+def started(directory: Path, *command: str) -> Generator[str]:
+    """Run a command until the block ends; yield the first address that it prints."""
+    hidden = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
+    with subprocess.Popen(
+        [sys.executable, *command],
+        cwd=directory,
+        env={**kept, "PYTHONPATH": str(ROOT), "HOLDFAST_DATA_DIR": str(directory / "data")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            said: list[str] = []
+            for line in process.stdout:
+                said.append(line)
+                if found := re.search(r"http://[\d.]+:\d+(/desk)?", line):
+                    break
+            else:
+                pytest.fail("".join(said))
+            yield found[0]
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+
+
+async def test_dev_prints_the_desk_first_and_serves_the_agents_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(AGENTS, encoding="utf-8")
+    with started(tmp_path, "-m", "holdfast", "dev", "mine:agents") as url:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            made = await client.post("/api/v1/tasks", json={"input": "What is 2 + 2?"})
+            assert made.status_code == 201
+            at = f"/api/v1/tasks/{made.json()['task_id']}"
+
+            async def is_answered() -> bool:
+                return bool((await client.get(at)).json()["status"] == "answered")
+
+            await until(is_answered)
+            assert "<title>Tasks" in (await client.get("/tasks")).text
+
+
+async def test_a_desk_of_its_own_asks_for_a_token_once_there_is_one(tmp_path: Path) -> None:
+    def said(*arguments: str) -> str:
+        command = [sys.executable, "-m", "holdfast", "desk", "token", *arguments]
+        environment = {**os.environ, "HOLDFAST_DATA_DIR": str(tmp_path / "data")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    token = said("make", "anna", "--role", "operator")
+    with started(tmp_path, "-m", "holdfast", "desk", "--port", "0") as url:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            assert (await client.get("/api/v1/me")).status_code == 401
+            headers = {"Authorization": f"Bearer {token}"}
+            found = (await client.get("/api/v1/me", headers=headers)).json()
+            assert (found["name"], found["roles"]) == ("anna", ["operator"])
+            assert "anna  operator" in said("list")
+            said("revoke", "anna")
+            assert (await client.get("/api/v1/me", headers=headers)).status_code == 401
+
+
+async def test_the_example_mounts_the_desk_with_a_task_that_waits(tmp_path: Path) -> None:
+    with started(tmp_path, str(ROOT / "examples" / "desk" / "expenses.py")) as url:
+        async with httpx.AsyncClient(timeout=60) as client:
+
+            async def waits() -> bool:
+                try:
+                    found = await client.get(f"{url}/api/v1/approvals")
+                except httpx.TransportError:  # it is not up yet
+                    return False
+                return [each["tool"] for each in found.json()] == ["pay"]
+
+            await until(waits)
+            page = await client.get(f"{url}/")
+            assert (page.status_code, "<title>Inbox" in page.text) == (200, True)
+            made = await client.post(f"{url[:-5]}/expenses", params={"text": "Bus to Bo: 3"})
+            assert made.status_code == 200
+
+
+async def test_a_desk_that_others_could_reach_needs_tokens(rig: Rig, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="holdfast desk token make"):
+        async with desk_served(rig.runner(), tokens=tmp_path / "none.json", host="0.0.0.0"):
+            pass
+
+
+async def test_a_taken_port_is_named(rig: Rig, tmp_path: Path) -> None:
+    tokens = tmp_path / "none.json"
+    async with desk_served(rig.runner(), tokens=tokens, port=0) as url:
+        port = int(url.rpartition(":")[2])
+        with pytest.raises(ServerStartError, match=f"{port}: .* Give another --port"):
+            async with desk_served(rig.runner(), tokens=tokens, port=port):
+                pass
+        async with desk_served(rig.runner(), tokens=tokens, port=port, any_port=True) as other:
+            assert other != url

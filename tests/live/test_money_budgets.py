@@ -1,0 +1,234 @@
+"""Budgets in money: no model call is made that may cost more than is left."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from holdfast import (
+    AgentRunner,
+    Budget,
+    ModelSettings,
+    Price,
+    Prices,
+    RunConfig,
+    Runner,
+    TaskStep,
+    errors,
+)
+from holdfast.testing import FakeOpenAI
+from holdfast.values.base import Json
+from holdfast.values.messages import Usage, user
+from holdfast.workers import StepContext
+from tests.live.test_parallel import Graph
+from tests.support.people import ask
+from tests.support.rig import MakeAgent, Rig, until_rolled
+from tests.support.runs import look
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PRICES = Prices({"gpt-5-mini": Price(input=0, output=1000)})
+"""A tenth of a cent for each token of output; input costs nothing."""
+
+CALL = Usage(input_tokens=7, output_tokens=100)
+DIME = ModelSettings(max_tokens=100)
+"""A call costs at most ten cents."""
+
+
+async def serve(rig: Rig, make_agent: MakeAgent, *tools: object, **options: object) -> AgentRunner:
+    await rig.serve(make_agent(*tools, model_settings=DIME, **options), prices=PRICES)
+    return rig.runner()
+
+
+async def paid(runner: AgentRunner, task: object) -> Decimal | None:
+    return (await runner.get_task(task)).usage.cost  # type: ignore[arg-type]
+
+
+async def test_a_call_that_may_pass_the_budget_fails_the_task_unmade(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = await serve(rig, make_agent, look)
+    for _ in range(2):
+        model.call("look", usage=CALL)
+    budget = Budget(max_dollars="0.25", on_exceeded="fail")
+    task = await runner.create_task("q", budget=budget)
+    with pytest.raises(errors.MaxTurnsExceeded, match=r"max_dollars=0\.25"):
+        await runner.run_task(task)
+    assert len(model.requests) == 2
+    assert await paid(runner, task) == Decimal("0.2")
+    await rig.assert_replays()
+
+
+async def test_a_call_without_max_tokens_gets_what_the_money_pays_for(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    await rig.serve(make_agent(look), prices=PRICES)
+    runner = rig.runner()
+    model.call("look", usage=CALL)
+    model.reply("done", usage=CALL)
+    budget = Budget(max_dollars="1.5", on_exceeded="fail")
+    await runner.run_task(await runner.create_task("q", budget=budget))
+    asked = [request.body["max_output_tokens"] for request in model.requests]
+    assert asked == [1500, 1400]
+
+
+async def test_finish_keeps_money_for_a_last_answer_without_tools(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = await serve(rig, make_agent, look)
+    for _ in range(2):
+        model.call("look", usage=CALL)
+    model.reply("all that I know", usage=CALL)
+    budget = Budget(max_dollars="0.35", on_exceeded="finish")
+    task = await runner.create_task("q", budget=budget)
+    assert (await runner.run_task(task)).output == "all that I know"
+    assert model.requests[-1].body["tool_choice"] == "none"
+    assert await paid(runner, task) == Decimal("0.3")
+
+
+async def test_without_money_for_a_last_answer_the_task_fails(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = await serve(rig, make_agent)
+    budget = Budget(max_dollars="0.05", on_exceeded="finish")
+    task = await runner.create_task("q", budget=budget)
+    with pytest.raises(errors.MaxTurnsExceeded, match=r"max_dollars=0\.05"):
+        await runner.run_task(task)
+    assert not model.requests
+
+
+async def test_a_person_raises_the_budget_and_no_undo_takes_money_back(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = await serve(rig, make_agent, look)
+    model.call("look", usage=CALL)
+    task = await runner.create_task("q", budget=Budget(max_dollars="0.2"))
+    await runner.run_step(task)
+    assert (await runner.run_step(task)).output is None
+    asked = await ask(runner, task)
+    assert (asked.kind, json.loads(asked.arguments)) == ("limit", {"max_dollars": "0.40"})
+    assert "$0.20 is used up: $0.10 is spent" in asked.text
+    for wrong in ('{"max_dollars": "0.2"}', '{"max_dollars": "much"}', "7"):
+        with pytest.raises(errors.CommandRefusedError, match="raise"):
+            await runner.approve(asked, by="ann", arguments=wrong)
+    await rig.serve(make_agent(look, model_settings=DIME), prices=PRICES)  # another worker process
+    model.reply("done", usage=CALL)
+    await runner.approve(asked, by="ann", arguments={"max_dollars": "0.3"})
+    assert (await runner.run_step(task)).output == "done"
+    await runner.undo_step(task)
+    found = await runner.get_task(task)
+    assert found.budget is not None
+    assert found.budget.max_dollars == Decimal("0.3")
+    await runner.run_step(task)
+    assert "$0.30 is used up: $0.20 is spent" in (await ask(runner, task)).text
+    assert len(model.requests) == 2
+    model.reply("last words", usage=CALL)
+    await runner.reject(await ask(runner, task), by="ann", reason="no more")
+    assert (await runner.run_step(task)).output == "last words"
+    assert await paid(runner, task) == Decimal("0.3")
+    await rig.assert_replays()
+
+
+async def test_steps_side_by_side_do_not_spend_the_same_money(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    async def do(step: TaskStep, ctx: StepContext) -> Json:
+        return (await ctx.call_model([user(f"about {step.step_id}")])).text
+
+    agent = make_agent(worker=Graph(dict.fromkeys("abcde", ()), do, lasts=()), model_settings=DIME)
+    await rig.serve(agent, prices=PRICES)
+    runner = rig.runner()
+    for _ in range(3):
+        model.reply("said", usage=CALL)
+    budget = Budget(max_dollars="0.35", on_exceeded="fail")
+    task = await runner.create_task("q", budget=budget)
+    await runner.run_step(task)
+    with pytest.raises(errors.MaxTurnsExceeded):
+        await runner.run_steps_in_queue(task)
+    assert len(model.requests) == 3
+    assert await paid(runner, task) == Decimal("0.3")
+    await rig.assert_replays()
+
+
+async def test_an_agent_as_a_tool_spends_the_money_of_its_parent(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(look, name="helper", model_settings=DIME)
+    await rig.serve(make_agent(helper.as_tool(), name="agent", model_settings=DIME), prices=PRICES)
+    runner = rig.runner()
+    model.call("helper", {"input": "a"}, usage=CALL)
+    model.reply("helped", usage=CALL)
+    budget = Budget(max_dollars="0.25", on_exceeded="fail")
+    task = await runner.create_task("q", budget=budget)
+    with pytest.raises(errors.MaxTurnsExceeded, match=r"max_dollars=0\.25"):
+        await runner.run_task(task)
+    assert len(model.requests) == 2
+    assert await paid(runner, task) == Decimal("0.2")
+
+
+async def test_money_that_a_person_gives_a_child_task_is_added_to_its_parents(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(look, name="helper", model_settings=DIME)
+    await rig.serve(make_agent(helper.as_tool(), name="agent", model_settings=DIME), prices=PRICES)
+    runner = rig.runner()
+    model.call("helper", {"input": "a"}, usage=CALL)
+    task = await runner.create_task("q", budget=Budget(max_dollars="0.2"))
+    await runner.run_step(task)
+    asked = await ask(runner, task)
+    assert asked.id.startswith(f"{task.task_id}~")
+    assert json.loads(asked.arguments) == {"max_dollars": "0.20"}
+    model.reply("helped", usage=CALL)
+    await runner.approve(asked, by="ann", arguments={"max_dollars": "0.4"})
+    await runner.run_step(task)
+    found = await runner.get_task(task)
+    assert found.budget is not None
+    assert found.budget.max_dollars == Decimal("0.5")
+    assert found.usage.cost == Decimal("0.2")
+
+
+async def test_a_raised_budget_holds_after_a_rollover(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    await rig.serve(make_agent(look, model_settings=DIME), prices=PRICES)
+    runner = rig.runner(roll_events=50)
+    task = await runner.create_task("q", budget=Budget(max_dollars="0.1"))
+    await runner.run_step(task)
+    asked = await ask(runner, task)
+    model.call("look", usage=CALL)
+    await runner.approve(asked, by="ann", arguments={"max_dollars": "0.8"})
+    await runner.run_step(task)
+    for _ in range(5):
+        model.call("look", usage=CALL)
+        await runner.run_step(task)
+    await until_rolled(runner.client, task.task_id)
+    found = await runner.get_task(task)
+    assert found.budget is not None
+    assert (found.budget.max_dollars, found.usage.cost) == (Decimal("0.8"), Decimal("0.6"))
+
+
+async def test_a_budget_in_money_needs_a_price_and_goes_on_once_there_is_one(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    await rig.serve(make_agent(model_settings=DIME))
+    runner = rig.runner()
+    task = await runner.create_task("q", budget=Budget(max_dollars=1))
+    with pytest.raises(errors.StepFailedError, match=r"price of model 'gpt-5-mini' is not known"):
+        await runner.run_task(task)
+    assert not model.requests
+    await rig.serve(make_agent(model_settings=DIME), prices=PRICES)
+    model.reply("done", usage=CALL)
+    assert (await runner.run_task(task)).output == "done"
+
+
+async def test_a_run_with_a_budget_in_money_ends_before_the_call_that_may_pass_it(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    agent = make_agent(look, model_settings=DIME)
+    await rig.serve(agent, prices=PRICES)
+    model.call("look", usage=CALL)
+    config = RunConfig(max_dollars="0.15")
+    with pytest.raises(errors.MaxTurnsExceeded, match=r"max_dollars=0\.15"):
+        await Runner.run(agent, "q", run_config=config, runner=rig.runner())

@@ -1,0 +1,203 @@
+"""Pictures of the desk: `python -m tests.support.screenshots` makes those of the documentation.
+
+With `--all`, every page at two widths and in both themes goes to `.build/screenshots`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+from openai import AsyncOpenAI
+from playwright.async_api import Browser, async_playwright
+
+from holdfast import Agent, AgentRunner, tool
+from holdfast.engine.dev_server.ephemeral import ephemeral_server
+from holdfast.models.openai.responses import ResponsesModel
+from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
+from tests.support import chromium
+from tests.support.desk import FLAGS, person, serve_desk
+from tests.support.rig import Rig, make_engine, until_status
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs" / "images"
+ALL = ROOT / ".build" / "screenshots"
+
+
+def scan_tool(pace: float = 1.0) -> Any:
+    """Make the tool that reads receipts; `pace` stretches the time that it takes."""
+
+    @tool(effect="read")
+    async def read_receipt(number: int) -> str:
+        """Read a scanned receipt.
+
+        Args:
+            number: Number of the receipt.
+        """
+        await asyncio.sleep(pace * (0.4 + 0.3 * number))
+        return f"receipt {number}: {31 * number} euros, taxi, 3 March"
+
+    return read_receipt
+
+
+def unfile(effect: Any) -> str:
+    """Take a receipt out of the file."""
+    return "taken out"
+
+
+@tool(undo=unfile)
+async def file_claim(employee: str, euros: int, category: str) -> str:
+    """File a claim.
+
+    Args:
+        employee: Who has paid.
+        euros: The sum, in whole euros.
+        category: What it was for.
+    """
+    await asyncio.sleep(0.3)
+    return f"claim 4711 of {employee}: {euros} euros, {category}"
+
+
+@tool(needs_approval=True)
+async def pay_out(
+    employee: str, euros: int, method: Literal["wire", "card"] = "wire", note: str = ""
+) -> str:
+    """Pay an expense out.
+
+    Args:
+        employee: Who gets the money.
+        euros: The sum, in whole euros.
+        method: How it is paid.
+        note: What the statement says.
+    """
+    return f"{euros} euros by {method} to {employee}"
+
+
+def answer(request: FakeRequest) -> Reply:
+    """Answer as the expense assistant."""
+    results = [each.text for each in request.messages if each.role == "tool"]
+    wish = request.last_user
+    if "policy" in wish:
+        return reply("Taxi rides are paid when no bus runs, up to 60 euros a ride.")
+    name = wish.split()[-1].rstrip(".")
+    if not results:
+        wanted = [("read_receipt", {"number": n}) for n in (1, 2, 3)]
+        return calls(wanted, text="I read the three receipts first.")
+    if len(results) == 3:
+        claim = {"employee": name, "euros": 186, "category": "travel"}
+        return calls([("file_claim", claim)], text="Together 186 euros. I file the claim.")
+    if len(results) == 4:
+        why = f"The claim of {name} is filed and within the policy, so I pay it out now."
+        given = {"employee": name, "euros": 186, "note": "Taxi, 3 March"}
+        return calls([("pay_out", given)], text=why)
+    return reply(f"Done: claim 4711 of {name} is filed. {results[-1]}.")
+
+
+async def make_story(runner: AgentRunner) -> dict[str, str]:
+    """Create the tasks that the pictures show; return their ids."""
+    made: dict[str, str] = {}
+    for name in ("Ann", "Kim", "Bo", "Eve"):
+        task = await runner.create_task(f"Pay the taxi receipts of {name}.", task_id=name.lower())
+        await runner.run_task(task)
+        made[name] = task.task_id
+    for name in ("Ann", "Bo"):
+        [approval] = await runner.pending_approvals(made[name])
+        await runner.approve(approval, "dana", note="receipts seen")
+        await runner.run_task(made[name])
+    await runner.undo_step(made["Bo"], by="dana", reason="wrong month")
+    await runner.undo_step(made["Bo"], "keep", by="dana", reason="it was in April")
+    steps = [entry.step for entry in await runner.ledger(made["Ann"]) if entry.step is not None]
+    copy = await runner.fork(made["Ann"], steps[0].step.step_id, "What is the policy?", by="dana")
+    await runner.run_task(copy)
+    made["copy"] = copy.task_id
+    for wish in ("What is our policy for taxis?", "And what is the policy at night?"):
+        task = await runner.create_task(wish, session="dana")
+        await runner.run_task(task)
+        await runner.finalize_response(task)
+        made["talk"] = task.task_id
+    await until_status(runner, made["Kim"], "waiting")
+    return made
+
+
+def pages_of(made: dict[str, str]) -> dict[str, str]:
+    """Return the pages: name and address."""
+    ann, bo, kim = (f"/tasks/{made[name]}" for name in ("Ann", "Bo", "Kim"))
+    return {
+        "inbox": f"/?card={made['Kim']}:1",
+        "tasks": "/tasks",
+        "task": ann,
+        "task_waiting": kim,
+        "task_steps": f"{ann}?tab=steps&step=2",
+        "task_effects": f"{bo}?tab=effects",
+        "task_transcript": f"{ann}?tab=transcript",
+        "task_branches": f"{bo}?tab=branches",
+        "compare": f"/compare?left={made['Ann']}&right={made['copy']}",
+        "sessions": "/sessions",
+        "session": "/sessions?name=dana",
+        "workers": "/workers",
+    }
+
+
+PICTURES = {
+    "inbox": ("light", 1280),
+    "task": ("dark", 1280),
+    "task_effects": ("light", 1280),
+    "compare": ("light", 1280),
+}
+"""Pages of the documentation, with theme and width."""
+
+
+async def take(  # noqa: PLR0917  what is taken, how, and where to
+    browser: Browser, url: str, pages: dict[str, str], scheme: str, width: int, to: Path
+) -> None:
+    """Take pictures of pages."""
+    to.mkdir(parents=True, exist_ok=True)
+    async with person(browser, url, "dana", width=width, scheme=scheme) as page:
+        for name, path in pages.items():
+            await page.goto(url + path)
+            await page.wait_for_timeout(1_500)
+            file = to / f"{name}.png"
+            await page.screenshot(path=file, full_page=True)
+            sys.stdout.write(f"{file.relative_to(ROOT)} {file.stat().st_size // 1024} kB\n")
+
+
+async def main() -> None:
+    """Take the pictures."""
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(await ephemeral_server())
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        rig = Rig(await make_engine(server.info, home))
+        rig.app = "expenses"
+        api = stack.enter_context(FakeOpenAI(answer))
+        client = await stack.enter_async_context(
+            AsyncOpenAI(base_url=api.base_url, api_key="sk-of-the-pictures")
+        )
+        model = ResponsesModel("gpt-5-mini", client=client)
+        tools = [scan_tool(), file_claim, pay_out]
+        await rig.serve(Agent(name="expenses", model=model, tools=tools))
+        stack.push_async_callback(rig.stop)
+        runner = rig.runner("expenses")
+        pages = pages_of(await make_story(runner))
+        desk = await stack.enter_async_context(serve_desk(runner))
+        playwright = await stack.enter_async_context(async_playwright())
+        program = chromium.find()
+        browser = await playwright.chromium.launch(
+            executable_path=program, env=chromium.environment(), args=[*FLAGS]
+        )
+        stack.push_async_callback(browser.close)
+        if "--all" in sys.argv:
+            for scheme in ("light", "dark"):
+                for width in (1280, 400):
+                    to = ALL / f"{scheme}-{width}"
+                    await take(browser, desk.url, pages, scheme, width, to)
+            return
+        for name, (scheme, width) in PICTURES.items():
+            await take(browser, desk.url, {name: pages[name]}, scheme, width, DOCS)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

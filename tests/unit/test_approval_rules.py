@@ -1,0 +1,294 @@
+"""Who may decide a call, and how many of them: the rule of a tool, applied to decisions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from holdfast import Always, ApprovalRule, tool
+from holdfast.agents.tools.decorator import Tool
+from holdfast.errors import InvalidArgumentError
+from holdfast.task.data.agent_snapshot import ToolPolicy
+from holdfast.task.data.calls import Approval
+from holdfast.task.data.commands import Command, Verb
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.state import Described, TaskInput
+from holdfast.task.data.wire import RunRequest
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals, decisions, standing
+from holdfast.task.requests.command_effects import obey
+from holdfast.values.messages import ToolCall
+
+N = 1
+PROPOSED = '{"sum": 1}'
+
+
+class Desk:
+    """A task whose first step has calls that wait under a rule, and people who decide them."""
+
+    def __init__(
+        self, rule: ApprovalRule, *, asker: str = "", calls: int = 1, sums: tuple[int, ...] = ()
+    ) -> None:
+        head = TaskHead(agent="a", asker=asker)
+        self.ledger = Ledger(TaskInput(head=head, input="q"), task_id="t", now=1.0)
+        policy = ToolPolicy(needs_approval="yes", approval=rule)
+        self.ledger.described(Described(snapshot="s", policies={"pay": policy}))
+        self.ledger.begin(RunRequest(), now=2.0)
+        texts = [f'{{"sum": {each}}}' for each in sums] or [PROPOSED] * calls
+        asked = tuple(ToolCall(id=f"c{i}", name="pay", arguments=t) for i, t in enumerate(texts))
+        self.ledger.change(opens=(self.ledger.at(N).model_copy(update={"calls": asked}),))
+        seconds = rule.expires_seconds or 0
+        for i in range(len(asked)):
+            approvals.ask(self.ledger, N, i, "tool", now=3.0, seconds=seconds)
+
+    def decide(
+        self, by: str, verb: Verb = "approve", *, i: int = 0, now: float = 4.0, **body: Any
+    ) -> str:
+        """Decide; return why it is refused."""
+        given = {"approval": self.at(i).id, **body}
+        return obey(self.ledger, Command(id="", verb=verb, by=by, body=given), now=now)
+
+    def edit(self, by: str, arguments: str, refused: str = "") -> str:
+        """Edit the arguments, and check them as the worker process would."""
+        reason = self.decide(by, arguments=arguments)
+        if self.at().status == "checking":
+            decisions.checked(self.ledger, self.at(), refused, now=5.0)
+        return reason
+
+    def at(self, i: int = 0) -> Approval:
+        """Return the approval of a call."""
+        found = approvals.latest(self.ledger, N, i)
+        assert found is not None
+        return found
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"quorum": 0}, "quorum"),
+        ({"by": ["ann"], "quorum": 2}, "cannot be reached by 1"),
+        ({"by": ["ann", "Ann "], "quorum": 2}, "Ann "),
+        ({"by": ["ann", "ANN"], "quorum": 2}, "cannot be reached by 1"),
+        ({"by": ["role:"]}, "neither"),
+        ({"by": [""]}, "neither"),
+        ({"expires_seconds": 0}, "expires_seconds"),
+        ({"escalate_after_seconds": 5}, "need each other"),
+        ({"by": ["ann"], "escalate_to": ["ben"]}, "need each other"),
+        ({"escalate_after_seconds": 5, "escalate_to": ["ben"]}, "anybody may decide already"),
+        (
+            {
+                "by": ["ann"],
+                "escalate_after_seconds": 5,
+                "escalate_to": ["ben"],
+                "expires_seconds": 5,
+            },
+            "expire before it escalates",
+        ),
+    ],
+)
+def test_a_rule_that_cannot_work_is_refused_where_it_is_made(
+    given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        ApprovalRule(**given)
+
+
+def test_a_misspelt_field_of_a_rule_is_refused() -> None:
+    misspelt: dict[str, Any] = {"quorom": 2}
+    with pytest.raises(InvalidArgumentError, match="quorum"):
+        ApprovalRule(**misspelt)
+
+
+def paying(**options: Any) -> Tool:
+    """Make a tool."""
+
+    @tool(**options)
+    def pay() -> None: ...
+
+    return pay
+
+
+def test_a_rule_is_part_of_the_policy_and_its_deadline_that_of_the_tool() -> None:
+    rule = ApprovalRule(by="role:finance", quorum=2, expires_seconds=60)
+    policy = paying(needs_approval=rule).policy()
+    assert (policy.needs_approval, policy.approval_seconds, policy.approval) == ("yes", 60, rule)
+    assert ToolPolicy.model_validate(policy.wire()) == policy
+
+
+def test_two_deadlines_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="say the same"):
+        paying(needs_approval=ApprovalRule(expires_seconds=60), approval_seconds=30)
+
+
+def test_a_person_who_may_not_decide_is_refused_and_it_stays_open() -> None:
+    desk = Desk(ApprovalRule(by=("ann", "role:finance")))
+    for verb in ("approve", "reject", "respond"):
+        reason = desk.decide("eve", verb, result="x", roles=["sales"])
+        assert reason == ("eve (roles: sales) may not decide 't:1'; these may: ann, role:finance.")
+    assert desk.at().status == "open"
+    assert desk.at().who == ("ann", "role:finance")
+
+
+@pytest.mark.parametrize(("by", "roles"), [("Ann", []), ("ben", ["finance"])])
+def test_a_named_person_or_one_with_the_role_decides(by: str, roles: list[str]) -> None:
+    desk = Desk(ApprovalRule(by=("ann", "role:finance")))
+    assert not desk.decide(by, roles=roles)
+    assert desk.at().status == "approved"
+
+
+def test_a_role_is_not_a_name() -> None:
+    desk = Desk(ApprovalRule(by="role:finance"))
+    assert desk.decide("role:finance")
+    assert desk.decide("finance")
+    assert desk.decide("eve", roles="finance")
+    assert desk.at().status == "open"
+
+
+def test_the_first_of_two_is_recorded_and_the_second_decides() -> None:
+    desk = Desk(ApprovalRule(quorum=2))
+    assert not desk.decide("anna", note="ok")
+    assert (desk.at().status, desk.at().progress) == ("open", "1 of 2: anna")
+    assert not desk.decide("Anna", now=5.0)
+    assert (desk.at().status, desk.at().progress) == ("open", "1 of 2: anna")
+    assert not desk.decide("ben")
+    assert (desk.at().status, desk.at().by) == ("approved", "anna, ben")
+
+
+def test_one_rejection_rejects() -> None:
+    desk = Desk(ApprovalRule(quorum=3))
+    desk.decide("anna")
+    desk.decide("ben")
+    assert not desk.decide("cleo", "reject", reason="no")
+    assert desk.at().status == "rejected"
+
+
+def test_an_edit_clears_earlier_votes_and_all_must_approve_it() -> None:
+    desk = Desk(ApprovalRule(quorum=2))
+    desk.decide("anna")
+    assert not desk.edit("ben", '{"sum": 2}')
+    assert desk.at().progress == "1 of 2: ben"
+    stale = desk.at().digest
+    assert "for other arguments" in desk.decide("anna", digest=stale)
+    assert not desk.decide("anna", digest=desk.at().bound)
+    done = desk.at()
+    assert (done.status, done.effective) == ("approved", '{"sum": 2}')
+    assert "changed the arguments" in desk.ledger.s.notes[-1].text
+
+
+def test_an_edit_that_does_not_fit_keeps_what_others_approved() -> None:
+    desk = Desk(ApprovalRule(quorum=3))
+    desk.edit("anna", '{"sum": 2}')
+    desk.decide("ben")
+    desk.edit("cleo", '{"sum": "x"}', refused="sum is no number")
+    kept = desk.at()
+    assert (kept.progress, kept.effective) == ("2 of 3: anna, ben", '{"sum": 2}')
+    assert "sum is no number" in kept.text
+
+
+def test_an_edit_back_to_the_proposed_arguments_clears_votes_as_well() -> None:
+    desk = Desk(ApprovalRule(quorum=2))
+    desk.edit("anna", '{"sum": 2}')
+    assert not desk.edit("ben", PROPOSED)
+    assert (desk.at().progress, desk.at().effective) == ("1 of 2: ben", "")
+
+
+def test_who_created_the_task_does_not_decide() -> None:
+    desk = Desk(ApprovalRule(not_asker=True), asker="Anna")
+    assert "created the task" in desk.decide("anna")
+    assert desk.at().status == "open"
+    assert not desk.decide("ben")
+
+
+def test_without_a_recorded_asker_nobody_decides_for_one_who_may_not() -> None:
+    desk = Desk(ApprovalRule(not_asker=True))
+    assert "does not record who" in desk.decide("ben")
+    assert desk.at().status == "open"
+
+
+def test_no_one_person_gives_a_result_or_decides_later_calls_for_several() -> None:
+    desk = Desk(ApprovalRule(quorum=2))
+    assert "2 people" in desk.decide("anna", "respond", result="x")
+    assert "2 people" in desk.decide("anna", always=True)
+    assert desk.at().status == "open"
+    assert not desk.ledger.s.standing
+
+
+def test_more_people_may_decide_once_it_is_escalated() -> None:
+    rule = ApprovalRule(by="ann", escalate_after_seconds=10, escalate_to="role:boss")
+    desk = Desk(rule)
+    assert approvals.deadline(desk.ledger) == 13.0
+    assert "not been escalated" in desk.decide("cy", now=12.0, roles=["boss"])
+    approvals.escalate(desk.ledger, now=13.0)
+    assert (desk.at().escalated, approvals.deadline(desk.ledger)) == (13.0, 0)
+    assert desk.at().may_decide == ("ann", "role:boss")
+    events = [e.event.kind for e in desk.ledger.entries if e.event is not None]
+    assert events.count("escalated") == 1
+    assert not desk.decide("cy", now=14.0, roles=["boss"])
+
+
+def test_a_decision_after_the_time_counts_as_escalated_though_no_timer_has_fired() -> None:
+    rule = ApprovalRule(by="ann", escalate_after_seconds=10, escalate_to="cy", expires_seconds=20)
+    desk = Desk(rule)
+    assert not desk.decide("cy", now=14.0)
+    assert desk.at().status == "approved"
+
+
+def test_a_standing_decision_holds_only_where_the_person_may_decide() -> None:
+    desk = Desk(ApprovalRule(by="ann"), calls=2)
+    assert not desk.decide("ann", always=True)
+    assert desk.at(1).status == "approved"
+
+
+def of_time(desk: Desk, now: float) -> bool:
+    """Whether a standing rule decides the first call if it is made at a time."""
+    return standing.stands(desk.ledger, N, 0, ToolPolicy(needs_approval="yes"), now=now)
+
+
+def test_a_standing_rule_holds_for_calls_with_the_same_values_and_for_its_time() -> None:
+    desk = Desk(ApprovalRule(), sums=(1, 2, 1))
+    assert not desk.decide("ann", always={"same": ["sum"], "until": 100.0})
+    assert [desk.at(i).status for i in range(3)] == ["approved", "open", "approved"]
+    [rule] = standing.rules(desk.ledger)
+    assert (rule.id, rule.tool, rule.values, rule.until) == ("t:1", "pay", {"sum": 1}, 100.0)
+    used = [e.event for e in desk.ledger.entries if e.event and e.event.kind == "standing"]
+    assert [(event.by, event.body["rule"], event.body["id"]) for event in used] == [
+        ("ann", "t:1", "t:3")
+    ]
+    assert of_time(desk, 99.0)
+    assert not of_time(desk, 100.0)
+    assert standing.rules(desk.ledger) == []
+
+
+def test_a_standing_rule_is_revoked_by_its_id() -> None:
+    desk = Desk(ApprovalRule())
+    desk.decide("ann", always=True)
+    assert "there are: t:1" in desk.decide("ben", "revoke", rule="t:9")
+    assert not desk.decide("ben", "revoke", rule="t:1")
+    assert not of_time(desk, 5.0)
+    assert "none" in desk.decide("ben", "revoke", rule="t:1")
+
+
+@pytest.mark.parametrize(
+    ("always", "said"),
+    [
+        ({"same": ["to"]}, "no argument 'to'"),
+        ({"until": 4.0}, "over already"),
+        ({"untill": 9.0}, "no field 'untill'"),
+        ({"same": 5}, "Always"),
+    ],
+)
+def test_a_standing_rule_that_cannot_hold_is_refused_and_nothing_is_decided(
+    always: dict[str, Any], said: str
+) -> None:
+    desk = Desk(ApprovalRule())
+    assert said in desk.decide("ann", always=always)
+    assert desk.at().status == "open"
+    assert not desk.ledger.s.standing
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="time zone"):
+        Always(until=datetime(2030, 1, 1))  # noqa: DTZ001  the claim
+    assert Always(until=datetime(1970, 1, 2, tzinfo=UTC)).until == 86_400
