@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from temporalio.client import (
     Client,
@@ -20,6 +20,11 @@ from holdfast.reading.presence import PATIENCE_SECONDS, Presence
 from holdfast.reading.server_errors import server_errors
 
 T = TypeVar("T")
+
+QUESTIONS = 3
+"""How often a task is asked the same while no answer comes. A worker drops the questions that wait
+behind another when it evicts the task's run from its cache (temporalio/sdk-rust#672 is similar);
+the server then holds the caller until the request times out."""
 
 BUSY_PAUSES = (0.05, 0.1, 0.2, 0.5, *(1.0,) * 30)
 """Waits between the attempts to query a task while the server refuses: it is busy with others."""
@@ -80,10 +85,9 @@ class TaskQueries:
                 reject_condition=None if even_closed else QueryRejectCondition.NOT_OPEN,
             )
 
-        asking = asyncio.ensure_future(_while_busy(ask))
         try:
             with server_errors(RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
-                return await self._patiently(asking, task_id)
+                return await self._patiently(lambda: _while_busy(ask), task_id)
         except WorkflowQueryRejectedError as cause:
             msg = f"Task {task_id!r} is closed."
             raise TaskClosedError(msg) from cause
@@ -99,17 +103,37 @@ class TaskQueries:
                 " help.",
             ) from error
 
-    async def _patiently(self, asking: asyncio.Future[T], task_id: str) -> T:
-        """Wait for an answer for as long as there is a worker process to give it."""
+    async def _patiently(self, ask: Callable[[], Coroutine[Any, Any, T]], task_id: str) -> T:
+        """Wait for an answer for as long as there is a worker process to give it.
+
+        The question is asked again while none comes; the first answer counts.
+        """
+        asked = [asyncio.ensure_future(ask())]
+        open_ = set(asked)
         try:
             while True:
-                done, _ = await asyncio.wait({asking}, timeout=PATIENCE_SECONDS)
-                if done:
-                    return asking.result()
+                done, open_ = await asyncio.wait(
+                    open_, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+                for each in done:
+                    if not _is_lost(each.exception()) or (len(asked) >= QUESTIONS and not open_):
+                        return each.result()
                 await self.presence.require(task_id)
+                if len(asked) < QUESTIONS:
+                    asked.append(asyncio.ensure_future(ask()))
+                    open_.add(asked[-1])
         finally:
-            asking.add_done_callback(lambda done: done.cancelled() or done.exception())
-            asking.cancel()
+            for each in asked:
+                each.add_done_callback(lambda done: done.cancelled() or done.exception())
+                each.cancel()
+
+
+def _is_lost(error: BaseException | None) -> bool:
+    """Whether nobody answered before the request timed out."""
+    return isinstance(error, RPCError) and error.status in (
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+    )
 
 
 async def _while_busy(ask: Callable[[], Awaitable[T]]) -> T:

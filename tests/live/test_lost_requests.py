@@ -21,6 +21,7 @@ from temporalio.service import RPCError
 from holdfast import AgentRunner, RunHooks, Runner, RunResultStreaming, Task, TaskStepOutput
 from holdfast.client.agent_runner import updates
 from holdfast.errors import ConnectError
+from holdfast.reading import queries
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig, event_types
 
@@ -49,6 +50,12 @@ class OddWorker:
                 return found
             if found.task_token:
                 await self.answer(found)
+
+    async def take_question(self) -> PollWorkflowTaskQueueResponse:
+        """Wait for the next query."""
+        while not (found := await self._poll()).HasField("query"):
+            pass
+        return found
 
     async def answer(self, taken: PollWorkflowTaskQueueResponse, *commands: Command) -> None:
         """Complete a task, without a word about the request it brought."""
@@ -161,6 +168,26 @@ async def test_a_stream_tells_all_of_a_run_that_was_asked_again(
     assert "run_item_stream_event" in await events
     assert (stream.final_output, told) == ("done", ["done"])
     odd.forget(stream.task_id)
+
+
+async def test_a_question_that_a_worker_forgot_is_asked_again(
+    rig: Rig,
+    odd: OddWorker,
+    make_agent: MakeAgent,
+    model: FakeOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queries, "PATIENCE_SECONDS", 0.3)
+    model.reply("done")
+    await rig.serve(make_agent())
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    await runner.run_step(task)  # idle from here on, so that a query comes by itself
+    await rig.stop()
+    asking = asyncio.create_task(runner.get_task(task))
+    await odd.take_question()  # and no word about it
+    await rig.serve(make_agent())
+    assert (await asking).task_id == task.task_id
 
 
 async def read(stream: RunResultStreaming) -> list[str]:
