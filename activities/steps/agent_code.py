@@ -346,12 +346,11 @@ class RegisteredCode(AgentCode):
             UserError: The run's filter returned something else.
             Exception: Whatever it raised.
         """
+        if self._head.run.reasoning_ids == "omit":
+            messages = without_reasoning_ids(request.messages)
+            request = request.model_copy(update={"messages": messages})
         ref = self._head.run.model_input_filter
-        if ref:
-            context = self._wrapped(state, Usage()).context
-            code = self.registry.code(ref)
-            request = await filtered(code, request, self._live, context)
-        if self._head.run.reasoning_ids == "preserve":
+        if not ref:
             return request
-        messages = without_reasoning_ids(request.messages)
-        return request.model_copy(update={"messages": messages})
+        context = self._wrapped(state, Usage()).context
+        return await filtered(self.registry.code(ref), request, self._live, context)
