@@ -352,11 +352,15 @@ class ModelRequestError(ModelError):
 
     Attributes:
         status: HTTP status, or None when no response came.
+        code: The provider's code for the failure, as "context_length_exceeded"; empty for none.
     """
 
-    def __init__(self, message: str, *, status: int | None = None, remedy: str = "") -> None:
-        """Keep the status beside the text."""
+    def __init__(
+        self, message: str, *, status: int | None = None, code: str = "", remedy: str = ""
+    ) -> None:
+        """Keep status and code beside the text."""
         self.status = status
+        self.code = code
         super().__init__(message, remedy=remedy)
 
 

@@ -111,8 +111,8 @@ def make_agent(model: FakeOpenAI, openai_client: AsyncOpenAI) -> MakeAgent:
     client = openai_client.with_options(base_url=model.base_url)
 
     def make(*tools: Any, name: str = "agent", **options: Any) -> Agent:
-        made = ResponsesModel("gpt-5-mini", client=client)
-        return Agent(name=name, model=made, tools=tools, **options)
+        options.setdefault("model", ResponsesModel("gpt-5-mini", client=client))
+        return Agent(name=name, tools=tools, **options)
 
     return make
 

@@ -88,6 +88,8 @@ class Session(Opening):
             return
         if turn.task and turn.task in self.s.recent:  # it has committed already
             return
+        if turn.replaces and turn.after != self.s.base + len(self.s.commits):
+            return  # another turn came first; the sender looks, and replaces that one
         recent = (*self.s.recent, turn.task)[-RECENT_KEPT:] if turn.task else self.s.recent
         digest = extend(self.s.digest, (turn,))
         self._change(commits=(*self.s.commits, turn), recent=recent, digest=digest)

@@ -12,6 +12,7 @@ from temporalio import activity
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import users_code
+from holdfast.activities.steps.kept_conversation import newest_answer
 from holdfast.agents.agent import Agent
 from holdfast.agents.model_input import filtered, without_reasoning_ids
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema, typed_output
@@ -138,8 +139,8 @@ def _output(ctx: StepContext, result: StepResult) -> Json:
     """Return a step's output, which may be the text of the newest answer."""
     if not result.echo:
         return result.output
-    answers = (entry.answer for entry in reversed(ctx.journal) if entry.answer is not None)
-    return next(answers).text
+    answer = newest_answer(ctx.journal)
+    return None if answer is None else answer.text
 
 
 INLINE_CHARACTERS = 80
@@ -346,12 +347,11 @@ class RegisteredCode(AgentCode):
             UserError: The run's filter returned something else.
             Exception: Whatever it raised.
         """
+        if self._head.run.reasoning_ids == "omit":
+            messages = without_reasoning_ids(request.messages)
+            request = request.model_copy(update={"messages": messages})
         ref = self._head.run.model_input_filter
-        if ref:
-            context = self._wrapped(state, Usage()).context
-            code = self.registry.code(ref)
-            request = await filtered(code, request, self._live, context)
-        if self._head.run.reasoning_ids == "preserve":
+        if not ref:
             return request
-        messages = without_reasoning_ids(request.messages)
-        return request.model_copy(update={"messages": messages})
+        context = self._wrapped(state, Usage()).context
+        return await filtered(self.registry.code(ref), request, self._live, context)

@@ -155,6 +155,8 @@ class AgentHandoffs(StepHandoffs):
         return self._known(name).input_filter or self._rules.handoff_filter
 
     def _nests(self, name: str) -> bool:
+        if self._rules.kept is not None:
+            return False
         own = self._known(name).nest_handoff_history
         return self._rules.nests_history if own is None else own
 

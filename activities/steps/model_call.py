@@ -10,7 +10,9 @@ from holdfast.activities.data.source import Source
 from holdfast.activities.heartbeat import Pulse, ensure_ours
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
+from holdfast.activities.steps.kept_conversation import Continuation
 from holdfast.activities.steps.money import within
+from holdfast.errors import ModelRequestError
 from holdfast.models.base import (
     Delta,
     Model,
@@ -28,6 +30,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
 from holdfast.values.money import NOTHING
+from holdfast.values.text.logs import log
 from holdfast.workers.context.journal import OverBudget
 
 
@@ -80,6 +83,7 @@ class Asking:
         attempt: int,
         pulse: Pulse,
         prices: Prices | None,
+        continuation: Continuation | None,
     ) -> None:
         """Ask this model; the agent's filters may change what is sent.
 
@@ -95,6 +99,7 @@ class Asking:
             attempt: Number of this attempt.
             pulse: The activity's heartbeats, which carry the answer to other processes.
             prices: What models cost; None records no cost.
+            continuation: What is sent where the provider keeps the conversation.
         """
         self._model = model
         self._code = code
@@ -107,6 +112,7 @@ class Asking:
         self._attempt = attempt
         self._pulse = pulse
         self._prices = prices
+        self._continuation = continuation
         self.lost = NOTHING
 
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
@@ -117,6 +123,17 @@ class Asking:
         """
         await ensure_ours("model call")  # before hooks see the request
         request = request.model_copy(update={"model": self._model.name})
+        if self._continuation is None:
+            return await self._ask(request)
+        try:
+            return await self._ask(self._continuation.shortened(request))
+        except ModelRequestError as error:
+            if not self._continuation.may_send_all(error):
+                raise
+            log.warning("%s The whole conversation is sent.", error)
+            return await self._ask(request)
+
+    async def _ask(self, request: ModelRequest) -> ModelAnswer:
         sent = await self._code.sent(request, self._state)
         if self._given.dollars is not None:
             try:

@@ -22,6 +22,7 @@ from holdfast.activities.heartbeat import Pulse, ensure_ours, heartbeats
 from holdfast.activities.spans import handoff
 from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
 from holdfast.activities.steps.handoffs import AgentHandoffs
+from holdfast.activities.steps.kept_conversation import Continuation, newest_answer
 from holdfast.activities.steps.model_call import Asking
 from holdfast.activities.tools.inline import Batch, InlineCalls, handed_over
 from holdfast.agents.agent import Agent, guard_rule
@@ -61,6 +62,7 @@ class Ready(NamedTuple):
         journal: Its answered calls as history has them.
         head: The task's head.
         asking: Makes its model call.
+        continuation: How its next steps go on where the provider keeps the conversation.
     """
 
     agent: Agent
@@ -71,6 +73,7 @@ class Ready(NamedTuple):
     journal: tuple[JournalEntry, ...]
     head: TaskHead
     asking: Asking
+    continuation: Continuation | None
 
 
 class StepActivities:
@@ -163,6 +166,9 @@ class StepActivities:
         ctx, hooks = ready.ctx, ready.hooks
         await hooks.started(given, ctx)
         made = await advance(ready.agent.made_worker, ctx, ready.opened)
+        if ready.continuation is not None and made.result is not None:
+            following = ready.continuation.handed_on(made.result, newest_answer(ctx.journal))
+            made = made.model_copy(update={"result": following})
         result = made.result
         advanced = _stamped(made, _attempt(given))
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))
@@ -226,6 +232,7 @@ class StepActivities:
         opened = await self._whole(recorded)
         history, transcript = await seen_before(source, head, opened.step, given.at)
         hooks = StepHooks(agent, registry, source, head, opened)
+        continuation = Continuation.of(head, opened, given.n)
         asking = Asking(
             await code.model(),
             code,
@@ -238,6 +245,7 @@ class StepActivities:
             attempt=_attempt(given),
             pulse=pulse,
             prices=registry.prices,
+            continuation=continuation,
         )
         memory = source.memory()
         ctx = StepContext(
@@ -264,7 +272,7 @@ class StepActivities:
         )
         if snapshot.handoffs:
             ctx.handoffs = self._handoffs(agent, code, head, given, len(history))
-        return Ready(agent, ctx, hooks, opened, recorded, journal, head, asking)
+        return Ready(agent, ctx, hooks, opened, recorded, journal, head, asking, continuation)
 
     def _handoffs(
         self, agent: Agent, code: RegisteredCode, head: TaskHead, given: AdvanceInput, before: int

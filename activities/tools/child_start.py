@@ -131,7 +131,7 @@ def child_head(tool: AgentTool, caller: TaskHead, registry: Registry) -> TaskHea
     changes: dict[str, object] = {"variables": above.variables or task_id()}
     if config is None:
         head = TaskHead(agent=name, model=caller.model, settings=caller.settings, run=above)
-        changes |= {"error_handlers": {}, "streams": False}
+        changes |= {"error_handlers": {}, "streams": False, "kept": None}
     else:
         head = run_head(name, config, refer=registry.refer)
         changes |= {each: getattr(head.run, each) or getattr(above, each) for each in _INHERITED}

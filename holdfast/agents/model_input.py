@@ -75,14 +75,15 @@ async def filtered(
 def without_reasoning_ids(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Remove the ids of reasoning items, for `RunConfig(reasoning_item_id_policy="omit")`."""
     return tuple(
-        message.model_copy(update={"items": tuple(map(_without_id, message.items))})
+        message.model_copy(update={"items": tuple(map(without_reasoning_id, message.items))})
         if any(item.get("type") == "reasoning" for item in message.items)
         else message
         for message in messages
     )
 
 
-def _without_id(item: dict[str, Json]) -> dict[str, Json]:
+def without_reasoning_id(item: dict[str, Json]) -> dict[str, Json]:
+    """Return an item; one of reasoning without its id."""
     if item.get("type") != "reasoning":
         return item
     return {key: item[key] for key in item if key != "id"}

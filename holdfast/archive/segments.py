@@ -124,13 +124,35 @@ async def turns(archive: Archive, state: SessionState, upto: int | None = None) 
     older = list(state.older)
     while True:  # the newest first: what precedes a reset need not be read
         seen = page if upto is None else page[: max(upto - start, 0)]
-        resets = [k for k, commit in enumerate(seen) if not commit.sha256]
-        found[:0] = seen[resets[-1] + 1 :] if resets else seen
-        if resets or not older:
-            return found
+        found[:0] = seen
+        if not all(commit.sha256 for commit in seen) or not older:
+            return in_force(found)
         data: list[Json] = await read_json(archive, older.pop())
         page = [CommitRef.model_validate(each) for each in data]
         start -= len(page)
+
+
+def in_force(commits: Sequence[CommitRef]) -> list[CommitRef]:
+    """Return the commits after the last reset that no later one has replaced, oldest first."""
+    found: list[CommitRef] = []
+    for commit in commits:
+        if not commit.sha256:
+            found.clear()
+            continue
+        if commit.replaces:
+            del found[-commit.replaces :]
+        found.append(commit)
+    return found
+
+
+async def commit_at(archive: Archive, state: SessionState, n: int) -> CommitRef | None:
+    """Return the commit that n others precede, or None if there is none yet."""
+    if n >= state.base:
+        found = state.commits[n - state.base :]
+        return found[0] if found else None
+    page, place = divmod(n, state.index_size)
+    data: list[Json] = await read_json(archive, state.older[page])
+    return CommitRef.model_validate(data[place])
 
 
 async def committing_tasks(archive: Archive, state: SessionState) -> list[str]:

@@ -97,6 +97,7 @@ class Session(_Twin):
     reset = _sync(_sessions.Session.reset)
     get_items = _sync(_sessions.Session.get_items)
     add_items = _sync(_sessions.Session.add_items)
+    pop_item = _sync(_sessions.Session.pop_item)
     clear_session = _sync(_sessions.Session.clear_session)
 
     @property
@@ -109,6 +110,11 @@ class Session(_Twin):
     def name(self) -> str:
         """The name that people use."""
         return str(self._twin.name)
+
+    @property
+    def session_id(self) -> str:
+        """The same name, as sessions of the Agents SDK have it."""
+        return self.name
 
 
 class Stream:

@@ -58,6 +58,9 @@ class ModelRequest(Value):
         tool_choice: "auto", "none", "required" or a tool's name; sent only when there are tools.
         settings: Sampling and transport settings.
         output: Structure of the answer, or None for text.
+        previous_response_id: The provider's id of the answer that this call goes on from: the
+            messages are those after it. Empty for none.
+        conversation_id: The provider's conversation that the messages are added to; empty for none.
     """
 
     model: str
@@ -67,6 +70,8 @@ class ModelRequest(Value):
     tool_choice: str = "auto"
     settings: ModelSettings = ModelSettings()
     output: OutputSpec | None = None
+    previous_response_id: str = ""
+    conversation_id: str = ""
 
 
 def _with_role(given: object) -> object:

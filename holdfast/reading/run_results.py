@@ -72,6 +72,7 @@ def run_data(
         tool_input_guardrail_results=guards.tool_input,
         tool_output_guardrail_results=guards.tool_output,
         normalized=_normalized(recorded),
+        reasoning_item_id_policy=recorded.head.run.reasoning_ids,
     )
 
 

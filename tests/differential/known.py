@@ -117,16 +117,6 @@ KNOWN: tuple[Known, ...] = (
         ("output_types/a_dataclass",),
     ),
     Known(
-        "The record holds the whole conversation, so that a crash loses none of it and every task"
-        " can be read and forked: a history that only the provider has is refused before any call.",
-        ("raised", "runs", "calls", "notes", "left"),
-        (
-            "server_history/only_what_is_new_is_sent",
-            "server_history/a_conversation_of_the_provider",
-            "server_history/a_chain_from_the_first_response",
-        ),
-    ),
-    Known(
         "A model that is told what is wrong with its arguments can correct them; the text holds"
         " nothing but what the model has said and the tool's schema.",
         ("runs.0.items.1.2.output", "runs.0.input_list.2.output", "calls.1.input.2.output"),

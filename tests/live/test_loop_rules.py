@@ -305,9 +305,35 @@ async def test_ids_of_reasoning_are_sent_back_or_not(
     run: Run, model: FakeOpenAI, policy: Any, has_id: bool
 ) -> None:
     reasons(model)
-    await run("q", look, run_config=RunConfig(reasoning_item_id_policy=policy))
+    result = await run("q", look, run_config=RunConfig(reasoning_item_id_policy=policy))
+    for items in (model.requests[1].body["input"], result.to_input_list()):
+        [item] = [i for i in items if i.get("type") == "reasoning"]
+        assert ("id" in item) is has_id
+
+
+async def test_a_filter_may_give_reasoning_an_id_where_ids_are_omitted(
+    run: Run, model: FakeOpenAI
+) -> None:
+    def named(data: CallModelData) -> ModelInputData:
+        for item in data.model_data.input:
+            if item.get("type") == "reasoning":
+                assert "id" not in item
+                item["id"] = "rs_mine"
+        return data.model_data
+
+    reasons(model)
+    config = RunConfig(reasoning_item_id_policy="omit", call_model_input_filter=named)
+    await run("q", look, run_config=config)
     [item] = [i for i in model.requests[1].body["input"] if i.get("type") == "reasoning"]
-    assert ("id" in item) is has_id
+    assert item["id"] == "rs_mine"
+
+
+async def test_an_empty_list_is_an_input(run: Run, model: FakeOpenAI) -> None:
+    model.reply("done")
+    result = await run([])
+    assert result.final_output == "done"
+    assert model.requests[0].body["input"] == []
+    assert [item["role"] for item in result.to_input_list()] == ["assistant"]
 
 
 async def test_a_model_of_the_run_answers_for_the_agent(run: Run) -> None:

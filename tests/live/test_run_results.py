@@ -126,8 +126,6 @@ async def test_a_verdict_of_an_abandoned_run_has_data(run: Runs, model: FakeOpen
         ({"hooks": AgentHooks()}, TypeError, "Agent"),
         ({"hooks": object()}, TypeError, "RunHooks"),
         ({"session": 3}, UserError, "Session"),
-        ({"previous_response_id": "r"}, UserError, "session="),
-        ({"conversation_id": "c"}, UserError, "session="),
         ({"run_config": {"modell": "m"}}, TypeError, "modell"),
     ],
 )

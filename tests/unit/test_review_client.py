@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import LocalStore
 from holdfast.archive.external_storage import ArchiveStorageDriver
-from holdfast.archive.segments import turns
+from holdfast.archive.segments import commit_at, turns
 from holdfast.errors import ArchiveError, BlobMissingError, ConnectError, InvalidArgumentError
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.reader import open_messages
@@ -141,6 +141,29 @@ def test_the_turns_in_force_are_the_same_however_they_are_indexed(
         state = SessionState(commits=tuple(commits[base:]), older=older, base=base)
         for upto in (None, *range(14)):
             assert asyncio.run(turns(archive, state, upto)) == expected(upto)
+
+
+@pytest.mark.parametrize("size", [1, 3, 20])
+def test_turns_that_others_replace_are_not_in_force_however_they_are_indexed(
+    tmp_path: Path, size: int
+) -> None:
+    archive = Archive(tmp_path)
+    replaces = {2: 1, 3: 2, 6: 1, 8: 5}  # the last one more turns than there are since the reset
+    commits = [
+        CommitRef(task=f"{k}", sha256="" if k == 5 else digest(b"%d" % k), replaces=n)
+        for k, n in ((k, replaces.get(k, 0)) for k in range(10))
+    ]
+    pages = [commits[k : k + size] for k in range(0, len(commits) - size, size)]
+    older = tuple(archive.put(canonical([c.wire() for c in page])) for page in pages)
+    base = sum(map(len, pages))
+    state = SessionState(commits=tuple(commits[base:]), older=older, base=base, index_size=size)
+    wanted = {1: "0", 2: "01", 3: "02", 4: "3", 5: "34", 6: "", 7: "6", 8: "67", 9: "8", 10: "89"}
+    for upto, tasks in wanted.items():
+        found = asyncio.run(turns(archive, state, upto))
+        assert "".join(commit.task for commit in found) == tasks
+    for n, commit in enumerate(commits):
+        assert asyncio.run(commit_at(archive, state, n)) == commit
+    assert asyncio.run(commit_at(archive, state, 10)) is None
 
 
 def test_what_precedes_a_reset_is_not_read(tmp_path: Path) -> None:

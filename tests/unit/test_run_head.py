@@ -109,7 +109,7 @@ class Recording(AgentRunner):
         """No archive: a text is not stored."""
         return cast("Archive", None)
 
-    async def run_to_end(self, input: str, head: TaskHead, **given: Any) -> None:
+    async def run_to_end(self, input: str | None, head: TaskHead, **given: Any) -> None:
         """Keep it, and begin nothing."""
         self.head, self.budget = head, given["budget"]
         self.code = {ref: known(ref) for ref in head.run.code}

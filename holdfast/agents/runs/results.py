@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResult
 from holdfast.agents.items import MessageOutputItem, RawItem, RunItem, ToolApprovalItem
+from holdfast.agents.model_input import without_reasoning_id
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
 from holdfast.values.base import Json
@@ -58,6 +59,7 @@ class RunData:
         tool_output_guardrail_results: Results of tool guardrails that checked results.
         normalized: The conversation as the last agent saw it, with its own items, if a handoff had
             changed the conversation.
+        reasoning_item_id_policy: Whether `to_input_list` keeps the ids of reasoning items.
     """
 
     input: str | list[dict[str, Json]]
@@ -80,6 +82,7 @@ class RunData:
         default_factory=list[ToolOutputGuardrailResult]
     )
     normalized: list[dict[str, Json]] | None = field(default=None, repr=False)
+    reasoning_item_id_policy: Literal["preserve", "omit"] = field(default="preserve", repr=False)
 
     @property
     def usage(self) -> Usage:
@@ -101,10 +104,13 @@ class RunData:
                 last agent saw it, which is shorter if the filter of a handoff left items out.
         """
         if mode == "normalized" and self.normalized is not None:
-            return [dict(item) for item in self.normalized]
-        made = [item for item in self.new_items if not isinstance(item, ToolApprovalItem)]
-        start = ItemHelpers.input_to_new_input_list(self.input)
-        return [*start, *(item.to_input_item() for item in made)]
+            items = [dict(item) for item in self.normalized]
+        else:
+            made = [item for item in self.new_items if not isinstance(item, ToolApprovalItem)]
+            start = ItemHelpers.input_to_new_input_list(self.input)
+            items = [*start, *(item.to_input_item() for item in made)]
+        omits = self.reasoning_item_id_policy == "omit"
+        return list(map(without_reasoning_id, items)) if omits else items
 
     def to_state(self) -> RunState:
         """Return a RunState, to take decisions and resume the run: `Runner.run(agent, state)`."""

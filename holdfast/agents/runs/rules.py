@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
-from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
+from holdfast.task.data.head import AGENTS_SDK, KeptConversation, RunRules, TaskHead
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
 from holdfast.values.code.code_refs import refer
 from holdfast.values.code.context_data import type_ref
@@ -22,6 +22,7 @@ def run_head(
     context: Any = None,
     error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
     streams: bool = False,
+    kept: KeptConversation | None = None,
     refer: Callable[[Any], str] = refer,
 ) -> TaskHead:
     """Return the head of a run's task: the one place where settings of a run become data.
@@ -32,6 +33,7 @@ def run_head(
         context: Its context object.
         error_handlers: Kind of error to the handler that answers in its place.
         streams: Whether models stream their answers to readers of the task's events.
+        kept: Where the provider keeps the conversation, if it does.
         refer: Returns the reference by which worker processes find a piece of code.
     """
 
@@ -64,6 +66,7 @@ def run_head(
         traced=not config.tracing_disabled,
         sensitive=config.trace_include_sensitive_data,
         streams=streams,
+        kept=kept,
     )
     return TaskHead(
         agent=agent,

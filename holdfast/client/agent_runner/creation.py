@@ -193,7 +193,7 @@ class TaskCreation(TaskReading):
 
     async def run_to_end(
         self,
-        input: str,
+        input: str | None,
         head: TaskHead,
         *,
         task_id: str,
@@ -208,7 +208,7 @@ class TaskCreation(TaskReading):
         This also returns when the task waits for a person.
 
         Args:
-            input: The request; empty when the head's history ends with it.
+            input: The request; None when the head's history ends with it.
             head: What the task begins with.
             task_id: Id of the task.
             budget: Limits.
@@ -224,14 +224,13 @@ class TaskCreation(TaskReading):
         """
         check_new_id(task_id)
         self._require_agent(check_name("agent", head.agent))
-        request = None if head.history and not input else input
-        given = await self._task_input(head, request, budget=budget, state=extra_state)
+        given = await self._task_input(head, input, budget=budget, state=extra_state)
         given = given.model_copy(update={"automatic": True, "finalize": True})
         if self.is_embedded:
             user_calls.carry(task_id)
         queue = self._queue_for(head.agent)
         try:
-            await self._tasks.start_and_run(task_id, given, queue, title or input, started)
+            await self._tasks.start_and_run(task_id, given, queue, title or input or "", started)
         except TaskExistsError:
             if not exist_ok:
                 raise

@@ -11,7 +11,13 @@ from temporalio.client import Client
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import refer_all, resolve_message
-from holdfast.archive.segments import committing_tasks, read_messages, turns, write_messages
+from holdfast.archive.segments import (
+    commit_at,
+    committing_tasks,
+    read_messages,
+    turns,
+    write_messages,
+)
 from holdfast.archive.session_commits import commit_turn
 from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
@@ -36,7 +42,7 @@ class Session:
     """One session. It holds no state: any process may hold one.
 
     Attributes:
-        name: The name that people use.
+        name: The name that people use; `session_id` is the same.
         id: Workflow id.
         queue: Task queue.
     """
@@ -58,7 +64,7 @@ class Session:
             InvalidArgumentError: The name is empty, too long or not a text.
         """
         check_arguments(Session.__init__, client=client, archive=archive, queue=queue)
-        self.name = name
+        self.name = self.session_id = name
         self.id = session_id(check_app(app), name)
         self.queue = queue or queue_of(app)
         self._client = client
@@ -196,6 +202,50 @@ class Session:
             ConnectError: As for append.
         """
         await self.append(from_response_items(items))
+
+    async def pop_item(self) -> dict[str, Json] | None:
+        """Take the newest item out of the session and return it; None when there is none.
+
+        Tasks that have begun keep the item if they have read it.
+
+        Raises:
+            NoWorkerError: As for chat_history.
+            SessionClosedError: As for append.
+            ConnectError: As for append.
+        """
+        while True:
+            try:
+                state = await self._reader.query(self.id, "state", SessionState, even_closed=True)
+            except TaskNotFoundError:
+                return None
+            replaced, items = await self._newest_turn(state)
+            if not items:
+                return None
+            left = from_response_items(items[:-1])
+            seen = state.base + len(state.commits)
+            turn = await self._turn(left) or await self._empty_turn()
+            turn = turn.model_copy(update={"replaces": replaced, "after": seen})
+            await self._commit(turn)
+            state = await self._reader.query(self.id, "state", SessionState)
+            if await commit_at(self._archive, state, seen) == turn:
+                return items[-1]  # else another turn came first: the newest item is another one
+
+    async def _newest_turn(self, state: SessionState) -> tuple[int, list[dict[str, Json]]]:
+        """Read the newest turn that has items.
+
+        Returns:
+            Number of turns from it to the newest, and its items; none of an empty session.
+        """
+        found = await turns(self._archive, state)
+        for count, turn in enumerate(reversed(found), start=1):
+            stored = await read_messages(self._archive, turn.sha256)
+            items = to_response_items([await self._resolve(message) for message in stored])
+            if items:
+                return count, items
+        return 0, []
+
+    async def _empty_turn(self) -> CommitRef:
+        return CommitRef(task=_unique(), sha256=await write_messages(self._archive, []))
 
     async def clear_session(self) -> None:
         """Forget all turns, like `reset`.

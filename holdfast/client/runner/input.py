@@ -30,13 +30,13 @@ class Given(NamedTuple):
     """The input of a run as its task takes it.
 
     Attributes:
-        text: The request; empty when `before` ends with it.
+        text: The request; None when `before` ends with it, or when there is none.
         before: Messages before it.
         adds: Messages that the session gets before those that the task makes.
         is_whole: Whether `before` already has all that the model sees of the session.
     """
 
-    text: str
+    text: str | None
     before: tuple[Message, ...] = ()
     adds: tuple[Message, ...] = ()
     is_whole: bool = False
@@ -68,14 +68,14 @@ async def read_input(
     callback, settings = config.session_input_callback, config.session_settings
     limit = settings.limit if settings is not None else None
     if session is None or (callback is None and limit is None):
-        return Given(given) if isinstance(given, str) else Given("", new, new if session else ())
+        return Given(given) if isinstance(given, str) else Given(None, new, new if session else ())
     stored = to_response_items(await session.chat_history())
     seen = stored if limit is None else limited(stored, limit)
     if callback is None:
         before = from_response_items(seen)
         if isinstance(given, str):
             return Given(given, before, is_whole=True)
-        return Given("", (*before, *new), new, is_whole=True)
+        return Given(None, (*before, *new), new, is_whole=True)
     asked = ItemHelpers.input_to_new_input_list(given)
     chosen: Any = await call(callback, list(seen), copy.deepcopy(asked))
     if not is_array(chosen) or not chosen:
@@ -85,7 +85,7 @@ async def read_input(
         )
         raise UserError(msg)
     added = from_response_items(_not_in(seen, chosen))
-    return Given("", from_response_items(chosen), added, is_whole=True)
+    return Given(None, from_response_items(chosen), added, is_whole=True)
 
 
 async def with_input(
@@ -150,11 +150,7 @@ def _messages(given: Any) -> tuple[Message, ...]:
     if isinstance(given, str):
         return ()
     check_input(given)
-    messages = from_response_items(given)
-    if not messages:
-        msg = "The input list is empty; give at least one item, or a text."
-        raise UserError(msg)
-    return messages
+    return from_response_items(given)
 
 
 def _not_in(seen: Sequence[Item], chosen: Sequence[Item]) -> list[Item]:

@@ -23,6 +23,7 @@ from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.runner.caller_loop import CallerLoop
 from holdfast.client.runner.engines import configure, engines
 from holdfast.client.runner.input import check_input
+from holdfast.client.runner.kept import kept_conversation
 from holdfast.client.runner.one_run import RUNNER, RunCall, Started, begin, go_on
 from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.client.streamed import Wrap, direct
@@ -99,7 +100,12 @@ def checked_call(
         task_id=given.get("task_id") or known,
         exist_ok=given.get("exist_ok", False),
         head=run_head(
-            agent.name, config, context=context, error_handlers=handlers, streams=streams
+            agent.name,
+            config,
+            context=context,
+            error_handlers=handlers,
+            streams=streams,
+            kept=kept_conversation(agent, config, given, has_session=session is not None),
         ),
         budget=run_budget(given.get("max_turns", DEFAULT_MAX_TURNS), config.max_dollars),
         config=config,
@@ -115,8 +121,7 @@ def _check(agent: object, given: RunArguments) -> None:
     """Refuse arguments that cannot be served, before anything is created.
 
     Raises:
-        UserError: The agent is not an Agent, max_turns is negative, the provider is to keep the
-            conversation, or a name is not a text.
+        UserError: The agent is not an Agent, max_turns is negative, or a name is not a text.
         TypeError: The hooks are not RunHooks.
     """
     if not isinstance(agent, Agent):
@@ -127,21 +132,11 @@ def _check(agent: object, given: RunArguments) -> None:
     if turns is not None and not is_count:
         msg = f"max_turns must be at least 0, or None for no limit; it was {shown(turns)}."
         raise UserError(msg)
-    if any(given.get(name) for name in _KEPT_ELSEWHERE):
-        msg = (
-            "previous_response_id, auto_previous_response_id and conversation_id are not"
-            " supported: a task's record must hold the whole conversation to survive a crash,"
-            " so the provider cannot keep it. Use session=... to continue a conversation."
-        )
-        raise UserError(msg)
     try:
         _check_names(given)
     except InvalidArgumentError as error:
         raise UserError(*error.args, remedy=remedy_of(error)) from None
     check_run_hooks(given.get("hooks"))
-
-
-_KEPT_ELSEWHERE = ("previous_response_id", "conversation_id", "auto_previous_response_id")
 
 
 def _check_names(given: RunArguments) -> None:
@@ -216,9 +211,10 @@ class Runner:
             exist_ok: Whether a task of this id with the same input, agent and session is gone on
                 with, or its result returned: the same lines run twice make one task.
             by: Name recorded with the decisions of a state.
-            previous_response_id: Not supported, nor are the next two: use a session.
-            conversation_id: As said.
-            auto_previous_response_id: As said.
+            previous_response_id: Response of the Responses API that the run goes on from: each
+                model call sends only what the provider does not have yet.
+            conversation_id: Conversation of the Responses API that the run goes on with.
+            auto_previous_response_id: Whether each model call goes on from the one before it.
 
         Raises:
             MaxTurnsExceeded: One more model call would exceed max_turns.

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import ValidationError
 
+from holdfast.errors import ModelRequestError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.bodies import RequestBody, dumps, encoded_messages
 from holdfast.models.openai.chat_messages import (
@@ -35,6 +36,13 @@ class ChatCompletionsModel(OpenAIModel):
     path = "/chat/completions"
 
     async def _body(self, request: ModelRequest) -> RequestBody:
+        if request.previous_response_id or request.conversation_id:
+            msg = (
+                f"Model {self._name!r} is called through Chat Completions, which keeps no"
+                " conversation; the run was begun with previous_response_id, conversation_id or"
+                " auto_previous_response_id."
+            )
+            raise ModelRequestError(msg, remedy="Use the Responses API, or begin without them.")
         return await request_body(self._name, request)
 
     def _incoming(self, tell: Tell) -> Incoming:

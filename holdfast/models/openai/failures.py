@@ -152,6 +152,7 @@ def status_error(
         f"Model {model!r} refused the request ({where}): {said}.",
         remedy=f"{advice} Then run the step again.",
         status=status,
+        code=str(body.get("code") or ""),
     )
 
 

@@ -61,6 +61,8 @@ async def request_body(model: str, request: ModelRequest) -> RequestBody:
         "prompt_cache_options": settings.prompt_cache_options,
         "context_management": settings.context_management,
         "text": _text(request),
+        "previous_response_id": request.previous_response_id or None,
+        "conversation": request.conversation_id or None,
     }
     if request.tools:
         body["tools"] = [

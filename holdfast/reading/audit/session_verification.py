@@ -138,9 +138,16 @@ async def _turns(archive: Archive, state: SessionState, found: Verification) -> 
 
 
 def _in_force(turns: Sequence[_Turn]) -> list[_Turn]:
-    """Return the turns after the last reset."""
-    resets = [k for k, turn in enumerate(turns) if turn.commit and not turn.commit.sha256]
-    return list(turns[resets[-1] + 1 :] if resets else turns)
+    """Return the turns after the last reset that no later one has replaced."""
+    found: list[_Turn] = []
+    for turn in turns:
+        if turn.commit is not None and not turn.commit.sha256:
+            found.clear()
+            continue
+        if turn.commit is not None and turn.commit.replaces:
+            del found[-turn.commit.replaces :]
+        found.append(turn)
+    return found
 
 
 async def _check_turns(archive: Archive, turns: Sequence[_Turn], found: Verification) -> None:

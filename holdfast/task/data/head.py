@@ -55,6 +55,19 @@ class SessionRef(Value):
     queue: str = ""
 
 
+class KeptConversation(Value):
+    """Where the provider keeps the conversation of a run, beside the record, which has it in full.
+
+    Attributes:
+        conversation_id: The provider's conversation that each model call adds to; if empty, each
+            call goes on from the response before it.
+        previous_response_id: Response that the first call goes on from; empty for none.
+    """
+
+    conversation_id: str = ""
+    previous_response_id: str = ""
+
+
 class RunRules(Value):
     """How one run differs from its agents: `RunConfig` and the arguments of `Runner.run`, as data.
 
@@ -91,6 +104,7 @@ class RunRules(Value):
         traced: Whether spans are made.
         sensitive: Whether spans carry inputs and outputs; None for the environment's choice.
         streams: Whether the answers of models are streamed to clients that follow the task.
+        kept: Where the provider keeps the conversation; None when each call sends it whole.
         variables: For a task that is a tool call of another one: the first task of the run, whose
             context variables its tools see.
     """
@@ -122,6 +136,7 @@ class RunRules(Value):
     traced: bool = True
     sensitive: bool | None = None
     streams: bool = False
+    kept: KeptConversation | None = None
 
     def forked(self) -> RunRules:
         """Return the rules of a fork: the same, in a trace of its own, and not streamed."""

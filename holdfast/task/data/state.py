@@ -338,11 +338,16 @@ class CommitRef(Value):
         task: Task that committed it.
         sha256: Digest in the archive of the list of messages; empty for a reset.
         count: Number of messages.
+        replaces: Number of turns in force that it takes the place of.
+        after: Number of commits that its sender had seen, when it replaces turns: it is dropped if
+            there are others by now.
     """
 
     task: str
     sha256: str = ""
     count: int = 0
+    replaces: int = Field(default=0, ge=0)
+    after: int = 0
 
 
 class SessionState(Value):

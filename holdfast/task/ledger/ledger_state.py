@@ -81,7 +81,8 @@ class LedgerState:
         self.given = given
         self.task_id = task_id
         carried = given.carried
-        first = None if given.head.history and not (given.input or given.stored) else given.input
+        has_images_only = given.images and not given.head.history
+        first = given.input if given.input or given.stored or has_images_only else None
         self.s = carried or Carried(
             created=now,
             queue=(TaskStep(step_id="s1", input=first, images=given.images),),

@@ -1,0 +1,85 @@
+"""Conversations that the provider keeps beside the record: what a model call sends of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.errors import ModelRequestError
+from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.task.data.head import KeptConversation, TaskHead
+from holdfast.task.data.records import JournalEntry, OpenStep, StepResult
+from holdfast.values.base import Json
+from holdfast.values.messages import Message
+
+RESPONSE = "response_id"
+"""Key of a step's state: the answer that its model call goes on from, so that undo, rewind or
+fork go back to the one before."""
+
+FORGOTTEN = "previous_response_not_found"
+"""OpenAI's code for a previous response that has expired or was deleted."""
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What one step's model call sends of a conversation that the provider keeps.
+
+    Attributes:
+        kept: Where the provider keeps it.
+        before: Id of the answer that the call goes on from; empty for none.
+        is_first: Whether no call of the task came before.
+    """
+
+    kept: KeptConversation
+    before: str
+    is_first: bool
+
+    @classmethod
+    def of(cls, head: TaskHead, opened: OpenStep, n: int) -> Continuation | None:
+        """Return the continuation of a step; None when the provider keeps nothing."""
+        kept = head.run.kept
+        if kept is None:
+            return None
+        said = str(opened.step.step_state.get(RESPONSE, ""))
+        return cls(kept, said, is_first=n == 1)
+
+    def shortened(self, request: ModelRequest) -> ModelRequest:
+        """Return a request with what the provider does not have yet.
+
+        The model's own answers are there, and what came before the newest of them. Where the answer
+        to go on from is not known, as after a follow-up, the request has all that the task has.
+        """
+        if self.kept.conversation_id:
+            new = request.messages if self.is_first else _after_answer(request)
+            return request.model_copy(
+                update={"messages": new, "conversation_id": self.kept.conversation_id}
+            )
+        before = self.before or self.kept.previous_response_id
+        new = _after_answer(request) if self.before else request.messages
+        return request.model_copy(update={"messages": new, "previous_response_id": before})
+
+    def may_send_all(self, error: ModelRequestError) -> bool:
+        """Whether the provider has forgotten what the record has in full."""
+        return error.code == FORGOTTEN and not self.kept.previous_response_id
+
+    def handed_on(self, result: StepResult, answer: ModelAnswer | None) -> StepResult:
+        """Return a step's result whose next steps go on from this answer."""
+        if answer is None or not answer.response_id or not result.next:
+            return result
+        named: dict[str, Json] = {RESPONSE: answer.response_id}
+        following = tuple(
+            step.model_copy(update={"step_state": {**step.step_state, **named}})
+            for step in result.next
+        )
+        return result.model_copy(update={"next": following})
+
+
+def newest_answer(journal: Sequence[JournalEntry]) -> ModelAnswer | None:
+    """Return the newest answer among a step's recorded calls, if there is one."""
+    answers = (entry.answer for entry in reversed(journal) if entry.answer is not None)
+    return next(answers, None)
+
+
+def _after_answer(request: ModelRequest) -> tuple[Message, ...]:
+    places = [k for k, each in enumerate(request.messages) if each.role == "assistant"]
+    return request.messages[places[-1] + 1 :] if places else request.messages

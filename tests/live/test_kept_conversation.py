@@ -1,0 +1,141 @@
+"""Runs whose conversation the provider keeps: what is sent, undone, forgotten, refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, RunConfig, Runner, RunState, StepFailedError, UserError, handoff
+from holdfast.models import ChatCompletionsModel
+from holdfast.testing import FakeOpenAI
+from tests.live.test_loop import Run
+from tests.support.rig import MakeAgent, Rig
+from tests.support.runs import look
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Run:
+    return Run(rig, make_agent)
+
+
+def sent(model: FakeOpenAI) -> list[tuple[Any, Any, list[Any]]]:
+    """List what each call goes on from, its conversation, and the kinds of what is new."""
+    return [
+        (
+            asked.body.get("previous_response_id"),
+            asked.body.get("conversation"),
+            [item.get("type") or item["role"] for item in asked.body["input"]],
+        )
+        for asked in model.requests
+    ]
+
+
+async def test_each_call_goes_on_from_the_one_before_it(run: Run, model: FakeOpenAI) -> None:
+    model.call("look")
+    model.reply("done")
+    result = await run("q", look, previous_response_id="resp_old")
+    first = result.raw_responses[0].response_id
+    assert sent(model) == [
+        ("resp_old", None, ["user"]),
+        (first, None, ["function_call_output"]),
+    ]
+    kinds = [item.get("type") or item["role"] for item in result.to_input_list()]
+    assert kinds == ["user", "function_call", "function_call_output", "assistant"]
+
+
+async def test_a_conversation_gets_each_message_once(run: Run, model: FakeOpenAI) -> None:
+    model.call("look")
+    model.reply("done")
+    given = [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "q"}]
+    await run(given, look, conversation_id="conv_1")
+    assert sent(model) == [
+        (None, "conv_1", ["assistant", "user"]),
+        (None, "conv_1", ["function_call_output"]),
+    ]
+
+
+async def test_what_the_provider_has_forgotten_is_sent_again(run: Run, model: FakeOpenAI) -> None:
+    model.call("look")
+    model.fail(400, code="previous_response_not_found")
+    model.reply("done")
+    result = await run("q", look, auto_previous_response_id=True)
+    assert result.final_output == "done"
+    first = result.raw_responses[0].response_id
+    assert sent(model) == [
+        (None, None, ["user"]),
+        (first, None, ["function_call_output"]),
+        (None, None, ["user", "function_call", "function_call_output"]),
+    ]
+
+
+async def test_a_run_goes_on_after_an_undo_from_the_answer_before_it(
+    run: Run, model: FakeOpenAI
+) -> None:
+    model.call("look")
+    model.call("look")
+    model.fail(401, message="a wrong key")
+    with pytest.raises(StepFailedError, match="a wrong key") as caught:
+        await run("q", look, auto_previous_response_id=True)
+    task_id = caught.value.task_id
+    await run.runner.rewind(task_id, "s1", reason="the second look was for nothing")
+    model.reply("done")
+    agent = run.agent
+    assert agent is not None
+    result = await Runner.run(agent, RunState.of(task_id), runner=run.runner)
+    assert result.final_output == "done"
+    first = result.raw_responses[0].response_id
+    assert sent(model)[1] == (first, None, ["function_call_output"])
+    assert sent(model)[2][0] not in (None, first)
+    assert sent(model)[3] == (first, None, ["function_call_output", "system"])
+
+
+async def test_the_next_agent_of_a_handoff_gets_what_is_new(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
+    bob = make_agent(name="bob")
+    agent = make_agent(name="ann", handoffs=[handoff(bob, nest_handoff_history=True)])
+    await rig.serve(agent, bob)
+    model.call("transfer_to_bob")
+    model.reply("I am Bob.")
+    result = await Runner.run(agent, "q", runner=rig.runner(), auto_previous_response_id=True)
+    assert result.last_agent.name == "bob"
+    first = result.raw_responses[0].response_id
+    assert sent(model)[1] == (first, None, ["function_call_output"])
+    assert "nest_handoff_history" in caplog.text
+
+
+async def test_an_api_that_keeps_nothing_is_named(run: Run, model: FakeOpenAI) -> None:
+    chat = ChatCompletionsModel("gpt-5-mini", base_url=model.base_url, api_key="sk-test")
+    with pytest.raises(StepFailedError, match="keeps no conversation"):
+        await run("q", of={"model": chat}, conversation_id="conv_1")
+
+
+def filters(data: Any) -> Any:
+    """Leave everything as it is."""
+    return data
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"conversation_id": "c", "previous_response_id": "r"}, "exclude each other"),
+        ({"conversation_id": "c", "auto_previous_response_id": True}, "exclude each other"),
+        ({"auto_previous_response_id": True, "session": "s"}, "Session persistence"),
+        ({"conversation_id": 3}, "conversation_id must be a text"),
+        (
+            {"conversation_id": "c", "run_config": RunConfig(handoff_input_filter=filters)},
+            "Handoff input filters",
+        ),
+    ],
+)
+async def test_what_does_not_go_together_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(UserError, match=text):
+        await Runner.run(Agent(name="agent", model="offline"), "q", **options)
+
+
+async def test_the_filter_of_a_handoff_is_refused() -> None:
+    other = Agent(name="other", model="offline")
+    agent = Agent(name="agent", model="offline", handoffs=[handoff(other, input_filter=filters)])
+    with pytest.raises(UserError, match="Handoff input filters"):
+        await Runner.run(agent, "q", auto_previous_response_id=True)
