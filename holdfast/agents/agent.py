@@ -130,11 +130,11 @@ class Agent(AgentBase[ContextT]):
                 UserError: The field cannot hold the value.
             """
             value = checked(self.__dict__.get("name", ""), name, value)
-            object.__setattr__(self, name, value)
             if name == "worker":
                 object.__setattr__(self, "made_worker", as_worker(value))
             elif name == "output_type":
                 object.__setattr__(self, "made_output", output_schema(value))
+            object.__setattr__(self, name, value)
 
     def __post_init__(self) -> None:
         """Check what the fields are together."""

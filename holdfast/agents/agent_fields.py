@@ -16,7 +16,6 @@ from holdfast.values.checks.ids import check_name
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.settings import as_model_settings
 from holdfast.values.text.shown import shown
-from holdfast.workers.base import as_worker
 from holdfast.workers.tool_use import behavior_code
 
 
@@ -30,6 +29,7 @@ def checked(agent: str, field: str, given: Any) -> Any:
 
     Raises:
         UserError: It cannot be used.
+        InvalidArgumentError: One of the tools is neither a tool nor a function.
     """
     check = _CHECKS.get(field)
     return given if check is None else check(agent, field, given)
@@ -59,7 +59,7 @@ def _text(_agent: str, field: str, given: Any) -> Any:
 
 def _instructions(_agent: str, field: str, given: Any) -> Any:
     if given is not None and not isinstance(given, str) and not callable(given):
-        raise wrong_type(field, "a string, a function (context, agent) or None", given)
+        raise wrong_type(field, "a string, callable, or None", given)
     return given
 
 
@@ -130,11 +130,6 @@ def _behavior(_agent: str, _field: str, given: Any) -> Any:
     return given
 
 
-def _worker(_agent: str, _field: str, given: Any) -> Any:
-    as_worker(given)
-    return given
-
-
 _CHECKS: dict[str, Callable[[str, str, Any], Any]] = {
     "name": _name,
     "handoff_description": _text,
@@ -149,5 +144,4 @@ _CHECKS: dict[str, Callable[[str, str, Any], Any]] = {
     "hooks": _hooks,
     "tool_use_behavior": _behavior,
     "reset_tool_choice": _bool,
-    "worker": _worker,
 }

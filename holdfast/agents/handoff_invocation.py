@@ -30,6 +30,10 @@ NO_INPUT: dict[str, Json] = {
 }
 
 
+class UnfitInputError(ModelBehaviorError):
+    """The model called a handoff with arguments that do not fit; `on_handoff` was not called."""
+
+
 class Invocation:
     """What a handoff made by `handoff(...)` does: it calls `on_handoff`, and returns its agent."""
 
@@ -61,7 +65,7 @@ class Invocation:
                 f"The model called handoff {self._tool!r} with arguments that do not fit:"
                 f" {'; '.join(problems(error))}"
             )
-            raise ModelBehaviorError(msg) from error
+            raise UnfitInputError(msg) from error
         if self.on_handoff is not None:
             await invoke(self.on_handoff, *((ctx,) if self._adapter is None else (ctx, said)))
         return self.agent

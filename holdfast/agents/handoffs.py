@@ -12,7 +12,12 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from holdfast.agents.agent_base import AgentBase
-from holdfast.agents.handoff_invocation import Invocation, check_callable, problems
+from holdfast.agents.handoff_invocation import (
+    Invocation,
+    UnfitInputError,
+    check_callable,
+    problems,
+)
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.hooks import is_offered
@@ -219,13 +224,17 @@ class HandoffTool(Tool):
         """Call `on_handoff`, and return the message of the handoff as the call's result.
 
         Raises:
-            HandoffFailedError: The arguments do not fit, or `on_handoff` raised.
+            HandoffFailedError: The arguments do not fit, or `on_handoff` raised. A function of a
+                handoff made by hand says by a ModelBehaviorError that they do not fit.
         """
+        made: object = self.handoff.on_invoke_handoff
+        mistake = UnfitInputError if isinstance(made, Invocation) else ModelBehaviorError
         try:
             to = await self.handoff.on_invoke_handoff(ctx, arguments)
         except Exception as error:
             kind, why = type(error).__name__, message_of(error)
-            if isinstance(error, ModelBehaviorError):
+            if isinstance(error, mistake):
+                kind = ModelBehaviorError.__name__
                 raise HandoffFailedError(why, kind=kind, is_of_model=True) from error
             text = f"on_handoff of handoff {self.name!r} raised {kind}: {why}"
             raise HandoffFailedError(text, kind=kind, remedy=remedy_of(error)) from error

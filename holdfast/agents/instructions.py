@@ -29,8 +29,8 @@ async def system_prompt(
     names = list(inspect.signature(instructions).parameters)
     if len(names) != len(ARGUMENTS):
         msg = (
-            "A function of instructions must accept exactly 2 arguments (context, agent); this one"
-            f" takes {len(names)}: {', '.join(names) or 'none'}."
+            "'instructions' callable must accept exactly 2 arguments (context, agent), but got"
+            f" {len(names)}: {', '.join(names) or 'none'}."
         )
         raise WrongTypeError(msg)
     made: Any = instructions(context, agent)

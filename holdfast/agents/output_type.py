@@ -54,8 +54,8 @@ class AgentOutputSchemaBase(ABC):
 
     def spec(self) -> OutputSpec:
         """Describe the structure for a model."""
-        strict = self.is_strict_json_schema()
-        return OutputSpec(name=NAME, json_schema=self.json_schema(), strict=strict)
+        schema = without_titles(self.json_schema())
+        return OutputSpec(name=NAME, json_schema=schema, strict=self.is_strict_json_schema())
 
     def read(self, text: str) -> Json:
         """Validate a model's answer.
@@ -131,7 +131,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         self._is_wrapped = not _is_object(output_type)
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(output_type)
-            schema = without_titles(self._adapter.json_schema())
+            schema = self._adapter.json_schema()
             schema = _wrapped(schema) if self._is_wrapped else object_schema(schema)
             self._schema = strict_schema(schema, what=self.name()) if strict_json_schema else schema
         except (PydanticUserError, SyntaxError, AttributeError, TypeError, RecursionError) as cause:
@@ -249,7 +249,8 @@ def output_schema(output_type: Any) -> AgentOutputSchemaBase | None:
 def typed_output(schema: AgentOutputSchemaBase | None, data: Json) -> Any:
     """Convert a recorded final output to the `output_type` of its agent.
 
-    A tool's result that ended the run is never validated, so data that do not fit stay as they are.
+    A tool's result that ended the run is never validated, so data that do not fit stay as they are,
+    whatever error a schema of the user's raises for them.
 
     Args:
         schema: The structure of its agent's output_type; None for text.
@@ -259,7 +260,11 @@ def typed_output(schema: AgentOutputSchemaBase | None, data: Json) -> Any:
         return data
     try:
         return schema.load(data)
-    except (ValidationError, ModelBehaviorError):
+    except ValidationError:
+        return data
+    except Exception:
+        if isinstance(schema, AgentOutputSchema):
+            raise
         return data
 
 
