@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.items import RawItem, RunItem, ToolApprovalItem
+from holdfast.agents.items import RunItem, ToolApprovalItem
 from holdfast.agents.output_type import typed_output
+from holdfast.agents.raw_items import RawItem
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.item_reading import Team, step_items, step_messages, team_of
@@ -110,7 +111,12 @@ def run_result(
 def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
     """List the tool calls that wait for a person."""
     return [
-        ToolApprovalItem(team.of(approval.agent), _call(approval), approval.id, approval.digest)
+        ToolApprovalItem(
+            team.of(approval.agent),
+            _call(approval),
+            approval_id=approval.id,
+            digest=approval.digest,
+        )
         for approval in recorded.approvals
         if approval.kind in DECIDABLE
     ]
