@@ -21,6 +21,7 @@ from holdfast.values.base import Json
 from holdfast.values.code import context_data as context_object
 from holdfast.values.messages import user
 from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.usage import Usage
 
 ANSWERED = ("answered", "finished")
 DECIDABLE = ("tool", "unknown")
@@ -58,13 +59,16 @@ def run_data(
         output=typed_output(last_agent.made_output, recorded.output),
     )
     items: list[RunItem] = [item for of in recorded.steps for item in step_items(of, team)]
+    responses = [response(answer) for of in recorded.steps for answer in of.answers]
     return RunData(
         input=_input(recorded, given),
         new_items=[*items, *asked],
-        raw_responses=[response(answer) for of in recorded.steps for answer in of.answers],
+        raw_responses=responses,
         last_agent=last_agent,
         context_wrapper=RunContextWrapper(
-            context=_context(task.extra_state, context), usage=task.usage, task_id=task.task_id
+            context=_context(task.extra_state, context),
+            usage=Usage.of(task.usage, (each.usage for each in responses)),
+            task_id=task.task_id,
         ),
         task_id=task.task_id,
         interruptions=asked,
@@ -137,7 +141,7 @@ def response(answer: ModelAnswer) -> ModelResponse:
     """Return a model's answer in the form of the Agents SDK."""
     return ModelResponse(
         output=[RawItem(item) for item in to_response_items([answer.message])],
-        usage=answer.usage.model_copy(update={"requests": 1}),
+        usage=Usage.of(answer.usage.model_copy(update={"requests": 1})),
         response_id=answer.response_id or None,
     )
 

@@ -14,8 +14,8 @@ from holdfast.agents.raw_items import dumped, member, plain, replayable
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
 from holdfast.values.base import Json
-from holdfast.values.messages import Usage
 from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.usage import Usage
 
 T = TypeVar("T")
 
