@@ -119,7 +119,8 @@ if TYPE_CHECKING:
         ToolCallOutputItem,
     )
     from holdfast.agents.run_config import RunConfig, SessionSettings, ToolExecutionConfig
-    from holdfast.agents.runs.results import ItemHelpers, ModelResponse, RunData
+    from holdfast.agents.runs.item_helpers import ItemHelpers
+    from holdfast.agents.runs.results import ModelResponse, RunData
     from holdfast.agents.runs.state import RunState
     from holdfast.client.agent_runner.runner import AgentRunner
     from holdfast.client.agent_runner.sessions import Session
@@ -134,7 +135,7 @@ _LATE = {
     "HandoffOutputItem": "holdfast.agents.items",
     "HoldfastPlugin": "holdfast.serving.plugin",
     "InputItem": "holdfast.agents.items",
-    "ItemHelpers": "holdfast.agents.runs.results",
+    "ItemHelpers": "holdfast.agents.runs.item_helpers",
     "MessageOutputItem": "holdfast.agents.items",
     "ModelResponse": "holdfast.agents.runs.results",
     "ReasoningItem": "holdfast.agents.items",

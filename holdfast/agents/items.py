@@ -11,6 +11,7 @@ from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.raw_items import member, plain
 from holdfast.errors import UserError
 from holdfast.values.base import Json
+from holdfast.values.call_decisions import ToolKey
 
 ItemType = Literal[
     "message_output_item",
@@ -22,6 +23,7 @@ ItemType = Literal[
     "tool_approval_item",
     "input_item",
 ]
+MCP_REQUEST = "mcp_approval_request"
 AGENTS = ("agent", "source_agent", "target_agent")
 """Attributes of items that are agents."""
 
@@ -196,6 +198,15 @@ class ToolApprovalItem(RunItemBase):
     def name(self) -> str | None:
         """Name of the tool."""
         return self.tool_name
+
+    @property
+    def tool_key(self) -> ToolKey:
+        """Identity of the tool, for decisions on all its calls."""
+        raw: Any = self.raw_item
+        request: Any = raw if member(raw, "type") == MCP_REQUEST else member(raw, "provider_data")
+        if request is None or member(request, "type") != MCP_REQUEST:
+            return self.qualified_name or ""
+        return member(request, "server_label") or "", self.tool_name or ""
 
     @property
     def qualified_name(self) -> str | None:

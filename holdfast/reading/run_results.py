@@ -10,8 +10,9 @@ from holdfast.agents.output_type import typed_output
 from holdfast.agents.raw_items import RawItem
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
+from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.item_reading import Team, step_items, step_messages, team_of
-from holdfast.agents.runs.results import ModelResponse, RunData, RunInput, RunResult
+from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.items import to_response_items
 from holdfast.reading.recorded import Recorded

@@ -7,6 +7,8 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
+from holdfast.errors import UserError
+from holdfast.values.call_decisions import AskedCall, CallDecisions, Verdict
 from holdfast.values.usage import Usage
 
 ContextT = TypeVar("ContextT", default=Any)
@@ -22,11 +24,105 @@ class RunContextWrapper(Generic[ContextT]):
             instructions, guardrails and filters change is not kept.
         usage: Cost of the run so far.
         task_id: The run's task.
+        decisions: Decisions on tool calls that were taken here; `RunResult.to_state()` takes them
+            over. In a worker process, a context knows none.
     """
 
     context: ContextT
     usage: Usage = field(default_factory=Usage)
     task_id: str = ""
+    decisions: CallDecisions = field(default_factory=CallDecisions, repr=False, kw_only=True)
+
+    def approve_tool(self, approval_item: AskedCall, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
+        """Approve a call. It takes effect in the state that is made of the run's result.
+
+        Args:
+            approval_item: The ToolApprovalItem.
+            always_approve: Whether all calls of the tool are approved.
+
+        Raises:
+            UserError: All calls are approved of a tool on a server, and one of their names is not
+                known.
+        """
+        self._take(approval_item, Verdict(approved=True, always=always_approve))
+
+    def reject_tool(
+        self,
+        approval_item: AskedCall,
+        always_reject: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+        rejection_message: str | None = None,
+    ) -> None:
+        """Reject a call. It takes effect in the state that is made of the run's result.
+
+        Args:
+            approval_item: The ToolApprovalItem.
+            always_reject: Whether all calls of the tool are rejected.
+            rejection_message: The model's text for the rejection.
+
+        Raises:
+            UserError: As for `approve_tool`.
+        """
+        self._take(
+            approval_item, Verdict(approved=False, always=always_reject, message=rejection_message)
+        )
+
+    def is_tool_approved(self, tool_name: str, call_id: str) -> bool | None:
+        """Return whether a call was approved here; None when nothing was decided on it."""
+        return self.get_approval_status(tool_name, call_id)
+
+    def get_approval_status(
+        self,
+        tool_name: str,
+        call_id: str,
+        *,
+        tool_namespace: str | None = None,
+        existing_pending: AskedCall | None = None,
+    ) -> bool | None:
+        """Return whether a call was approved here; None when nothing was decided on it.
+
+        Args:
+            tool_name: Name of the tool.
+            call_id: The model's id of the call.
+            tool_namespace: Namespace of the tool.
+            existing_pending: The call's ToolApprovalItem: the decisions are those on its tool.
+        """
+        found = self._verdict(tool_name, call_id, tool_namespace, existing_pending)
+        return None if found is None else found.approved
+
+    def get_rejection_message(
+        self,
+        tool_name: str,
+        call_id: str,
+        *,
+        tool_namespace: str | None = None,
+        existing_pending: AskedCall | None = None,
+    ) -> str | None:
+        """Return the model's text for a call that was rejected here with one.
+
+        Args:
+            tool_name: As for get_approval_status.
+            call_id: As for get_approval_status.
+            tool_namespace: As for get_approval_status.
+            existing_pending: As for get_approval_status.
+        """
+        found = self._verdict(tool_name, call_id, tool_namespace, existing_pending)
+        return None if found is None else found.message
+
+    def _verdict(
+        self, name: str, call_id: str, namespace: str | None, asked: AskedCall | None
+    ) -> Verdict | None:
+        inside = namespace not in (None, "", name)
+        key = asked.tool_key if asked is not None else f"{namespace}.{name}" if inside else name
+        return self.decisions.find(key, call_id)
+
+    def _take(self, call: AskedCall, verdict: Verdict) -> None:
+        if verdict.always and isinstance(call.tool_key, tuple) and not all(call.tool_key):
+            msg = (
+                "A decision on all calls of a tool on a server needs the server's label and the"
+                " tool's name; the call lacks one. Decide on this call alone."
+            )
+            raise UserError(msg)
+        self.decisions.take(call, verdict)
 
 
 @dataclass(eq=False)

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentOutputSchemaBase, ModelBehaviorError
+from holdfast import (
+    Agent,
+    AgentOutputSchemaBase,
+    ModelBehaviorError,
+    RunContextWrapper,
+    RunState,
+    ToolApprovalItem,
+    UserError,
+)
 from holdfast.agents.handoffs import Handoff
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig
@@ -106,3 +114,43 @@ async def test_a_handoff_made_by_hand_hands_the_run_over(
     assert [json.loads(each) for each in said] == [{"why": "hard"}]
     told = model.requests[0].body["tools"][0]
     assert (told["name"], told["strict"], told["parameters"]) == ("ask_boss", False, schema)
+
+
+async def test_a_state_made_by_hand_is_begun_once(run: Runs, model: FakeOpenAI) -> None:
+    agent = await run.serve()
+    desk = {"name": "Ann"}
+    state = RunState(RunContextWrapper(desk), "q", agent, max_turns=3)
+    kept = state.to_string()
+    model.reply("done")
+    result = await run(state)
+    assert (result.final_output, result.context_wrapper.context) == ("done", desk)
+    again = await run(await RunState.from_string(agent, kept))
+    assert (again.final_output, again.task_id) == ("done", result.task_id)
+    assert len(model.requests) == 1
+
+
+async def test_decisions_on_a_result_s_context_are_those_of_its_state(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    ran, pay = tools()
+    model.calls([("pay", {"to": "Ann"}), ("pay", {"to": "Bob"})])
+    result = await run("q", pay, context={"n": 1})
+    ann, bob = result.interruptions
+    result.context_wrapper.approve_tool(ann)
+    result.context_wrapper.reject_tool(bob, rejection_message="not Bob")
+    model.reply("done")
+    after = await run(result.to_state())
+    assert ran == ["Ann"]
+    assert outputs(after) == ["paid Ann", "not Bob"]
+    assert after.context_wrapper.context is result.context_wrapper.context
+
+
+async def test_a_state_that_has_not_begun_has_no_calls_to_decide_on(run: Runs) -> None:
+    _, pay = tools()
+    agent = await run.serve(pay)
+    state = RunState(RunContextWrapper(None), "q", agent)
+    assert state.context is not None
+    raw = {"type": "function_call", "call_id": "c", "name": "pay"}
+    state.context.approve_tool(ToolApprovalItem(agent, raw))
+    with pytest.raises(UserError, match="has not begun"):
+        await run(state)

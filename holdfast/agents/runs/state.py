@@ -5,63 +5,39 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Self, cast
+from typing import Any, Generic, Literal, Self, cast
 
-from pydantic import Field, ValidationError
+from typing_extensions import TypeVar
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.items import ToolApprovalItem
-from holdfast.agents.raw_items import RawItem
+from holdfast.agents.raw_items import RawItem, dumped, plain
+from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.item_reading import team_of
+from holdfast.agents.runs.state_context import Deserializer, Serializer, as_wrapper, read, written
+from holdfast.agents.runs.state_form import (
+    VERSION,
+    AskedForm,
+    Decision,
+    StateForm,
+    decidable,
+    parsed,
+    read_form,
+    text_of,
+)
 from holdfast.errors import InvalidArgumentError, UserError
-from holdfast.values.base import Json, Value
+from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
-from holdfast.values.checks.ids import MADE
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown
 
-
-class Decision(Value):
-    """A reviewer's decision on a tool call.
-
-    Attributes:
-        approval: Id of the approval.
-        verb: The decision.
-        always: Whether it also holds for later calls of the tool in this task.
-        message: The model's text for a rejection; None for the default text.
-        digest: Digest of the call that the reviewer saw; the decision holds for no other call.
-        tool: Name of the tool.
-    """
-
-    approval: str
-    verb: Literal["approve", "reject"]
-    always: bool = False
-    message: str | None = None
-    digest: str = ""
-    tool: str = ""
+AgentT = TypeVar("AgentT", bound=Agent[Any], default=Agent[Any])
 
 
-class _Asked(Value):
-    """An interruption in the JSON form of a RunState."""
-
-    agent: str
-    approval: str
-    digest: str = ""
-    item: dict[str, Json]
+DEFAULT_MAX_TURNS = 10
 
 
-class _Saved(Value):
-    """The JSON form of a RunState."""
-
-    version: Literal[1] = 1
-    id: str
-    task_id: str
-    decisions: tuple[Decision, ...] = ()
-    input: tuple[str, ...] = ()
-    interruptions: tuple[_Asked, ...] = Field(default=())
-
-
-class RunState:
+class RunState(Generic[ContextT, AgentT]):
     """A run that waits for a decision, or has stopped, with the decisions taken on it so far.
 
     The run itself is its task, which any process reaches by its id. A decision takes effect once
@@ -70,25 +46,87 @@ class RunState:
     whatever order they were taken here. Decisions taken elsewhere (on the command line, by
     `AgentRunner.approve`) count, too; one taken here that contradicts them is refused.
 
+    `RunState(context, original_input, starting_agent, max_turns)` is a run that has not begun:
+    `Runner.run(agent, state)` begins its task. It does so once: run again, also from its JSON form
+    in another process, it is the same run.
+
     Attributes:
-        task_id: The run's task.
+        task_id: The run's task; empty in a run that has not begun.
+        context: The context with which the run is begun or resumed, or None: unless
+            `Runner.run(context=...)` is given another one.
+        original_input: Input of a run that has not begun; None of another.
+        max_turns: Limit of turns of a run that has not begun; None for no limit.
+        kept: `conversation_id` and the like of a run that has not begun.
     """
 
+    task_id: str
+    context: RunContextWrapper[ContextT] | None
+    original_input: str | list[Any] | None
+    max_turns: int | None
+    kept: dict[str, Any]
+
     def __init__(
-        self, task_id: str, interruptions: Sequence[ToolApprovalItem] = (), *, id: str = ""
+        self,
+        context: RunContextWrapper[ContextT] | None,
+        original_input: str | list[Any],
+        starting_agent: AgentT,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        *,
+        conversation_id: str | None = None,
+        previous_response_id: str | None = None,
+        auto_previous_response_id: bool = False,
     ) -> None:
-        """Make a state. Usually made by `RunResult.to_state()` or `RunState.of(...)`.
+        """Make the state of a run that has not begun. `RunResult.to_state()` makes those of others.
+
+        Args:
+            context: The run's context.
+            original_input: The run's input: a text, or items of the Responses API.
+            starting_agent: The agent with which the run begins.
+            max_turns: Limit of turns; None for no limit.
+            conversation_id: As for `Runner.run`.
+            previous_response_id: As for `Runner.run`.
+            auto_previous_response_id: As for `Runner.run`.
+
+        Raises:
+            UserError: An argument has a wrong type.
+        """
+        if not isinstance(cast("object", starting_agent), Agent):
+            msg = f"starting_agent must be an Agent; it was {shown(starting_agent)}."
+            raise UserError(msg)
+        if context is not None and not isinstance(cast("object", context), RunContextWrapper):
+            msg = f"context must be a RunContextWrapper; it was {shown(context)}."
+            raise UserError(msg)
+        self._hold("", ())
+        self.context = context
+        self.original_input = (
+            original_input if isinstance(original_input, str) else dumped(original_input)
+        )
+        self.max_turns = max_turns
+        self.kept = {
+            "conversation_id": conversation_id,
+            "previous_response_id": previous_response_id,
+            "auto_previous_response_id": auto_previous_response_id,
+        }
+        self._agent = starting_agent.name
+
+    @classmethod
+    def of(
+        cls, task_id: str, interruptions: Sequence[ToolApprovalItem] = (), *, id: str = ""
+    ) -> Self:
+        """Make the state of a task's run from the task's id alone, in any process.
 
         Args:
             task_id: The run's task.
-            interruptions: The tool calls that wait for a decision.
+            interruptions: The tool calls that wait for a decision, if known: else
+                `Runner.run(agent, state)` returns them, and calls no model while they are
+                undecided.
             id: Id of this state among those of the task, by which input is sent once; random by
                 default.
 
         Raises:
             InvalidArgumentError: An argument has a wrong type.
         """
-        check_arguments(RunState.__init__, id=id)
+        check_arguments(RunState.of, id=id)
         given = cast("object", interruptions)
         items = list(cast("Iterable[object]", given)) if isinstance(given, Iterable) else None
         wrong = items is None or not all(isinstance(each, ToolApprovalItem) for each in items)
@@ -98,20 +136,43 @@ class RunState:
                 f" given {shown(task_id)} and {shown(interruptions)}."
             )
             raise InvalidArgumentError(msg)
+        made = cls.__new__(cls)
+        made._hold(task_id, interruptions, id=id)  # noqa: SLF001  of this class
+        return made
+
+    def _hold(
+        self, task_id: str, interruptions: Sequence[ToolApprovalItem], *, id: str = ""
+    ) -> None:
         self.task_id = task_id
-        self._id = id or uuid.uuid4().hex[:12]
+        self.id = id or uuid.uuid4().hex[:12]
+        self.context = None
+        self.original_input = None
+        self.max_turns = None
+        self.kept = {}
+        self._agent = ""
         self._interruptions = list(interruptions)
         self._decisions: dict[str, Decision] = {}
         self._input: list[str] = []
 
-    @classmethod
-    def of(cls, task_id: str) -> Self:
-        """Make the state of a task's run from the task's id alone, in any process.
+    def _restore(self, saved: StateForm) -> None:
+        self.original_input, self.max_turns = saved.original_input, saved.max_turns
+        self.kept = saved.kept
+        self._agent = str((saved.current_agent or {}).get("name", ""))
+        self._decisions = {decision.approval: decision for decision in saved.decisions}
+        self._input = list(saved.input)
 
-        Its interruptions are not known yet: `Runner.run(agent, state)` returns them, and calls no
-        model while they are undecided.
-        """
-        return cls(task_id)
+    @property
+    def is_new(self) -> bool:
+        """Whether it is of a run that has not begun."""
+        return self.original_input is not None
+
+    @property
+    def whole_input(self) -> str | list[dict[str, Json]]:
+        """The input of a run that has not begun, with what was added to it."""
+        given = self.original_input or ""
+        if not self._input:
+            return given
+        return [*ItemHelpers.input_to_new_input_list(given), *self.pending_input]
 
     def get_interruptions(self) -> list[ToolApprovalItem]:
         """Return the tool calls that waited for a decision when this state was made."""
@@ -159,7 +220,7 @@ class RunState:
         Raises:
             UserError: It is something else, or empty.
         """
-        texts = [input] if isinstance(input, str) else [_text_of(item) for item in input]
+        texts = [input] if isinstance(input, str) else [text_of(item) for item in input]
         if not texts or not all(text.strip() for text in texts):
             msg = "The input to add is empty; give a text, or user messages."
             raise UserError(msg)
@@ -172,7 +233,7 @@ class RunState:
 
     def clear_pending_input(self) -> None:
         """Drop the added input. Input that `Runner.run` has sent already stays sent."""
-        self._id = uuid.uuid4().hex[:12]
+        self.id = uuid.uuid4().hex[:12]
         self._input = []
 
     @property
@@ -183,48 +244,91 @@ class RunState:
     @property
     def added_input(self) -> list[tuple[str, str]]:
         """The added input, each text with an id, so that it is sent once."""
-        return [(f"{self._id}-{k}", text) for k, text in enumerate(self._input)]
+        return [(f"{self.id}-{k}", text) for k, text in enumerate(self._input)]
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the state as JSON data."""
+    def to_json(
+        self,
+        *,
+        context_serializer: Serializer | None = None,
+        strict_context: bool = False,
+    ) -> dict[str, Json]:
+        """Return the state as JSON data.
+
+        The context is part of it if the run has not begun, or with a serializer: else the task has
+        it.
+
+        Args:
+            context_serializer: Makes a mapping of a context that is none.
+            strict_context: Whether a context that is no mapping needs a serializer.
+
+        Raises:
+            UserError: There is no serializer where one is needed.
+        """
         asked = (
-            _Asked(
+            AskedForm(
                 agent=item.agent.name,
                 approval=item.approval_id,
                 digest=item.digest,
-                item=dict(item.raw_item),
+                item=plain(item.raw_item),
             )
             for item in self._interruptions
         )
-        saved = _Saved(
-            id=self._id,
+        data = None
+        if self.context is not None and (self.is_new or context_serializer is not None):
+            given = self.context.context
+            data = written(given, serializer=context_serializer, strict=strict_context)
+        saved = StateForm(
+            id=self.id,
             task_id=self.task_id,
             decisions=tuple(self.decisions),
             input=tuple(self._input),
             interruptions=tuple(asked),
+            context=data,
+            original_input=self.original_input,
+            max_turns=self.max_turns,
+            current_agent={"name": self._agent} if self._agent else None,
+            kept=self.kept,
         )
-        return saved.model_dump(mode="json")
+        return {VERSION: str(saved.version), **saved.model_dump(mode="json")}
 
-    def to_string(self) -> str:
-        """Return the state as JSON text, to store anywhere."""
-        return json.dumps(self.to_json())
+    def to_string(
+        self, *, context_serializer: Serializer | None = None, strict_context: bool = False
+    ) -> str:
+        """Return the state as JSON text, to store anywhere.
+
+        Args:
+            context_serializer: As for to_json.
+            strict_context: As for to_json.
+
+        Raises:
+            UserError: As for to_json.
+        """
+        data = self.to_json(context_serializer=context_serializer, strict_context=strict_context)
+        return json.dumps(data)
 
     @classmethod
-    async def from_json(cls, initial_agent: Agent, state_json: dict[str, Json]) -> Self:
+    async def from_json(
+        cls,
+        initial_agent: Agent,
+        state_json: dict[str, Json],
+        *,
+        context_override: Any = None,
+        context_deserializer: Deserializer | None = None,
+        strict_context: bool = False,
+    ) -> Self:
         """Make a state from the data of `to_json`.
 
         Args:
             initial_agent: The agent with which the run began: the items name agents of its team.
             state_json: The state as JSON data.
+            context_override: The context, or a RunContextWrapper, in place of that of the data.
+            context_deserializer: Makes the context of its data.
+            strict_context: Whether a context whose class was lost needs a deserializer.
 
         Raises:
-            UserError: It is not such data.
+            UserError: It is not such data, or names an agent that is unknown.
         """
-        try:
-            saved = _Saved.model_validate(state_json)
-        except ValidationError as cause:
-            msg = f"This is no state of a run as RunState.to_json gives it: {cause}"
-            raise UserError(msg) from cause
+        saved = read_form(state_json)
         team = team_of(initial_agent)
         items = [
             ToolApprovalItem(
@@ -232,28 +336,51 @@ class RunState:
             )
             for a in saved.interruptions
         ]
-        state = cls(saved.task_id, items, id=saved.id)
-        state._decisions = {decision.approval: decision for decision in saved.decisions}
-        state._input = list(saved.input)
+        state = cls.of(saved.task_id, items, id=saved.id)
+        state._restore(saved)  # noqa: SLF001  of this class
+        begins = str((saved.current_agent or {}).get("name", ""))
+        if begins and not team.has(begins):
+            msg = (
+                f"The state is of agent {begins!r}, which {initial_agent.name!r} and its team do"
+                " not know. Pass the agent with which the run begins."
+            )
+            raise UserError(msg)
+        context: Any = context_override
+        if context is None and saved.context is not None:
+            context = read(saved.context, deserializer=context_deserializer, strict=strict_context)
+            context = RunContextWrapper(context)
+        state.context = as_wrapper(context)
         return state
 
     @classmethod
-    async def from_string(cls, initial_agent: Agent, state_string: str) -> Self:
+    async def from_string(
+        cls,
+        initial_agent: Agent,
+        state_string: str,
+        *,
+        context_override: Any = None,
+        context_deserializer: Deserializer | None = None,
+        strict_context: bool = False,
+    ) -> Self:
         """Make a state from the text of `to_string`.
 
         Args:
             initial_agent: As for from_json.
             state_string: The text.
+            context_override: As for from_json.
+            context_deserializer: As for from_json.
+            strict_context: As for from_json.
 
         Raises:
             UserError: It is not such a text.
         """
-        try:
-            data = json.loads(state_string)
-        except (ValueError, TypeError, RecursionError) as cause:
-            msg = f"This is no state of a run as RunState.to_string gives it: {cause}"
-            raise UserError(msg) from cause
-        return await cls.from_json(initial_agent, data)
+        return await cls.from_json(
+            initial_agent,
+            parsed(state_string),
+            context_override=context_override,
+            context_deserializer=context_deserializer,
+            strict_context=strict_context,
+        )
 
     def _decide(
         self,
@@ -263,25 +390,13 @@ class RunState:
         always: bool,
         message: str | None = None,
     ) -> None:
-        if not isinstance(item, ToolApprovalItem):
-            msg = f"{verb} takes an item of get_interruptions(); it was given {shown(item)}."
-            raise UserError(msg)
-        if not item.approval_id.startswith((f"{self.task_id}:", f"{self.task_id}{MADE}")):
-            msg = f"{item.approval_id!r} belongs to another run than {self.task_id!r}."
-            raise UserError(msg)
-        self._decisions.pop(item.approval_id, None)  # so that a new decision comes last in the dict
-        self._decisions[item.approval_id] = Decision(
-            approval=item.approval_id,
+        known = decidable(item, verb, self.task_id, self._interruptions)
+        self._decisions.pop(known.approval_id, None)  # so that a new decision comes last
+        self._decisions[known.approval_id] = Decision(
+            approval=known.approval_id,
             verb=verb,
             always=always,
             message=message,
-            digest=item.digest,
-            tool=item.tool_name or "",
+            digest=known.digest,
+            tool=known.tool_name or "",
         )
-
-
-def _text_of(item: object) -> str:
-    if is_object(item) and item.get("role") == "user" and isinstance(item.get("content"), str):
-        return str(item["content"])
-    msg = f"Only user messages of text can be added to a run; this is {shown(item, 120)}."
-    raise UserError(msg)

@@ -404,7 +404,12 @@ def step_id_of(step: StepLike) -> str:
             raise InvalidArgumentError(msg)
 
 
-def new_id(agent: str) -> str:
-    """Make up a task id, which a shell takes without quotes."""
+def new_id(agent: str, end: str = "") -> str:
+    """Make up a task id, which a shell takes without quotes.
+
+    Args:
+        agent: Name of the agent, with which the id begins.
+        end: What the id ends with: 12 characters, random by default.
+    """
     slug = re.sub(r"[^\w.-]+", "-", agent).strip("-") or "task"
-    return f"{slug[: LONGEST_NAME - 13]}-{uuid.uuid4().hex[:12]}"
+    return f"{slug[: LONGEST_NAME - 13]}-{end or uuid.uuid4().hex[:12]}"

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from holdfast.agents.runs.state import Decision, RunState
+from holdfast.agents.runs.state import RunState
+from holdfast.agents.runs.state_form import Decision
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import CommandRefusedError, TaskClosedError, TaskNotFoundError
 from holdfast.task.data.calls import Approval

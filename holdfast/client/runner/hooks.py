@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.output_type import typed_output
+from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.agents.runs.item_reading import (
     Team,
     handoff_names,
     result_item,
     step_items,
 )
-from holdfast.agents.runs.results import ItemHelpers, RunInput
 from holdfast.archive.contents import read_json
 from holdfast.client.runner.input import Call
 from holdfast.errors import EngineError, NotFoundError

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.agents.run_config import RunConfig
-from holdfast.agents.runs.results import ItemHelpers, RunInput
+from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import refer_all
 from holdfast.archive.segments import write_messages

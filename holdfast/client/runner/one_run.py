@@ -14,8 +14,9 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import with_known
+from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.item_reading import team_of
-from holdfast.agents.runs.results import RunData, RunInput, RunResult
+from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.state import RunState
 from holdfast.client.agent_runner.control import AGAIN_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner

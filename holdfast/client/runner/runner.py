@@ -13,7 +13,8 @@ from holdfast.agents.hooks import RunHooks, check_run_hooks
 from holdfast.agents.items import RunItem, ToolApprovalItem
 from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
-from holdfast.agents.runs.results import ItemHelpers, ModelResponse, RunData, RunInput, RunResult
+from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
+from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
 from holdfast.agents.runs.rules import run_budget, run_head
 from holdfast.agents.runs.state import RunState
 from holdfast.client import blocking
@@ -88,6 +89,8 @@ def checked_call(
     if unknown:
         msg = f"A run takes no argument {unknown[0]!r}."
         raise TypeError(msg)
+    if isinstance(input, RunState):
+        input, given = _with_state(agent, input, given)
     config = as_run_config(given.get("run_config"))
     handlers = check_handlers(given.get("error_handlers"))
     _check(agent, given)
@@ -115,6 +118,31 @@ def checked_call(
         by=given.get("by", RUNNER),
         invoke=CallerLoop().call,
     )
+
+
+def _with_state(
+    agent: Agent, state: RunState, given: RunArguments
+) -> tuple[RunInput | RunState, RunArguments]:
+    """Return the input of a run with a state, and its arguments with those of the state.
+
+    Raises:
+        UserError: The run has not begun, and there are decisions already.
+    """
+    own: Any = {}
+    if given.get("context") is None and state.context is not None:
+        own["context"] = state.context.context
+    if not state.is_new:
+        return state, cast("RunArguments", {**given, **own})
+    if state.context is not None and state.context.decisions.taken:
+        msg = (
+            "The state is of a run that has not begun, so that no call of a tool waits yet, but"
+            " calls were decided on. Run the state; then decide on the interruptions of its result."
+        )
+        raise UserError(msg)
+    own |= {"max_turns": state.max_turns, "exist_ok": True, **state.kept}
+    if given.get("task_id") is None:
+        own["task_id"] = new_id(agent.name, state.id)
+    return state.whole_input, cast("RunArguments", {**given, **own})
 
 
 def _check(agent: object, given: RunArguments) -> None:
@@ -261,8 +289,8 @@ class Runner:
             RuntimeError: No event loop is running in this thread.
         """
         engine, wrap = _engine_given(arguments.get("runner"))
-        if not isinstance(input, RunState):
-            check_input(input)
+        if not isinstance(input, RunState) or input.is_new:
+            check_input(input.original_input if isinstance(input, RunState) else input)
         call = checked_call(starting_agent, input, arguments, streams=True)
         return RunResultStreaming(
             starting_agent,

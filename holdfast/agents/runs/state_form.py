@@ -1,0 +1,145 @@
+"""The JSON form of a RunState."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from holdfast.agents.items import ToolApprovalItem
+from holdfast.errors import UserError
+from holdfast.values.base import Json, Value
+from holdfast.values.checks.ids import MADE
+from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.text.shown import shown
+
+
+class Decision(Value):
+    """A reviewer's decision on a tool call.
+
+    Attributes:
+        approval: Id of the approval.
+        verb: The decision.
+        always: Whether it also holds for later calls of the tool in this task.
+        message: The model's text for a rejection; None for the default text.
+        digest: Digest of the call that the reviewer saw; the decision holds for no other call.
+        tool: Name of the tool.
+    """
+
+    approval: str
+    verb: Literal["approve", "reject"]
+    always: bool = False
+    message: str | None = None
+    digest: str = ""
+    tool: str = ""
+
+
+class AskedForm(Value):
+    """An interruption in the JSON form of a RunState."""
+
+    agent: str
+    approval: str
+    digest: str = ""
+    item: dict[str, Json]
+
+
+class StateForm(Value):
+    """The JSON form of a RunState; `original_input` and what follows are of a run not begun."""
+
+    version: Literal[1] = 1
+    id: str
+    task_id: str = ""
+    decisions: tuple[Decision, ...] = ()
+    input: tuple[str, ...] = ()
+    interruptions: tuple[AskedForm, ...] = Field(default=())
+    context: dict[str, Json] | None = None
+    original_input: Json = None
+    max_turns: int | None = None
+    current_agent: dict[str, Json] | None = None
+    kept: dict[str, Json] = Field(default_factory=dict[str, Json])
+
+
+VERSION = "$schemaVersion"
+"""Member of a state's JSON form that says by which rules it was written."""
+
+
+def read_form(data: object) -> StateForm:
+    """Validate the JSON form of a state.
+
+    Raises:
+        UserError: It is none, or one of other rules.
+    """
+    version = data.get(VERSION, "1") if is_object(data) else "1"
+    if version != "1":
+        msg = (
+            f"The state has {VERSION} {shown(version)}, and this version of Holdfast reads '1': it"
+            " was written by another version, or by the Agents SDK, which has no task."
+        )
+        raise UserError(msg)
+    try:
+        return StateForm.model_validate(data)
+    except ValidationError as cause:
+        msg = f"This is no state of a run as RunState.to_json gives it: {cause}"
+        raise UserError(msg) from cause
+
+
+def parsed(text: str) -> Json:
+    """Parse the text of a state.
+
+    Raises:
+        UserError: It is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as cause:
+        msg = f"This is no state of a run as RunState.to_string gives it: {cause}"
+        raise UserError(msg) from cause
+
+
+def decidable(
+    given: object, verb: str, task_id: str, among: Iterable[ToolApprovalItem]
+) -> ToolApprovalItem:
+    """Return the interruption that a decision is on.
+
+    Args:
+        given: One of the interruptions, or an item with the same call that was made by hand.
+        verb: The decision.
+        task_id: The run's task.
+        among: The interruptions.
+
+    Raises:
+        UserError: It belongs to another run, is no such item, or no such call waits.
+    """
+    if not isinstance(given, ToolApprovalItem):
+        msg = f"{verb} takes an item of get_interruptions(); it was given {shown(given)}."
+        raise UserError(msg)
+    item = given if given.approval_id else _waiting(given, among)
+    if not item.approval_id.startswith((f"{task_id}:", f"{task_id}{MADE}")):
+        msg = f"{item.approval_id!r} belongs to another run than {task_id!r}."
+        raise UserError(msg)
+    return item
+
+
+def _waiting(asked: ToolApprovalItem, among: Iterable[ToolApprovalItem]) -> ToolApprovalItem:
+    for item in among:
+        if (item.call_id, item.tool_key) == (asked.call_id, asked.tool_key):
+            return item
+    msg = (
+        f"Call {asked.call_id!r} of tool {asked.tool_name!r} does not wait for a decision here."
+        " Decide on an item of get_interruptions()."
+    )
+    raise UserError(msg)
+
+
+def text_of(item: object) -> str:
+    """Return the text of a user message.
+
+    Raises:
+        UserError: It is something else.
+    """
+    if is_object(item) and item.get("role") == "user" and isinstance(item.get("content"), str):
+        return str(item["content"])
+    msg = f"Only user messages of text can be added to a run; this is {shown(item, 120)}."
+    raise UserError(msg)

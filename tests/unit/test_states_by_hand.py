@@ -1,0 +1,195 @@
+"""States of runs that have not begun, their JSON form, and decisions on a run's context."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import Agent, RunContextWrapper, RunState, ToolApprovalItem, UserError
+from holdfast.agents.runs.state_form import VERSION
+
+ANN = Agent("Ann")
+
+
+def asked(call_id: str, name: str = "pay", **more: Any) -> ToolApprovalItem:
+    raw = {"type": "function_call", "call_id": call_id, "name": name, "arguments": "{}", **more}
+    return ToolApprovalItem(agent=ANN, raw_item=raw)
+
+
+def on_server(call_id: str, server: str) -> ToolApprovalItem:
+    raw = {"type": "mcp_approval_request", "id": call_id, "name": "pay", "server_label": server}
+    return ToolApprovalItem(agent=ANN, raw_item=raw)
+
+
+@dataclass
+class Desk:
+    paid: int = 0
+
+
+class Shelf(BaseModel):
+    books: int = 0
+
+
+class Odd:
+    pass
+
+
+# ---- decisions
+
+
+def test_a_decision_is_on_one_call() -> None:
+    ctx = RunContextWrapper(None)
+    ctx.approve_tool(asked("c1"))
+    ctx.reject_tool(asked("c2"), rejection_message="too much")
+    assert [ctx.is_tool_approved("pay", each) for each in ("c1", "c2", "c3")] == [True, False, None]
+    assert ctx.get_rejection_message("pay", "c2") == "too much"
+    assert ctx.is_tool_approved("look", "c1") is None
+    ctx.approve_tool(asked("c2"))
+    assert ctx.is_tool_approved("pay", "c2") is True
+    assert ctx.get_rejection_message("pay", "c2") is None
+
+
+def test_a_decision_on_a_call_stands_beside_one_on_all() -> None:
+    ctx = RunContextWrapper(None)
+    ctx.reject_tool(asked("c1"), always_reject=True, rejection_message="")
+    ctx.approve_tool(asked("c2"))
+    assert [ctx.is_tool_approved("pay", each) for each in ("c1", "c2", "c3")] == [
+        False,
+        True,
+        False,
+    ]
+    assert ctx.get_rejection_message("pay", "c3") == ""
+    ctx.approve_tool(asked("c1"), always_approve=True)
+    assert ctx.is_tool_approved("pay", "c1") is ctx.is_tool_approved("pay", "c9") is True
+
+
+def test_a_tool_is_known_by_its_namespace_too() -> None:
+    ctx = RunContextWrapper(None)
+    ctx.approve_tool(asked("c1", namespace="bank"), always_approve=True)
+    assert ctx.is_tool_approved("pay", "c2") is None
+    assert ctx.get_approval_status("pay", "c2", tool_namespace="bank") is True
+    pending = asked("c2", namespace="bank")
+    assert ctx.get_approval_status("pay", "c2", existing_pending=pending) is True
+
+
+def test_a_tool_on_a_server_is_another_one_on_another_server() -> None:
+    ctx = RunContextWrapper(None)
+    ctx.approve_tool(on_server("c1", "a"), always_approve=True)
+    assert ctx.is_tool_approved("pay", "c1") is True
+    assert ctx.is_tool_approved("pay", "c2") is None
+    status = [
+        ctx.get_approval_status("pay", "c2", existing_pending=on_server("c2", server))
+        for server in ("a", "b")
+    ]
+    assert status == [True, None]
+    with pytest.raises(UserError, match="server's label"):
+        ctx.reject_tool(on_server("c1", ""), always_reject=True)
+
+
+# ---- states of a task
+
+
+def test_an_item_made_by_hand_is_found_among_the_interruptions() -> None:
+    waits = ToolApprovalItem(ANN, asked("c1").raw_item, approval_id="task:1.1")
+    state: RunState[Any, Any] = RunState.of("task", [waits])
+    state.approve(asked("c1"))
+    assert [(each.approval, each.verb) for each in state.decisions] == [("task:1.1", "approve")]
+    with pytest.raises(UserError, match="does not wait"):
+        state.approve(asked("c2"))
+
+
+async def test_a_state_of_a_task_keeps_its_context_only_with_a_serializer() -> None:
+    state: RunState[Desk] = RunState.of("task")
+    state.context = RunContextWrapper(Desk(5))
+    assert state.to_json()["context"] is None
+    data = state.to_json(context_serializer=lambda desk: {"n": desk.paid})
+    again = await RunState.from_json(ANN, data, context_deserializer=lambda each: Desk(each["n"]))
+    assert again.context is not None
+    assert again.context.context == Desk(5)
+    other = await RunState.from_json(ANN, state.to_json(), context_override=Desk(7))
+    assert other.context is not None
+    assert other.context.context == Desk(7)
+
+
+# ---- states of runs that have not begun
+
+
+def new(context: Any = None, given: Any = "q", **more: Any) -> RunState[Any, Any]:
+    return RunState(RunContextWrapper(context), given, ANN, **more)
+
+
+async def test_a_state_survives_its_text() -> None:
+    state = new({"a": 1}, [{"role": "user", "content": "q"}], max_turns=3, conversation_id="c")
+    state.add_input("and then?")
+    again = await RunState.from_string(ANN, state.to_string())
+    assert again.to_json() == state.to_json()
+    assert again.context is not None
+    assert (again.context.context, again.max_turns, again.is_new) == ({"a": 1}, 3, True)
+    assert again.whole_input == [
+        {"role": "user", "content": "q"},
+        {"role": "user", "content": "and then?"},
+    ]
+    assert again.get_interruptions() == []
+
+
+@pytest.mark.parametrize(
+    ("context", "via", "lost"),
+    [
+        (None, "none", False),
+        ({"a": 1}, "mapping", False),
+        (Desk(1), "asdict", True),
+        (Shelf(books=1), "model_dump", True),
+    ],
+)
+async def test_a_context_says_how_it_was_written(
+    context: Any, via: str, lost: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    data = new(context).to_json()
+    meta = data["context"]["context_meta"]
+    assert (meta["serialized_via"], meta["requires_deserializer"]) == (via, lost)
+    caplog.clear()
+    await RunState.from_json(ANN, data)
+    assert ("context_deserializer" in caplog.text) is lost
+    if lost:
+        with pytest.raises(UserError, match="context_serializer"):
+            new(context).to_json(strict_context=True)
+        with pytest.raises(UserError, match="context_deserializer"):
+            await RunState.from_json(ANN, data, strict_context=True)
+
+
+def test_a_context_that_is_no_data_is_left_out_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    data = new(Odd()).to_json()
+    assert data["context"]["context_meta"]["omitted"] is True
+    assert "not serializable" in caplog.text
+    with pytest.raises(UserError, match="must return a dict"):
+        new(Odd()).to_json(context_serializer=lambda _context: 5)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [5, [], {}, {VERSION: "1.9"}, {VERSION: None}, {VERSION: "1", "id": 5}],
+)
+async def test_what_is_no_state_is_refused(data: Any) -> None:
+    with pytest.raises(UserError):
+        await RunState.from_json(ANN, data)
+
+
+async def test_a_state_of_an_unknown_agent_is_refused() -> None:
+    with pytest.raises(UserError, match="of agent 'Ann'"):
+        await RunState.from_json(Agent("Bob"), new().to_json())
+
+
+def test_arguments_are_checked() -> None:
+    wrong: Any = {"a": 1}
+    with pytest.raises(UserError, match="RunContextWrapper"):
+        RunState(wrong, "q", ANN)
+    with pytest.raises(UserError, match="must be an Agent"):
+        RunState(None, "q", wrong)
