@@ -121,6 +121,8 @@ if TYPE_CHECKING:
     from holdfast.agents.runs.state import RunState
     from holdfast.client.agent_runner.runner import AgentRunner
     from holdfast.client.agent_runner.sessions import Session
+    from holdfast.client.caller_sessions.protocol import SessionABC
+    from holdfast.client.caller_sessions.sqlite import SQLiteSession
     from holdfast.client.runner.runner import Runner, RunResult, RunResultStreaming, configure
     from holdfast.models.prices import Price, Prices
     from holdfast.serving.plugin import HoldfastPlugin
@@ -145,7 +147,9 @@ _LATE = {
     "RunResultStreaming": "holdfast.client.runner.runner",
     "RunState": "holdfast.agents.runs.state",
     "Runner": "holdfast.client.runner.runner",
+    "SQLiteSession": "holdfast.client.caller_sessions.sqlite",
     "Session": "holdfast.client.agent_runner.sessions",
+    "SessionABC": "holdfast.client.caller_sessions.protocol",
     "SessionSettings": "holdfast.agents.run_config",
     "ToolApprovalItem": "holdfast.agents.items",
     "ToolCallItem": "holdfast.agents.items",
@@ -219,7 +223,9 @@ __all__ = [
     "RunResultStreaming",
     "RunState",
     "Runner",
+    "SQLiteSession",
     "Session",
+    "SessionABC",
     "SessionSettings",
     "SourceNode",
     "StepEnd",
