@@ -14,6 +14,7 @@ if not Path(__file__).with_name("workflows").is_dir():  # a checkout without sym
     __path__.append(str(Path(__file__).parent.parent))
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.guardrails import (
     GuardrailFunctionOutput,
     InputGuardrail,
@@ -32,7 +33,7 @@ from holdfast.agents.handoff_filters import (
 from holdfast.agents.handoffs import Handoff, HandoffInputFilter, handoff
 from holdfast.agents.hooks import AgentHooks, RunHooks
 from holdfast.agents.model_input import CallModelData, ModelInputData
-from holdfast.agents.output_type import AgentOutputSchema
+from holdfast.agents.output_type import AgentOutputSchema, AgentOutputSchemaBase
 from holdfast.agents.runs.error_handlers import (
     RunErrorData,
     RunErrorHandlerInput,
@@ -161,9 +162,11 @@ _LATE = {
 
 __all__ = [
     "Agent",
+    "AgentBase",
     "AgentHookContext",
     "AgentHooks",
     "AgentOutputSchema",
+    "AgentOutputSchemaBase",
     "AgentResponse",
     "AgentRunner",
     "AgentUpdatedStreamEvent",

@@ -44,6 +44,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
         ├── ToolTimeoutError
         ├── TaskAbandonedError
         └── UserError                   untouched, or waits: code of a run was found wrong
+            └── WrongTypeError          untouched   also a TypeError
 """
 
 from __future__ import annotations
@@ -463,3 +464,7 @@ class TaskAbandonedError(AgentsException):
 
 class UserError(AgentsException):
     """The library was used in a way it cannot serve; the text says what to do instead."""
+
+
+class WrongTypeError(UserError, TypeError):
+    """An argument, or a value assigned to an attribute, has a type that does not fit."""

@@ -247,7 +247,7 @@ def _modules_of(agent: Agent) -> set[str]:
         *(thing for tool in agent.made_tools for thing in _code_of(tool).values()),
         *(guardrail.guardrail_function for guardrail in agent.input_guardrails),
         *(guardrail.guardrail_function for guardrail in agent.output_guardrails),
-        *(each.on_handoff for each in agent.made_handoffs),
+        *(each.code for each in agent.made_handoffs),
         *(each.input_filter for each in agent.made_handoffs),
         agent.instructions,
         agent.tool_use_behavior,

@@ -15,7 +15,7 @@ from holdfast.activities.failures import users_code
 from holdfast.activities.steps.kept_conversation import newest_answer
 from holdfast.agents.agent import Agent
 from holdfast.agents.model_input import filtered, without_reasoning_ids
-from holdfast.agents.output_type import AgentOutputSchema, output_schema, typed_output
+from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema, typed_output
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
 from holdfast.agents.tools.hooks import EnabledPredicate, invoke_hook, is_offered
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
@@ -275,7 +275,7 @@ class RegisteredCode(AgentCode):
             )
             raise UserError(msg, remedy=remedy) from error
 
-    def structure(self, output_type: Any) -> AgentOutputSchema | None:
+    def structure(self, output_type: Any) -> AgentOutputSchemaBase | None:
         """Describe a type to the model, as an agent's output type is described.
 
         Raises:

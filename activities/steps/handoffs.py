@@ -13,7 +13,8 @@ from holdfast.agents.handoff_filters import (
     nested,
     next_input,
 )
-from holdfast.agents.handoffs import Handoff, check_callable
+from holdfast.agents.handoff_invocation import check_callable
+from holdfast.agents.handoffs import Handoff
 from holdfast.agents.runs.item_reading import conversation_items, message_items, team_of
 from holdfast.errors import InvalidArgumentError, NotFoundError, UserError, message_of, remedy_of
 from holdfast.models.openai.items import from_response_items, to_response_items

@@ -1,12 +1,13 @@
-"""Agent: the frozen description of an agent, and its snapshot as data."""
+"""Agent: the description of an agent, and its snapshot as data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdfast.agents.agent_base import AgentBase
+from holdfast.agents.agent_fields import checked
 from holdfast.agents.agent_tool import (
     DEFAULT_MAX_TURNS,
     AgentTool,
@@ -15,31 +16,33 @@ from holdfast.agents.agent_tool import (
     ResultT,
     as_tool,
 )
-from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
+from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs import Handoff, handoff
-from holdfast.agents.hooks import AgentHooks, check_agent_hooks
-from holdfast.agents.output_type import AgentOutputSchema, output_schema
+from holdfast.agents.hooks import AgentHooks
+from holdfast.agents.instructions import system_prompt
+from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool, to_tool
-from holdfast.agents.tools.foreign import ForeignToolRetriever, is_foreign_retriever
-from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
+from holdfast.agents.tools.hooks import (
+    ApprovalPredicate,
+    EnabledPredicate,
+    FailureFormatter,
+    is_offered,
+)
 from holdfast.agents.tools.retriever import ToolRetriever
-from holdfast.errors import InvalidArgumentError, UserError, remedy_of
-from holdfast.models.base import Model, check_model
-from holdfast.models.llama_index import LLM, as_model
+from holdfast.errors import UserError
+from holdfast.models.base import Model
+from holdfast.models.llama_index import LLM
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
-from holdfast.values.checks.arguments import check_fields
-from holdfast.values.checks.ids import check_name
-from holdfast.values.run_context import ContextT
-from holdfast.values.settings import ApprovalRule, ModelSettings, as_model_settings
-from holdfast.values.text.shown import shown
+from holdfast.values.run_context import ContextT, RunContextWrapper
+from holdfast.values.settings import ApprovalRule, ModelSettings
 from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
 from holdfast.workers.tool_use import ToolUseBehavior, behavior_code
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class Agent(AgentBase[ContextT]):
     """An agent. `Agent[Context]` declares the type of the run's context object.
 
@@ -75,72 +78,88 @@ class Agent(AgentBase[ContextT]):
             are given, or an argument has a wrong type.
     """
 
-    instructions: str | Callable[..., Any] = ""
+    _: KW_ONLY
+    instructions: str | Callable[..., Any] | None = None
     model: str | Model | LLM | None = None
-    tools: Sequence[Tool | Callable[..., Any]] = field(default=(), hash=False)
+    tools: list[Any] = field(default_factory=list[Any])
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
     tool_retriever: ToolRetriever | None = None
-    handoffs: Sequence[Agent[Any] | Handoff[Any, Any]] = field(
-        default_factory=list[Any], repr=False, compare=False
-    )
-    input_guardrails: Sequence[InputGuardrail[Any]] = ()
-    output_guardrails: Sequence[OutputGuardrail[Any]] = ()
+    handoffs: list[Any] = field(default_factory=list[Any], repr=False, compare=False)
+    input_guardrails: list[InputGuardrail[Any]] = field(default_factory=list[Any])
+    output_guardrails: list[OutputGuardrail[Any]] = field(default_factory=list[Any])
     output_type: Any = None
     hooks: AgentHooks[ContextT] | None = None
     tool_use_behavior: ToolUseBehavior = "run_llm_again"
     reset_tool_choice: bool = True
-    _tools: list[Any] = field(init=False, repr=False, compare=False)
     made_worker: AgentWorker = field(init=False, repr=False, compare=False)
     """The worker, wrapped into an AgentWorker if it is another object."""
-    made_output: AgentOutputSchema | None = field(
+    made_output: AgentOutputSchemaBase | None = field(
         init=False, repr=False, compare=False, default=None
     )
     """The structure of the final output; None for text."""
 
+    if TYPE_CHECKING:  # lists are made of other sequences, and settings of a dict
+
+        def __init__(
+            self,
+            name: str,
+            handoff_description: str | None = None,
+            *,
+            instructions: str | Callable[..., Any] | None = None,
+            model: str | Model | LLM | None = None,
+            tools: Sequence[Tool | Callable[..., Any]] = (),
+            model_settings: ModelSettings | Mapping[str, Any] = ...,
+            worker: AgentWorker | RunsSteps = ...,
+            tool_retriever: ToolRetriever | None = None,
+            handoffs: Sequence[Agent[Any] | Handoff[Any, Any]] = (),
+            input_guardrails: Sequence[InputGuardrail[Any]] = (),
+            output_guardrails: Sequence[OutputGuardrail[Any]] = (),
+            output_type: Any = None,
+            hooks: AgentHooks[ContextT] | None = None,
+            tool_use_behavior: ToolUseBehavior = "run_llm_again",
+            reset_tool_choice: bool = True,
+        ) -> None: ...
+
+    else:
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Set a field, checked; runs that have begun are not changed by it.
+
+            Raises:
+                UserError: The field cannot hold the value.
+            """
+            value = checked(self.__dict__.get("name", ""), name, value)
+            if name == "worker":
+                object.__setattr__(self, "made_worker", as_worker(value))
+            elif name == "output_type":
+                object.__setattr__(self, "made_output", output_schema(value))
+            object.__setattr__(self, name, value)
+
     def __post_init__(self) -> None:
-        """Check the fields, and make functions into tools."""
-        try:
-            check_name("The name of an agent", self.name)
-        except InvalidArgumentError as error:
-            raise UserError(*error.args, remedy=remedy_of(error)) from None
-        object.__setattr__(self, "model", as_model(self.model))
-        check_model(self.model)
-        settings = as_model_settings(self.model_settings, f"model_settings of agent {self.name!r}")
-        object.__setattr__(self, "model_settings", settings)
-        for name in ("instructions", "handoff_description"):
-            if getattr(self, name) is None:  # the Agents SDK's word for none
-                object.__setattr__(self, name, "")
-        check_fields(Agent, self, ("instructions", "handoff_description", "reset_tool_choice"))
-        _check_list("tools", self.tools, "tools or functions")
-        _check_list("handoffs", self.handoffs, "agents or handoffs")
-        if is_foreign_retriever(self.tool_retriever):
-            foreign = ForeignToolRetriever(self.tool_retriever)
-            object.__setattr__(self, "tool_retriever", foreign)
-        _check_retriever(self.tool_retriever)
-        owner = f"agent {self.name!r}"
-        check_guardrails(owner, "input_guardrails", self.input_guardrails, InputGuardrail)
-        check_guardrails(owner, "output_guardrails", self.output_guardrails, OutputGuardrail)
-        check_agent_hooks(self.name, self.hooks)
-        object.__setattr__(self, "made_worker", as_worker(self.worker))
-        object.__setattr__(self, "made_output", output_schema(self.output_type))
-        behavior_code(self.tool_use_behavior)
-        if self.tools and self.tool_retriever is not None:
-            msg = (
-                f"Cannot specify both `tools` and `tool_retriever`: agent {self.name!r} has both."
-                " Put the tools into the retriever's catalogue."
-            )
-            raise UserError(msg)
-        retriever = self.tool_retriever
-        given = list(self.tools if retriever is None else retriever.tools)
-        object.__setattr__(self, "_tools", given)
-        if retriever is None:
-            object.__setattr__(self, "tools", given)
+        """Check what the fields are together."""
         _made_handoffs(self)  # checks the names of the tools, and of the handoffs given so far
 
+    def __hash__(self) -> int:
+        """Return the same for equal agents."""
+        return hash(self.name)
+
     def clone(self, **changes: Any) -> Agent[ContextT]:
-        """Return a copy with some fields changed."""
+        """Return a copy with some fields changed; lists that are not given are the same lists."""
         return replace(self, **changes)
+
+    async def get_system_prompt(self, run_context: RunContextWrapper[ContextT]) -> str | None:
+        """Return the instructions, made for a context if they are a function.
+
+        Raises:
+            TypeError: The function does not take (context, agent).
+        """
+        return await system_prompt(self, self.instructions, run_context)
+
+    async def get_all_tools(self, run_context: RunContextWrapper[ContextT]) -> list[Tool]:
+        """Return the tools that the model is offered in a context."""
+        tools = self.made_tools
+        return [tool for tool in tools if await is_offered(tool.is_enabled, run_context, self)]
 
     @property
     def made_tools(self) -> tuple[Tool, ...]:
@@ -149,8 +168,16 @@ class Agent(AgentBase[ContextT]):
         Raises:
             UserError: Two tools have the same name, or an object cannot be made into a tool.
         """
-        made = [to_tool(tool) for tool in self._tools]
-        self._tools[:] = made  # a function is made into a tool once
+        retriever = self.tool_retriever
+        if self.tools and retriever is not None:
+            msg = (
+                f"Cannot specify both `tools` and `tool_retriever`: agent {self.name!r} has both."
+                " Put the tools into the retriever's catalogue."
+            )
+            raise UserError(msg)
+        made = [to_tool(tool) for tool in (self.tools if retriever is None else retriever.tools)]
+        if retriever is None and made != self.tools:
+            self.tools[:] = made  # a function is made into a tool once
         names = [tool.name for tool in made]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -286,7 +313,7 @@ def _made_handoffs(agent: Agent) -> tuple[Handoff[Any, Agent], ...]:
     Raises:
         UserError: Another object is among them, or a name is taken.
     """
-    made = tuple(h if isinstance(h, Handoff) else handoff(h) for h in agent.handoffs)
+    made = tuple(map(_handoff, agent.handoffs))
     taken = {tool.name: "a tool" for tool in agent.made_tools}
     for each in made:
         if each.tool_name in taken:
@@ -298,6 +325,10 @@ def _made_handoffs(agent: Agent) -> tuple[Handoff[Any, Agent], ...]:
             raise UserError(msg)
         taken[each.tool_name] = "another handoff"
     return made
+
+
+def _handoff(given: Any) -> Handoff[Any, Agent]:
+    return cast("Handoff[Any, Agent]", given if isinstance(given, Handoff) else handoff(given))
 
 
 def reachable(agents: Iterable[Agent]) -> tuple[Agent, ...]:
@@ -340,25 +371,3 @@ def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> Gu
         blocks = not guardrail.run_in_parallel
         return GuardRule(kind="input", name=guardrail.get_name(), blocks=blocks, ref=ref)
     return GuardRule(kind="output", name=guardrail.get_name(), ref=ref)
-
-
-def _check_list(name: str, given: object, of: str) -> None:
-    is_single = isinstance(given, Tool | str | bytes | Mapping)
-    if is_single or not isinstance(given, Iterable):
-        msg = (
-            f"{name}={shown(given)} ({type(given).__name__}) is no list. Pass a list of {of},"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
-            f" also for a single one: {name}=[...]."
-        )
-        raise UserError(msg)
-
-
-def _check_retriever(retriever: Any) -> None:
-    if retriever is None:
-        return
-    can = callable(getattr(retriever, "retrieve", None)) and hasattr(retriever, "tools")
-    if isinstance(retriever, type) or not can:
-        msg = (
-            f"tool_retriever={shown(retriever)} ({type(retriever).__name__}) cannot choose tools."
-            " Pass an object with `tools` and `retrieve(query)`, as KeywordToolRetriever([...])."
-        )
-        raise UserError(msg)

@@ -8,7 +8,7 @@ from typing import Generic
 from holdfast.values.run_context import ContextT
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class AgentBase(Generic[ContextT]):
     """An agent's identity. Every agent is an `Agent`.
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, overload
 
-from holdfast.errors import UserError
+from holdfast.errors import UserError, WrongTypeError
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown
@@ -221,18 +221,18 @@ def check_guardrails(owner: str, what: str, given: Any, kind: type[Any]) -> None
     """Refuse anything but a list of guardrails of one kind.
 
     Raises:
-        UserError: It is not such a list; the text says what to write instead.
+        WrongTypeError: It is not such a list; the text says what to write instead.
     """
     if not isinstance(given, list | tuple):
         msg = f"{what}={shown(given)} of {owner} is no list. Pass a list: {what}=[...]."
-        raise UserError(msg)
+        raise WrongTypeError(msg)
     for each in given:  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(each, kind):
             msg = (
                 f"{what} of {owner} has {shown(each)}, which is no {kind.__name__}."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
                 f" Decorate the function with @{what.removesuffix('s')}."
             )
-            raise UserError(msg)
+            raise WrongTypeError(msg)
 
 
 def _found(name: str, found: object) -> GuardrailFunctionOutput:

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, cast
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, Generic
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from holdfast.agents.agent_base import AgentBase
+from holdfast.agents.handoff_invocation import (
+    Invocation,
+    UnfitInputError,
+    check_callable,
+    problems,
+)
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
-from holdfast.agents.tools.schema import object_schema, strict_schema, without_titles
+from holdfast.agents.tools.hooks import is_offered
+from holdfast.agents.tools.schema import without_titles
 from holdfast.agents.tools.tool import Tool
-from holdfast.errors import InvalidArgumentError, UserError, message_of, remedy_of
+from holdfast.errors import (
+    ModelBehaviorError,
+    UserError,
+    WrongTypeError,
+    message_of,
+    remedy_of,
+)
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy
 from holdfast.task.handoff_calls import transfer_message
-from holdfast.values.base import Json
-from holdfast.values.code.user_calls import invoke
 from holdfast.values.run_context import ContextT
 from holdfast.values.text.shown import shown
 
@@ -40,100 +49,95 @@ AgentT = TypeVar("AgentT", bound=AgentBase[Any], default=Any)
 
 LONGEST_NAME = 64
 
-NO_INPUT: dict[str, Json] = {
-    "type": "object",
-    "properties": {},
-    "required": [],
-    "additionalProperties": False,
-}
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False)
 class Handoff(Generic[ContextT, AgentT]):
-    """A handoff from one agent to another. Made by `handoff(...)`.
+    """A handoff from one agent to another. Usually made by `handoff(...)`.
+
+    Fields may be assigned to, for runs that begin afterwards.
 
     Attributes:
-        agent: The agent that the task is handed to.
         tool_name: Name under which the model calls it.
         tool_description: Description for the model.
-        on_handoff: Called when the task is handed over: (ctx), or (ctx, input) with an input_type.
-        input_type: Type of the arguments of the model's call, or None.
+        input_json_schema: JSON Schema of the arguments of the model's call.
+        on_invoke_handoff: Called with (ctx, arguments as JSON text) when the task is handed over;
+            returns the agent.
+        agent_name: Name of the agent that the task is handed to.
         input_filter: Chooses the conversation that the next agent sees.
         nest_handoff_history: Whether the earlier conversation becomes one message; None for the
             run's setting.
+        strict_json_schema: Whether the provider enforces the schema.
         is_enabled: Whether it is offered, or a predicate (ctx, agent).
+        target: The agent that the task is handed to. A run needs it, so that any worker process can
+            go on; without it, a handoff made by hand can be called, but not run.
 
     Raises:
         UserError: The arguments contradict each other; the text says what to write instead.
     """
 
-    agent: AgentT
     tool_name: str
     tool_description: str
-    on_handoff: Callable[..., Any] | None = None
-    input_type: Any = None
+    input_json_schema: dict[str, Any]
+    on_invoke_handoff: Callable[[Any, str], Awaitable[AgentT]] = field(repr=False)
+    agent_name: str
     input_filter: HandoffInputFilter | None = None
     nest_handoff_history: bool | None = None
+    strict_json_schema: bool = True
     is_enabled: bool | Callable[..., Any] = True
+    _: KW_ONLY
+    target: AgentT | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        _check_target(self.agent)
-        _check_tool_name(self.tool_name, self.agent.name)
-        _check_on_handoff(self)
-        if self.input_filter is not None:
-            check_callable(self.input_filter, f"input_filter of handoff {self.tool_name!r}")
-        if not isinstance(cast("Any", self.is_enabled), bool):
-            check_callable(self.is_enabled, f"is_enabled of handoff {self.tool_name!r}")
-        _ = self.input_json_schema  # raises for an input_type without a JSON Schema
+    if not TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Set a field, checked.
+
+            Raises:
+                UserError: The field cannot hold the value.
+            """
+            _check_field(self, name, value)
+            object.__setattr__(self, name, value)
 
     @property
-    def agent_name(self) -> str:
-        """Name of the agent that the task is handed to."""
-        return self.agent.name
+    def agent(self) -> AgentT:
+        """The agent that the task is handed to.
 
-    @cached_property
-    def input_json_schema(self) -> dict[str, Json]:
-        """JSON Schema of the arguments of the model's call."""
-        if self._adapter is None:
-            return NO_INPUT
-        what = f"input_type of handoff {self.tool_name!r}"
-        try:
-            schema = object_schema(without_titles(self._adapter.json_schema()))
-            schema = strict_schema(schema, what=what)
-        except (InvalidArgumentError, PydanticUserError) as cause:
-            msg = f"The {what} cannot be told to a model: {message_of(cause)}"
-            raise UserError(msg, remedy=remedy_of(cause)) from cause
-        if schema.get("type") != "object":
-            msg = (
-                f"The {what} must be an object, as a pydantic model, a dataclass or a TypedDict is:"
-                f" models call with named arguments. It was {shown(self.input_type)}."
-            )
-            raise UserError(msg)
-        return schema
+        Raises:
+            UserError: The handoff was made by hand without a target.
+        """
+        if self.target is not None:
+            return self.target
+        msg = (
+            f"Handoff {self.tool_name!r} names agent {self.agent_name!r}, but does not have it. A"
+            " run needs the agent itself, so that any worker process can go on with it: make the"
+            " handoff with handoff(agent, ...), or add target=agent."
+        )
+        raise UserError(msg)
 
-    @cached_property
-    def _adapter(self) -> TypeAdapter[Any] | None:
-        if self.input_type is None:
-            return None
-        try:
-            return TypeAdapter(self.input_type)
-        except PydanticUserError as cause:
-            msg = f"input_type={shown(self.input_type)} of handoff {self.tool_name!r}: {cause}"
-            raise UserError(msg) from cause
+    @property
+    def on_handoff(self) -> Callable[..., Any] | None:
+        """The function that was given to `handoff(on_handoff=...)`, or None."""
+        made: object = self.on_invoke_handoff
+        return made.on_handoff if isinstance(made, Invocation) else None
+
+    @property
+    def code(self) -> Callable[..., Any] | None:
+        """The user's code that a handing over calls, or None."""
+        made: object = self.on_invoke_handoff
+        return made.on_handoff if isinstance(made, Invocation) else self.on_invoke_handoff
 
     def spec(self) -> ToolSpec:
         """Describe the handoff for a model, as a tool."""
         return ToolSpec(
             name=self.tool_name,
             description=self.tool_description,
-            parameters=self.input_json_schema,
-            strict=True,
+            parameters=without_titles(self.input_json_schema),
+            strict=self.strict_json_schema,
         )
 
     def policy(self) -> ToolPolicy:
-        """Describe as data how a task hands over; only an `on_handoff` function has an effect."""
-        effect: ToolEffect = "read" if self.on_handoff is None else "irreversible"
+        """Describe as data how a task hands over; only the user's code has an effect."""
+        effect: ToolEffect = "read" if self.code is None else "irreversible"
         return ToolPolicy(
             effect=effect, handoff=self.agent.name, is_conditional=callable(self.is_enabled)
         )
@@ -144,7 +148,7 @@ class Handoff(Generic[ContextT, AgentT]):
             name=self.tool_name,
             description=self.tool_description,
             parameters=self.input_json_schema,
-            function=self.on_handoff or _do_nothing,
+            function=self.code or _do_nothing,
             handoff=self,
         )
 
@@ -154,17 +158,20 @@ class Handoff(Generic[ContextT, AgentT]):
         Raises:
             pydantic.ValidationError: The arguments do not fit the input_type.
         """
-        if self._adapter is None:
-            return None
-        return self._adapter.validate_json(arguments, strict=True)
+        made: object = self.on_invoke_handoff
+        return made.read(arguments) if isinstance(made, Invocation) else None
+
+    def get_transfer_message(self, agent: AgentBase[Any]) -> str:
+        """Return the result of the model's call, which names the agent."""
+        return transfer_message(agent.name)
 
     @classmethod
-    def default_tool_name(cls, agent: AgentBase) -> str:
+    def default_tool_name(cls, agent: AgentBase[Any]) -> str:
         """Return the default name of a handoff to an agent."""
         return default_tool_name(agent.name)
 
     @classmethod
-    def default_tool_description(cls, agent: AgentBase) -> str:
+    def default_tool_description(cls, agent: AgentBase[Any]) -> str:
         """Return the default description of a handoff to an agent, for the model."""
         about = agent.handoff_description or ""
         return f"Handoff to the {agent.name} agent to handle the request. {about}"
@@ -210,33 +217,35 @@ class HandoffTool(Tool):
         try:
             self.handoff.read_input(arguments)
         except ValidationError as error:
-            raise ToolArgumentsError(self.name, _problems(error), arguments) from error
+            raise ToolArgumentsError(self.name, problems(error), arguments) from error
         return {}
 
     async def run(self, ctx: ToolContext, arguments: str) -> Any:
         """Call `on_handoff`, and return the message of the handoff as the call's result.
 
         Raises:
-            HandoffFailedError: The arguments do not fit, or `on_handoff` raised.
+            HandoffFailedError: The arguments do not fit, or `on_handoff` raised. A function of a
+                handoff made by hand says by a ModelBehaviorError that they do not fit.
         """
-        function = self.handoff.on_handoff
+        made: object = self.handoff.on_invoke_handoff
+        mistake = UnfitInputError if isinstance(made, Invocation) else ModelBehaviorError
         try:
-            said = self.handoff.read_input(arguments)
-        except ValidationError as error:
-            problems = "; ".join(_problems(error))
-            text = (
-                f"The model called handoff {self.name!r} with arguments that do not fit: {problems}"
-            )
-            raise HandoffFailedError(text, kind="ModelBehaviorError", is_of_model=True) from error
-        given = (ctx,) if self.handoff.input_type is None else (ctx, said)
-        try:
-            if function is not None:
-                await invoke(function, *given)
+            to = await self.handoff.on_invoke_handoff(ctx, arguments)
         except Exception as error:
             kind, why = type(error).__name__, message_of(error)
+            if isinstance(error, mistake):
+                kind = ModelBehaviorError.__name__
+                raise HandoffFailedError(why, kind=kind, is_of_model=True) from error
             text = f"on_handoff of handoff {self.name!r} raised {kind}: {why}"
             raise HandoffFailedError(text, kind=kind, remedy=remedy_of(error)) from error
-        return transfer_message(self.handoff.agent.name)
+        wanted = self.handoff.agent.name
+        if getattr(to, "name", None) != wanted:
+            text = (
+                f"on_invoke_handoff of handoff {self.name!r} returned {shown(to)}; it must return"
+                f" agent {wanted!r}, which the task knows."
+            )
+            raise HandoffFailedError(text, kind="UserError")
+        return transfer_message(wanted)
 
 
 def handoff(  # noqa: PLR0917  the Agents SDK's signature
@@ -272,16 +281,29 @@ def handoff(  # noqa: PLR0917  the Agents SDK's signature
         UserError: The arguments contradict each other; the text says what to write instead.
     """
     _check_target(agent)
+    name = tool_name_override or Handoff.default_tool_name(agent)
+    made = Invocation(agent, name, on_handoff, input_type)
     return Handoff(
-        agent=agent,
-        tool_name=tool_name_override or Handoff.default_tool_name(agent),
+        tool_name=name,
         tool_description=tool_description_override or Handoff.default_tool_description(agent),
-        on_handoff=on_handoff,
-        input_type=input_type,
+        input_json_schema=made.schema(input_type),
+        on_invoke_handoff=made,
+        agent_name=agent.name,
         input_filter=input_filter,
         nest_handoff_history=nest_handoff_history,
-        is_enabled=is_enabled,
+        is_enabled=_predicate(is_enabled) if callable(is_enabled) else is_enabled,
+        target=agent,
     )
+
+
+def _predicate(given: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a predicate that is awaited, and takes (ctx, agent), whatever the given one takes."""
+
+    @functools.wraps(given)
+    async def is_enabled(ctx: Any, agent: Any) -> bool:
+        return await is_offered(given, ctx, agent)
+
+    return is_enabled
 
 
 def default_tool_name(name: str) -> str:
@@ -289,25 +311,8 @@ def default_tool_name(name: str) -> str:
     return "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", name).lower()
 
 
-def check_callable(given: object, what: str) -> None:
-    """Refuse an object that cannot be called.
-
-    Raises:
-        UserError: It cannot be called.
-    """
-    if not callable(given):
-        msg = f"{what} must be a function, sync or async; it was {shown(given)}."
-        raise UserError(msg)
-
-
 async def _do_nothing(*_given: Any) -> None:
     """Take the place of an `on_handoff` that was not given."""
-
-
-def _problems(error: ValidationError) -> tuple[str, ...]:
-    return tuple(
-        f"{'.'.join(map(str, each['loc'])) or 'input'}: {each['msg']}" for each in error.errors()
-    )
 
 
 def _check_target(agent: Any) -> None:
@@ -319,35 +324,40 @@ def _check_target(agent: Any) -> None:
         raise UserError(msg)
 
 
-def _check_tool_name(name: Any, agent: str) -> None:
+def _check_field(made: Handoff, name: str, value: object) -> None:
+    """Refuse a value that a field of a handoff cannot hold."""
+    tool = vars(made).get("tool_name", value)
+    wanted = _TYPES.get(name, object)
+    if name == "tool_name":
+        _check_tool_name(value)
+    elif name == "target":
+        if value is not None:
+            _check_target(value)
+    elif not isinstance(value, wanted):
+        if name in _FUNCTIONS:
+            check_callable(value, f"{name} of handoff {tool!r}")
+            return
+        msg = f"{name} of handoff {tool!r} must be a {wanted.__name__}; it was {shown(value)}."
+        raise WrongTypeError(msg)
+
+
+_TYPES: dict[str, type[Any]] = {
+    "tool_description": str,
+    "agent_name": str,
+    "input_json_schema": dict,
+    "on_invoke_handoff": Invocation,
+    "input_filter": type(None),
+    "is_enabled": bool,
+}
+_FUNCTIONS = frozenset({"on_invoke_handoff", "input_filter", "is_enabled"})
+"""Fields that may hold a function, too."""
+
+
+def _check_tool_name(name: Any) -> None:
     if isinstance(name, str) and re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}", name):
         return
     msg = (
-        f"The handoff to agent {agent!r} is named {shown(name)}, but models take names of 1 to"
-        f" {LONGEST_NAME} letters, digits, '_' and '-'. Name it with"
-        " handoff(agent, tool_name_override=...)."
+        f"A handoff is named {shown(name)}, but models take names of 1 to {LONGEST_NAME} letters,"
+        " digits, '_' and '-'. Name it with handoff(agent, tool_name_override=...)."
     )
     raise UserError(msg)
-
-
-def _check_on_handoff(made: Handoff) -> None:
-    """Check that `on_handoff` takes (ctx) or, with an input_type, (ctx, input)."""
-    function, kind = made.on_handoff, made.input_type
-    if function is None:
-        if kind is None:
-            return
-        msg = (
-            f"Handoff {made.tool_name!r} has an input_type, but no on_handoff that would get the"
-            " input. Pass on_handoff=function(ctx, input), or leave input_type out."
-        )
-        raise UserError(msg)
-    check_callable(function, f"on_handoff of handoff {made.tool_name!r}")
-    wanted = ("ctx",) if kind is None else ("ctx", "input")
-    count = len(inspect.signature(function).parameters)
-    if count != len(wanted):
-        why = "there is no input_type" if kind is None else "there is an input_type"
-        msg = (
-            f"on_handoff of handoff {made.tool_name!r} must take ({', '.join(wanted)}), because"
-            f" {why}; it takes {count} argument{'' if count == 1 else 's'}."
-        )
-        raise UserError(msg)

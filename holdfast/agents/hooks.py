@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic
 
+from holdfast.errors import WrongTypeError
 from holdfast.values.run_context import AgentHookContext, ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown
 
@@ -100,7 +101,7 @@ def check_run_hooks(hooks: Any) -> None:
     """Refuse anything but RunHooks or None.
 
     Raises:
-        TypeError: They are AgentHooks, or another object.
+        WrongTypeError: They are AgentHooks, or another object.
     """
     if hooks is None or isinstance(hooks, RunHooks):
         return
@@ -109,22 +110,22 @@ def check_run_hooks(hooks: Any) -> None:
         msg = (
             f"{given} is an AgentHooks: give it to its agent, Agent(hooks=...); a run has RunHooks."
         )
-        raise TypeError(msg)
+        raise WrongTypeError(msg)
     msg = (
         f"hooks={shown(hooks)} ({given}) is no RunHooks. Pass an object of a subclass of RunHooks."
     )
-    raise TypeError(msg)
+    raise WrongTypeError(msg)
 
 
 def check_agent_hooks(agent: str, hooks: Any) -> None:
     """Refuse anything but AgentHooks or None.
 
     Raises:
-        TypeError: They are RunHooks, or another object.
+        WrongTypeError: They are RunHooks, or another object.
     """
     if hooks is None or isinstance(hooks, AgentHooks):
         return
     msg = f"hooks={shown(hooks)} of agent {agent!r} ({type(hooks).__name__}) is no AgentHooks." + (
         " Hooks of a run go to Runner.run(hooks=...)." if isinstance(hooks, RunHooks) else ""
     )
-    raise TypeError(msg)
+    raise WrongTypeError(msg)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast, get_origin
+from abc import ABC, abstractmethod
+from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic_core import PydanticSerializationError, from_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from holdfast.agents.tools.schema import object_schema, strict_schema, without_titles
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError, message_of
@@ -22,8 +23,91 @@ WRAPPER = "response"
 """Member that wraps an output that is not an object, because providers require one at the top."""
 
 
-class AgentOutputSchema:
-    """The structure of an agent's final output.
+class AgentOutputSchemaBase(ABC):
+    """The structure of an agent's final output. Override the five methods for one of your own."""
+
+    @abstractmethod
+    def is_plain_text(self) -> bool:
+        """Whether the final output is plain text, so that the model gets no structure."""
+
+    @abstractmethod
+    def name(self) -> str:
+        """Name of the type, for error messages."""
+
+    @abstractmethod
+    def json_schema(self) -> dict[str, Any]:
+        """JSON Schema of the model's answer; never asked for with plain text."""
+
+    @abstractmethod
+    def is_strict_json_schema(self) -> bool:
+        """Whether the provider enforces the schema."""
+
+    @abstractmethod
+    def validate_json(self, json_str: str) -> Any:
+        """Make the final output of a model's answer.
+
+        Called again, with the same JSON, where the final output of a recorded run is read.
+
+        Raises:
+            ModelBehaviorError: The answer does not fit.
+        """
+
+    def spec(self) -> OutputSpec:
+        """Describe the structure for a model."""
+        schema = without_titles(self.json_schema())
+        return OutputSpec(name=NAME, json_schema=schema, strict=self.is_strict_json_schema())
+
+    def read(self, text: str) -> Json:
+        """Validate a model's answer.
+
+        Returns:
+            The final output as JSON data.
+
+        Raises:
+            ModelBehaviorError: It is not JSON, or does not fit the type.
+        """
+        try:
+            data = from_json(text, allow_inf_nan=False)
+        except ValueError as cause:
+            msg = f"Invalid JSON when parsing {text} for {self.name()}; {cause}"
+            raise ModelBehaviorError(msg) from cause
+        self.validate_json(text)
+        return data
+
+    def read_bare(self, text: str) -> Json:
+        """Validate JSON text that is the output itself, without a wrapper.
+
+        Raises:
+            ModelBehaviorError: It is not JSON, or does not fit the type.
+        """
+        return self.read(text)
+
+    def load(self, data: Json) -> Any:
+        """Make the typed object of a final output's JSON data.
+
+        Raises:
+            ModelBehaviorError: The data do not fit the type.
+        """
+        return self.validate_json(canonical(data).decode())
+
+    def dump(self, value: Any) -> tuple[Json, str]:
+        """Write a final output that was made by code, such as an error handler.
+
+        Returns:
+            Its JSON data, and its text as a model would have written it.
+
+        Raises:
+            UserError: It does not fit the type.
+        """
+        try:
+            text = to_json(value).decode()
+            return self.read(text), text
+        except (PydanticSerializationError, ValueError, ModelBehaviorError, TypeError) as cause:
+            raise _unfit(value, self.name(), cause) from cause
+
+
+class AgentOutputSchema(AgentOutputSchemaBase):
+    """The structure of an agent's final output, made of its type.
 
     Attributes:
         output_type: A pydantic model, a dataclass, or any type that pydantic can validate.
@@ -47,32 +131,49 @@ class AgentOutputSchema:
         self._is_wrapped = not _is_object(output_type)
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(output_type)
-            schema = without_titles(self._adapter.json_schema())
+            schema = self._adapter.json_schema()
             schema = _wrapped(schema) if self._is_wrapped else object_schema(schema)
-            self._schema = strict_schema(schema, what=self.name) if strict_json_schema else schema
+            self._schema = strict_schema(schema, what=self.name()) if strict_json_schema else schema
         except (PydanticUserError, SyntaxError, AttributeError, TypeError, RecursionError) as cause:
-            msg = f"output_type {self.name} cannot be described to a model: {cause}"
+            msg = f"output_type {self.name()} cannot be described to a model: {cause}"
             raise UserError(msg) from cause
         except InvalidArgumentError as cause:
             remedy = (
-                f"Make output_type {self.name} more precise, or allow it as"
-                f" AgentOutputSchema({self.name}, strict_json_schema=False)."
+                f"Make output_type {self.name()} more precise, or allow it as"
+                f" AgentOutputSchema({self.name()}, strict_json_schema=False)."
             )
             raise UserError(message_of(cause), remedy=remedy) from cause
 
-    @property
     def name(self) -> str:
         """Name of the type, for error messages."""
-        plain = isinstance(self.output_type, type) and get_origin(self.output_type) is None
-        return self.output_type.__name__ if plain else shown(self.output_type)
+        return _type_name(self.output_type)
 
     def is_plain_text(self) -> bool:
         """Whether the final output is plain text, so that the model gets no structure."""
         return self.output_type is None or self.output_type is str
 
-    def spec(self) -> OutputSpec:
-        """Describe the structure for a model."""
-        return OutputSpec(name=NAME, json_schema=self._schema, strict=self.strict_json_schema)
+    def is_strict_json_schema(self) -> bool:
+        """Whether the provider enforces the schema."""
+        return self.strict_json_schema
+
+    def json_schema(self) -> dict[str, Any]:
+        """JSON Schema of the model's answer.
+
+        Raises:
+            UserError: The final output is plain text.
+        """
+        if self.is_plain_text():
+            msg = "The final output is plain text, for which there is no JSON Schema."
+            raise UserError(msg)
+        return self._schema
+
+    def validate_json(self, json_str: str) -> Any:
+        """Make the final output of a model's answer.
+
+        Raises:
+            ModelBehaviorError: The answer does not fit.
+        """
+        return self.load(self.read(json_str))
 
     def read(self, text: str) -> Json:
         """Validate a model's answer.
@@ -90,7 +191,7 @@ class AgentOutputSchema:
             self.load(data)
         except (ValueError, TypeError, KeyError) as cause:  # a ValidationError is a ValueError
             why = f"no member {WRAPPER!r}" if isinstance(cause, TypeError | KeyError) else cause
-            msg = f"Invalid JSON when parsing {text} for {self.name}; {why}"
+            msg = f"Invalid JSON when parsing {text} for {self.name()}; {why}"
             raise ModelBehaviorError(msg) from cause
         return data
 
@@ -130,26 +231,26 @@ class AgentOutputSchema:
             text = self._adapter.dump_json(value, warnings="none").decode()
             data = merge_patch.plain(self.read_bare(text), "final output")
         except (PydanticSerializationError, ValueError, ModelBehaviorError, TypeError) as cause:
-            msg = f"The final output {shown(value)} does not fit output_type {self.name}: {cause}"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
-            raise UserError(msg) from cause
+            raise _unfit(value, self.name(), cause) from cause  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         return data, f'{{"{WRAPPER}":{text}}}' if self._is_wrapped else text
 
 
-def output_schema(output_type: Any) -> AgentOutputSchema | None:
+def output_schema(output_type: Any) -> AgentOutputSchemaBase | None:
     """Return the structure of an agent's `output_type`; None for text.
 
     Raises:
         UserError: The type cannot be used.
     """
     given = output_type
-    schema = given if isinstance(given, AgentOutputSchema) else AgentOutputSchema(given)
+    schema = given if isinstance(given, AgentOutputSchemaBase) else AgentOutputSchema(given)
     return None if schema.is_plain_text() else schema
 
 
-def typed_output(schema: AgentOutputSchema | None, data: Json) -> Any:
+def typed_output(schema: AgentOutputSchemaBase | None, data: Json) -> Any:
     """Convert a recorded final output to the `output_type` of its agent.
 
-    A tool's result that ended the run is never validated, so data that do not fit stay as they are.
+    A tool's result that ended the run is never validated, so data that do not fit stay as they are,
+    whatever error a schema of the user's raises for them.
 
     Args:
         schema: The structure of its agent's output_type; None for text.
@@ -161,6 +262,23 @@ def typed_output(schema: AgentOutputSchema | None, data: Json) -> Any:
         return schema.load(data)
     except ValidationError:
         return data
+    except Exception:
+        if isinstance(schema, AgentOutputSchema):
+            raise
+        return data
+
+
+def _unfit(value: object, name: str, cause: Exception) -> UserError:
+    return UserError(f"The final output {shown(value)} does not fit output_type {name}: {cause}")
+
+
+def _type_name(kind: Any) -> str:
+    """Name a type: `list[Item]`, `Literal['a', 'b']`."""
+    origin = get_origin(kind)
+    if origin is None:
+        return str(getattr(kind, "__name__", repr(kind)))
+    inside = ", ".join(map(_type_name, get_args(kind)))
+    return f"{getattr(origin, '__name__', origin)}[{inside}]"
 
 
 def _is_object(kind: Any) -> bool:

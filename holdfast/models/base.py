@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checka
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
-from holdfast.errors import ModelUnavailableError, UserError
+from holdfast.errors import ModelUnavailableError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import MOST_CALLS
@@ -150,7 +150,7 @@ def check_model(model: Any) -> None:
     """Refuse what is neither a model, nor a model's name, nor None.
 
     Raises:
-        UserError: It is something else.
+        WrongTypeError: It is something else.
     """
     if model is None or isinstance(model, str):
         return
@@ -159,7 +159,7 @@ def check_model(model: Any) -> None:
             f"model={shown(model)} ({type(model).__name__}) is no model. Pass a name, as"
             ' "gpt-5-mini", or an object with `name` and `async def respond(request)`.'
         )
-        raise UserError(msg)
+        raise WrongTypeError(msg)
 
 
 class Delta(NamedTuple):

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from holdfast.errors import UserError
+from holdfast.errors import UserError, WrongTypeError
 from holdfast.values.base import Json, Written
 from holdfast.values.checks.arguments import check_data
 from holdfast.values.money import Amount, Dollars
@@ -228,7 +228,7 @@ def as_model_settings(given: object, where: str) -> ModelSettings:
     """Return settings as they are, and a mapping of their fields as settings.
 
     Raises:
-        UserError: It is neither, or a field cannot hold what it is given.
+        WrongTypeError: It is neither, or a field cannot hold what it is given.
         InvalidArgumentError: There is no such field.
     """
     if isinstance(given, ModelSettings):
@@ -240,7 +240,7 @@ def as_model_settings(given: object, where: str) -> ModelSettings:
         f"{where} must be a holdfast.ModelSettings or a dict of its fields; it was {shown(given)}"
         f" ({kind.__module__}.{kind.__qualname__})."
     )
-    raise UserError(msg)
+    raise WrongTypeError(msg)
 
 
 class Budget(Settings):

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, cast
 
 from pydantic import Field, SkipValidation
 
-from holdfast.errors import UserError
+from holdfast.errors import WrongTypeError
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.steps import ToolOutput
 from holdfast.values.text.shown import shown
@@ -62,7 +62,7 @@ def behavior_code(behavior: Any) -> str:
     """Encode a behaviour as text for `AgentSnapshot.behavior`.
 
     Raises:
-        UserError: It is not a `ToolUseBehavior`.
+        WrongTypeError: It is not a `ToolUseBehavior`.
     """
     if behavior == "run_llm_again":
         return ""
@@ -76,8 +76,8 @@ def behavior_code(behavior: Any) -> str:
     if isinstance(names, Iterable) and not isinstance(names, str):
         return "".join(f"{name}," for name in cast("Iterable[str]", names))
     msg = (
-        f"tool_use_behavior={shown(behavior)} says nothing of what follows tool calls. Pass"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        f"Agent tool_use_behavior must be a ToolUseBehavior, got {shown(behavior)}. Pass"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         ' "run_llm_again", "stop_on_first_tool", {"stop_at_tool_names": ["name"]}, or a function'
         " (context, results) that returns a ToolsToFinalOutputResult."
     )
-    raise UserError(msg)
+    raise WrongTypeError(msg)

@@ -118,7 +118,7 @@ def test_settings_that_cannot_be_used_are_refused_with_what_would_fit(
     with pytest.raises(UserError, match=says):
         ModelSettings().resolve(given)
     with pytest.raises(UserError, match=says):
-        Agent(name="a", model_settings=given)  # type: ignore[arg-type]
+        Agent(name="a", model_settings=given)
     with pytest.raises(UserError, match=says):
         RunConfig(model_settings=given)  # type: ignore[arg-type]
 
@@ -209,9 +209,9 @@ async def test_a_run_that_cannot_be_made_is_refused_before_it_begins(
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"instructions": 5}, "instructions=5: input should be a valid string or .*callable"),
-        ({"handoff_description": 5}, "handoff_description=5"),
-        ({"reset_tool_choice": "no"}, "reset_tool_choice='no'"),
+        ({"instructions": 5}, "instructions must be a string, .*, got int: 5"),
+        ({"handoff_description": 5}, "handoff_description must be a string or None, got int: 5"),
+        ({"reset_tool_choice": "no"}, "reset_tool_choice must be True or False, got str: 'no'"),
         ({"model": 5}, "model=5"),
         ({"model_settings": None}, "model_settings of agent 'a' must be"),
     ],

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError
 from holdfast.values.checks import gate
 from holdfast.values.text.misfits import misfit
 from holdfast.values.text.shown import shown
@@ -45,13 +45,13 @@ def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None
         names: The fields.
 
     Raises:
-        UserError: One of them does not fit.
+        WrongTypeError: One of them does not fit.
     """
     try:
         known: Any = kind  # a type is hashable, which mypy does not see
         _model_of(known, tuple(names)).model_validate(vars(given))
     except ValidationError as error:
-        raise UserError(misfit(kind.__name__, error)) from None
+        raise WrongTypeError(misfit(kind.__name__, error)) from None
 
 
 def check_data(owner: str, name: str, given: object) -> None:

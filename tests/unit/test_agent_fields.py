@@ -1,0 +1,284 @@
+"""Fields of agents and handoffs: assigned, checked, and read as a run would read them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import (
+    Agent,
+    AgentBase,
+    AgentHooks,
+    AgentOutputSchema,
+    AgentOutputSchemaBase,
+    HoldfastError,
+    ModelBehaviorError,
+    ModelSettings,
+    RunContextWrapper,
+    ToolContext,
+    UserError,
+    handoff,
+    tool,
+)
+from holdfast.activities.data.registry import live
+from holdfast.agents.handoffs import Handoff
+from holdfast.errors import InvalidArgumentError
+from holdfast.workers import ReActAgentWorker
+
+CTX: RunContextWrapper[Any] = RunContextWrapper("Ann")
+
+
+def look(where: str) -> str:
+    """Look."""
+    return where
+
+
+def pay() -> str:
+    """Pay."""
+    return ""
+
+
+class Count(BaseModel):
+    """Input of a handoff."""
+
+    a: int
+
+
+class Marked(AgentOutputSchemaBase):
+    """Takes JSON lists alone, and gives them marked."""
+
+    def is_plain_text(self) -> bool:
+        return False
+
+    def name(self) -> str:
+        return "Marked"
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": {"type": "integer"}, "title": "Marked"}
+
+    def is_strict_json_schema(self) -> bool:
+        return False
+
+    def validate_json(self, json_str: str) -> Any:
+        data = json.loads(json_str)
+        if not isinstance(data, list):
+            msg = "no list"
+            raise ModelBehaviorError(msg)
+        return ("marked", data)
+
+
+# ---- assignment
+
+
+def test_an_agent_is_changed_by_assignment_and_told_so() -> None:
+    agent: Agent[str] = Agent("clerk", "Does accounts.")
+    assert isinstance(agent, AgentBase)
+    before = live(agent)
+    agent.instructions = "Be brief."
+    agent.tools = [look]
+    agent.model_settings = ModelSettings(temperature=0.5)
+    agent.handoffs.append(Agent("boss"))
+    agent.output_type = list[int]
+    agent.worker = ReActAgentWorker()
+    now = live(agent)
+    assert (before.instructions, now.instructions) == ("", "Be brief.")
+    assert [spec.name for spec in now.tools] == ["look"]
+    assert [member.name for member in now.team] == ["boss"]
+    assert now.output is not None
+    assert before.tools == ()
+    assert agent.made_worker is agent.worker
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", 5),
+        ("name", ""),
+        ("instructions", 5),
+        ("handoff_description", 5),
+        ("tools", "look"),
+        ("tools", [5]),
+        ("handoffs", 5),
+        ("model", 5),
+        ("model_settings", 5),
+        ("input_guardrails", [look]),
+        ("output_guardrails", look),
+        ("hooks", 5),
+        ("tool_use_behavior", 5),
+        ("reset_tool_choice", "no"),
+        ("worker", 5),
+        ("tool_retriever", 5),
+        ("output_type", "text"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_and_the_old_one_stays(field: str, value: Any) -> None:
+    agent = Agent("clerk")
+    old = getattr(agent, field)
+    given: dict[str, Any] = {"name": "clerk", field: value}
+    with pytest.raises(HoldfastError):
+        setattr(agent, field, value)
+    assert getattr(agent, field) is old
+    with pytest.raises(HoldfastError):
+        Agent(**given)
+
+
+@pytest.mark.parametrize(("field", "value"), [("instructions", 5), ("hooks", 5), ("tools", "a")])
+def test_a_wrong_type_is_a_type_error_too(field: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=field):
+        setattr(Agent("clerk"), field, value)
+
+
+def test_a_clone_has_the_same_lists_and_a_list_of_its_own_when_given() -> None:
+    agent = Agent("clerk", tools=[look])
+    same, other = agent.clone(name="same"), agent.clone(tools=[look, pay])
+    assert same.tools is agent.tools
+    same.tools.append(pay)
+    assert [each.name for each in agent.made_tools] == ["look", "pay"]
+    other.tools.clear()
+    assert len(agent.tools) == 2
+
+
+def test_generics_take_the_type_of_the_context() -> None:
+    class Hooks(AgentHooks[str]):
+        pass
+
+    assert Agent[str]("clerk", hooks=Hooks()).name == "clerk"
+    assert Handoff[str, Agent[str]] is not None
+
+
+# ---- what a run would read
+
+
+async def test_instructions_are_made_for_a_context() -> None:
+    async def greet(ctx: RunContextWrapper[str], agent: Agent[str]) -> str:
+        return f"Greet {ctx.context} as {agent.name}."
+
+    def brief(ctx: RunContextWrapper[str], _agent: Any) -> str:
+        return f"For {ctx.context}."
+
+    agent: Agent[str] = Agent("clerk")
+    assert await agent.get_system_prompt(CTX) is None
+    agent.instructions = "Be brief."
+    assert await agent.get_system_prompt(CTX) == "Be brief."
+    agent.instructions = brief
+    assert await agent.get_system_prompt(CTX) == "For Ann."
+    agent.instructions = greet
+    assert await agent.get_system_prompt(CTX) == "Greet Ann as clerk."
+    agent.instructions = lambda: ""
+    with pytest.raises(TypeError, match="exactly 2 arguments"):
+        await agent.get_system_prompt(CTX)
+
+
+async def test_the_tools_are_those_that_are_offered_in_a_context() -> None:
+    @tool(is_enabled=lambda ctx, _agent: ctx.context == "Bob")
+    def hidden() -> str:
+        return ""
+
+    agent: Agent[str] = Agent("clerk", tools=[look, hidden])
+    assert [each.name for each in await agent.get_all_tools(CTX)] == ["look"]
+    offered = await agent.get_all_tools(RunContextWrapper("Bob"))
+    assert [each.name for each in offered] == ["look", "hidden"]
+
+
+# ---- handoffs
+
+
+def by_hand(**more: Any) -> Handoff[Any, Agent]:
+    async def invoke(_ctx: Any, arguments: str) -> Agent:
+        return Agent(arguments)
+
+    return Handoff("ask_boss", "Ask.", {"type": "object"}, invoke, "boss", **more)
+
+
+async def test_a_handoff_is_made_by_hand_and_called() -> None:
+    made = by_hand()
+    assert made.spec().name == "ask_boss"
+    to = await made.on_invoke_handoff(CTX, "boss")
+    assert made.get_transfer_message(to) == '{"assistant": "boss"}'
+    assert Handoff.default_tool_name(to) == "transfer_to_boss"
+
+
+def test_a_run_needs_the_agent_of_a_handoff_made_by_hand() -> None:
+    boss = Agent("boss")
+    with pytest.raises(UserError, match="add target=agent"):
+        live(Agent("clerk", handoffs=[by_hand()]))
+    snapshot = live(Agent("clerk", handoffs=[by_hand(target=boss)]))
+    assert [member.name for member in snapshot.team] == ["boss"]
+
+
+async def test_a_handoff_made_by_hand_must_lead_to_its_target() -> None:
+    other = by_hand(target=Agent("boss")).tool()
+    ctx = ToolContext(tool_name="ask_boss")
+    assert await other.run(ctx, "boss") == '{"assistant": "boss"}'
+    with pytest.raises(Exception, match="must return agent 'boss'"):
+        await other.run(ctx, "clerk")
+
+
+async def test_a_handoff_reads_its_input_when_it_is_invoked() -> None:
+    said: list[Any] = []
+    boss = Agent("boss")
+
+    def note(_ctx: Any, given: Count) -> None:
+        said.append(given)
+
+    made = handoff(boss, on_handoff=note, input_type=Count)
+    assert await made.on_invoke_handoff(CTX, '{"a": 1}') is boss
+    assert said == [Count(a=1)]
+    with pytest.raises(ModelBehaviorError, match="do not fit"):
+        await made.on_invoke_handoff(CTX, '{"a": "1"}')
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tool_name", "no name"),
+        ("tool_description", 5),
+        ("input_json_schema", "text"),
+        ("on_invoke_handoff", 5),
+        ("input_filter", 5),
+        ("is_enabled", "yes"),
+        ("target", "boss"),
+    ],
+)
+def test_a_field_of_a_handoff_is_checked(field: str, value: Any) -> None:
+    with pytest.raises(UserError):
+        setattr(handoff(Agent("boss")), field, value)
+
+
+# ---- output schemas
+
+
+def test_a_schema_says_what_it_is() -> None:
+    schema = AgentOutputSchema(list[int])
+    assert schema.name() == "list[int]"
+    assert not schema.is_plain_text()
+    assert schema.is_strict_json_schema()
+    assert schema.json_schema()["required"] == ["response"]
+    assert schema.validate_json('{"response": [1]}') == [1]
+    with pytest.raises(ModelBehaviorError):
+        schema.validate_json('{"response": ["1"]}')
+    with pytest.raises(UserError, match="plain text"):
+        AgentOutputSchema(str).json_schema()
+
+
+def test_a_schema_of_the_user_is_used_as_it_is() -> None:
+    made = Agent("clerk", output_type=Marked()).made_output
+    assert made is not None
+    assert made.spec().json_schema == {"type": "array", "items": {"type": "integer"}}
+    assert made.spec().strict is False
+    assert made.read("[1, 2]") == [1, 2]
+    assert made.load([1, 2]) == ("marked", [1, 2])
+    assert made.dump([3]) == ([3], "[3]")
+    for text in ("5", "no JSON"):
+        with pytest.raises(ModelBehaviorError):
+            made.read(text)
+    with pytest.raises(UserError, match="does not fit output_type Marked"):
+        made.dump(5)
+
+
+def test_settings_with_an_unknown_field_are_refused_on_assignment() -> None:
+    with pytest.raises(InvalidArgumentError, match="temperatur"):
+        Agent("clerk").model_settings = {"temperatur": 1}  # type: ignore[assignment]
