@@ -10,7 +10,7 @@ from pydantic import Field
 
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.agents.handoffs import HandoffInputFilter
-from holdfast.errors import UserError
+from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.base import Model, check_model
 from holdfast.models.llama_index import LLM, as_model
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
@@ -77,7 +77,8 @@ def as_session_settings(given: object) -> SessionSettings | None:
     """Return SessionSettings unchanged, and make them from a dict of their fields.
 
     Raises:
-        UserError: It is neither nor None, or a field does not exist or has a wrong value.
+        WrongTypeError: It is neither nor None, or a field does not exist.
+        UserError: A field has a wrong value.
     """
     if given is None or isinstance(given, SessionSettings):
         return given
@@ -86,9 +87,9 @@ def as_session_settings(given: object) -> SessionSettings | None:
             return SessionSettings(**cast("Mapping[str, Any]", given))
         except TypeError as cause:
             msg = f"session_settings={shown(cast('object', given))} cannot be used: {cause}."
-            raise UserError(msg) from None
+            raise WrongTypeError(msg) from None
     msg = f"session_settings must be SessionSettings or a dict of their fields; got {shown(given)}."
-    raise UserError(msg)
+    raise WrongTypeError(msg)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,20 +107,14 @@ def name_of(session: object) -> str:
 
 def takes_wrapper(session: SessionLike) -> bool:
     """Whether all methods of a session take the run's context as `wrapper=`."""
-    return all(takes(getattr(session, name), "wrapper", default=False) for name in METHODS)
+    return all(takes(getattr(session, name), "wrapper") for name in METHODS)
 
 
-def takes(method: Callable[..., Any], name: str, *, default: bool) -> bool:
-    """Whether a method names a parameter that can be given by its name.
-
-    Args:
-        method: The method.
-        name: The parameter.
-        default: What to answer for a method that does not show its parameters.
-    """
+def takes(method: Callable[..., Any], name: str) -> bool:
+    """Whether a method shows a parameter that can be given by its name."""
     try:
         found = inspect.signature(method).parameters.get(name)
     except Exception:  # noqa: BLE001  made in C, or an object whose attributes raise
-        return default
+        return False
     kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return found is not None and found.kind in kinds

@@ -38,7 +38,7 @@ class CallerStore:
         self._session = session
         self._invoke = invoke
         self._takes_wrapper = takes_wrapper(session)
-        self._takes_limit = takes(session.get_items, "limit", default=True)
+        self._takes_limit = takes(session.get_items, "limit")
         self.wrapper = wrapper
 
     @property
