@@ -29,6 +29,7 @@ from holdfast.values.base import Json, canonical
 from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import Blob, clean, user
 from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.usage import Usage
 
 MOST_SHOWN_BYTES = 2048
 """Largest final output that the error of a tripped guardrail carries."""
@@ -72,7 +73,7 @@ class GuardingActivities:
                 shown = await self._output(view)
                 output = typed_output(agent.made_output, shown)
                 context = _context(registry, head, view.state)
-                context.usage = view.usage
+                context.usage = Usage.of(view.usage)
                 found = (await guardrail.run(context, agent, output)).output
             checked(span, agent.name, tripped=bool(found.tripwire_triggered))
         info, stored = await info_of(self._source, found.output_info)

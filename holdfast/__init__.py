@@ -96,12 +96,13 @@ from holdfast.reading.streams.events import (
     StreamEvent,
 )
 from holdfast.tracing import gen_trace_id, get_current_trace, set_tracing_disabled, trace
-from holdfast.values.messages import Message, ToolCall, Usage
+from holdfast.values.messages import Message, ToolCall
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import Retrieved, SourceNode
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.settings import Always, ApprovalRule, Budget, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.values.usage import RequestUsage, Usage
 from holdfast.values.version import __version__
 from holdfast.workers.tool_use import StopAtTools, ToolsToFinalOutputResult
 
@@ -212,6 +213,7 @@ __all__ = [
     "Prices",
     "RawResponsesStreamEvent",
     "ReasoningItem",
+    "RequestUsage",
     "Retrieved",
     "RunConfig",
     "RunContextWrapper",

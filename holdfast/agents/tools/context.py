@@ -13,8 +13,9 @@ from holdfast.agents.items import RunItem
 from holdfast.values.base import Json, Value
 from holdfast.values.code.context_data import KEY as CONTEXT_KEY
 from holdfast.values.code.context_data import dump
-from holdfast.values.messages import Usage
+from holdfast.values.messages import Usage as UsageRecord
 from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.usage import Usage
 
 StateT = TypeVar("StateT", bound=Mapping[str, Any], default=dict[str, Any])
 
@@ -77,7 +78,7 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
         idempotency_key: str = "",
         fencing_token: int = 0,
         agent_name: str = "",
-        usage: Usage | None = None,
+        usage: UsageRecord | None = None,
         state: StateT | None = None,
         heartbeat: Callable[..., None] = _ignore,
         load_context: Callable[[Json], Any] | None = None,
@@ -110,7 +111,7 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
         self.idempotency_key = idempotency_key
         self.fencing_token = fencing_token
         self.agent_name = agent_name
-        self.usage = Usage() if usage is None else usage
+        self.usage = Usage() if usage is None else Usage.of(usage)
         self.nested = nested
         self.state: StateT = cast("StateT", {}) if state is None else state
         self._heartbeat = heartbeat
