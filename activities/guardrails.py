@@ -29,6 +29,7 @@ from holdfast.values.base import Json, canonical
 from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import Blob, clean, user
 from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.usage import Usage
 
 MOST_SHOWN_BYTES = 2048
 """Largest final output that the error of a tripped guardrail carries."""
@@ -72,7 +73,7 @@ class GuardingActivities:
                 shown = await self._output(view)
                 output = typed_output(agent.made_output, shown)
                 context = _context(registry, head, view.state)
-                context.usage = view.usage
+                context.usage = Usage.of(view.usage)
                 found = (await guardrail.run(context, agent, output)).output
             checked(span, agent.name, tripped=bool(found.tripwire_triggered))
         info, stored = await info_of(self._source, found.output_info)
@@ -91,9 +92,9 @@ class GuardingActivities:
         if opened.stored is not None:
             text = await self._source.text(opened.stored)
         asks = text is not None or bool(opened.step.images)
-        if text is not None and not opened.step.images and head.session is None:
+        if text is not None and not opened.step.images and not head.has_session:
             return text
-        messages = () if asks and head.session is None else await history_before(self._source, head)
+        messages = () if asks and not head.has_session else await history_before(self._source, head)
         if asks:
             messages = (*messages, user(text or "", opened.step.images))
         return to_response_items([await self._source.rehydrate(each) for each in messages])

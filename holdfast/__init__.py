@@ -106,12 +106,13 @@ from holdfast.reading.streams.events import (
     StreamEvent,
 )
 from holdfast.tracing import gen_trace_id, get_current_trace, set_tracing_disabled, trace
-from holdfast.values.messages import Message, ToolCall, Usage
+from holdfast.values.messages import Message, ToolCall
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import Retrieved, SourceNode
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.settings import Always, ApprovalRule, Budget, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.values.usage import RequestUsage, Usage
 from holdfast.values.version import __version__
 from holdfast.workers.tool_use import (
     FunctionToolResult,
@@ -137,6 +138,8 @@ if TYPE_CHECKING:
     from holdfast.agents.runs.state import RunState
     from holdfast.client.agent_runner.runner import AgentRunner
     from holdfast.client.agent_runner.sessions import Session
+    from holdfast.client.caller_sessions.protocol import SessionABC
+    from holdfast.client.caller_sessions.sqlite import SQLiteSession
     from holdfast.client.runner.runner import Runner, RunResult, RunResultStreaming, configure
     from holdfast.models.prices import Price, Prices
     from holdfast.serving.plugin import HoldfastPlugin
@@ -161,7 +164,9 @@ _LATE = {
     "RunResultStreaming": "holdfast.client.runner.runner",
     "RunState": "holdfast.agents.runs.state",
     "Runner": "holdfast.client.runner.runner",
+    "SQLiteSession": "holdfast.client.caller_sessions.sqlite",
     "Session": "holdfast.client.agent_runner.sessions",
+    "SessionABC": "holdfast.client.caller_sessions.protocol",
     "SessionSettings": "holdfast.agents.run_config",
     "ToolApprovalItem": "holdfast.agents.items",
     "ToolCallItem": "holdfast.agents.items",
@@ -227,6 +232,7 @@ __all__ = [
     "Prices",
     "RawResponsesStreamEvent",
     "ReasoningItem",
+    "RequestUsage",
     "Retrieved",
     "RunConfig",
     "RunContextWrapper",
@@ -241,7 +247,9 @@ __all__ = [
     "RunResultStreaming",
     "RunState",
     "Runner",
+    "SQLiteSession",
     "Session",
+    "SessionABC",
     "SessionSettings",
     "SourceNode",
     "StepEnd",

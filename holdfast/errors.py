@@ -17,6 +17,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     │   ├── UndoRefusedError            untouched
     │   └── UndoFailedError             waits
     ├── SessionClosedError              waits       the session was ended through Temporal
+    ├── SessionUnclearError             untouched   a turn may be in a session of the caller's
     ├── StepFailedError                 waits
     │   └── StepCodeChangedError
     ├── ComponentError                  waits       a component of a pipeline failed
@@ -49,6 +50,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -207,6 +209,34 @@ class SessionClosedError(HoldfastError):
             f" --workflow-id {session_id} --reason resumed`; to forget it, run `temporal workflow"
             f" delete --workflow-id {session_id}`. Then ask again.",
         )
+
+
+class SessionUnclearError(HoldfastError):
+    """A session of the caller's own may have a run's turn or not: nothing was added to it again.
+
+    Attributes:
+        task_id: Task of the run; it has ended, and its result can be read.
+        session_id: The session.
+        items: The turn: what the session is to have of the run.
+    """
+
+    remedy = (
+        "Look into the session: if these items are not there, add them with add_items. Then run"
+        " RunState.of(task_id) without session= for the result."
+    )
+
+    def __init__(self, task_id: str, session_id: str, items: Sequence[Any]) -> None:
+        """Keep the turn."""
+        super().__init__(
+            f"An attempt to write the turn of task {task_id!r} to session {session_id!r} failed or"
+            " died, and its items do not show whether the turn is there: they have been changed"
+            f" since, or repeat themselves. The turn has {len(items)} items (`items` of this"
+            " error); nothing was added again.",
+            remedy=self.remedy,
+        )
+        self.task_id = task_id
+        self.session_id = session_id
+        self.items = list(items)
 
 
 class StepFailedError(HoldfastError):

@@ -30,6 +30,7 @@ from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Blob, Message, ToolCall, Usage, clean
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.steps import ToolOutput
+from holdfast.values.usage import Usage as RunUsage
 from holdfast.workers.context.context import StepContext
 from holdfast.workers.context.offer import AgentCode
 from holdfast.workers.tool_use import (
@@ -131,7 +132,9 @@ class StepHooks:
         if self._context is None:
             context = self._registry.context(self._head, self._opened.state)
             usage = (await self._source.status()).usage
-            self._context = AgentHookContext(context=context, usage=usage, task_id=task_id())
+            self._context = AgentHookContext(
+                context=context, usage=RunUsage.of(usage), task_id=task_id()
+            )
         return self._context
 
 
@@ -189,7 +192,7 @@ class RegisteredCode(AgentCode):
 
     def _wrapped(self, state: dict[str, Json], usage: Usage) -> RunContextWrapper[Any]:
         context = self.registry.context(self._head, state)
-        return RunContextWrapper(context, usage, task_id())
+        return RunContextWrapper(context, RunUsage.of(usage), task_id())
 
     async def turn(self, state: dict[str, Json]) -> Json:
         """Say what this turn's instructions are, and which tools are not on offer.

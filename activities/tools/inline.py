@@ -215,7 +215,11 @@ class InlineCalls:
             for each in going.values():
                 each.task.cancel()
             await asyncio.gather(*(each.task for each in going.values()), return_exceptions=True)
-            raise
+            if not _is_task_leaving():
+                raise
+            for i, each in left.items():
+                ends.add(i, each.task)
+            left.clear()
         for i, each in left.items():
             self._leave(inputs[i], each)
         return _with(advanced, ends.known, ends.failed, ends.stopped)
@@ -238,6 +242,15 @@ class InlineCalls:
 
         going.task.add_done_callback(_retrieve)
         asyncio.get_running_loop().call_later(LEFT_SECONDS, drop)
+
+
+def _is_task_leaving() -> bool:
+    """Whether the task itself has cancelled this activity: it still records what the step did.
+
+    An activity that is cancelled because its worker stops is tried again, by another one.
+    """
+    why = activity.cancellation_details()
+    return why is not None and why.cancel_requested and not why.worker_shutdown
 
 
 def _input(batch: Batch, i: int) -> ToolInput:

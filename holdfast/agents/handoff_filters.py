@@ -194,12 +194,17 @@ def _items(items: Iterable[Any]) -> list[Item]:
         if not hasattr(item, "to_input_item"):
             msg = f"A handoff's items must be run items, as they were given; one is {shown(item)}."
             raise UserError(msg)
-        made.append(item.to_input_item())
+        if item.type != "tool_approval_item":  # its call is an item of its own
+            made.append(item.to_input_item())
     return made
 
 
 def _without_tools(items: Iterable[RunItem]) -> tuple[RunItem, ...]:
-    return tuple(item for item in items if not _is_of_tools(item.to_input_item()))
+    return tuple(
+        item
+        for item in items
+        if item.type != "tool_approval_item" and not _is_of_tools(item.to_input_item())
+    )
 
 
 def _is_of_tools(item: Item) -> bool:

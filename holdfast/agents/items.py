@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import weakref
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.agents.agent_base import AgentBase
+from holdfast.agents.raw_items import member, plain
+from holdfast.errors import UserError
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_array, is_object
 
 ItemType = Literal[
     "message_output_item",
@@ -19,73 +22,93 @@ ItemType = Literal[
     "tool_approval_item",
     "input_item",
 ]
+AGENTS = ("agent", "source_agent", "target_agent")
+"""Attributes of items that are agents."""
 
 
-class RawItem(dict[str, Any]):
-    """An item in the form of the Responses API; its members can be read as attributes, too."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a member."""
-        try:
-            return _readable(self[name])
-        except KeyError:
-            msg = f"This item has {', '.join(map(repr, self))}; there is no {name!r} in it."
-            raise AttributeError(msg) from None
-
-
-@dataclass(frozen=True)
-class RunItem:
-    """An item of a run; its class and its `type` say of which kind.
+@dataclass
+class RunItemBase:
+    """The base of a run's items; the class and the `type` say of which kind one is.
 
     Attributes:
         agent: The agent that the item belongs to. In a process that does not have the agent, an
-            Agent with its name alone.
-        raw_item: The item in the form of the Responses API.
+            Agent with its name alone. None after `release_agent`, once nothing else has the agent.
+        raw_item: The item in the form of the Responses API: in results a RawItem (a dict), in an
+            item made by hand also an object of `openai.types.responses`.
     """
 
     agent: AgentBase = field(repr=False)
-    raw_item: RawItem
-    type: ClassVar[ItemType] = "input_item"
+    raw_item: Any
 
     def to_input_item(self) -> dict[str, Json]:
-        """Return the item as input for another run."""
-        return dict(self.raw_item)
+        """Return the item as input for another run.
+
+        Raises:
+            WrongTypeError: `raw_item` is neither a dict nor an object of the API.
+        """
+        return plain(self.raw_item)
+
+    def release_agent(self) -> None:
+        """Keep the item's agents only as long as something else has them."""
+        held = {name: self.__dict__.pop(name) for name in AGENTS if name in self.__dict__}
+        self.__dict__["_released"] = {name: weakref.ref(agent) for name, agent in held.items()}
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return an agent that was released, or None."""
+            released = self.__dict__.get("_released", {})
+            if name in released:
+                return released[name]()
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(msg)
 
 
-@dataclass(frozen=True)
-class MessageOutputItem(RunItem):
+@dataclass
+class MessageOutputItem(RunItemBase):
     """A message of the model."""
 
-    type: ClassVar[ItemType] = "message_output_item"
+    type: ItemType = "message_output_item"
 
     def to_input_item(self) -> dict[str, Json]:
         """Return the message as input for another run: a plain text in its shortest form."""
-        content: list[Any] = self.raw_item["content"]
-        short = self.raw_item.keys() == {"type", "role", "content"} and len(content) == 1
-        if short and content[0].keys() == {"type", "text"}:
-            return {"role": "assistant", "content": content[0]["text"]}
-        return dict(self.raw_item)
+        item = plain(self.raw_item)
+        content: Any = item.get("content")
+        if item.keys() == {"type", "role", "content"} and len(content) == 1:
+            part = plain(content[0])
+            if part.keys() == {"type", "text"}:
+                return {"role": "assistant", "content": part["text"]}
+        return item
 
 
-@dataclass(frozen=True)
-class ToolCallItem(RunItem):
-    """A tool call of the model."""
+@dataclass
+class ToolCallItem(RunItemBase):
+    """A tool call of the model.
 
-    type: ClassVar[ItemType] = "tool_call_item"
+    Attributes:
+        description: Description of the tool, if known.
+        title: Short name of the tool for people, if known.
+    """
+
+    type: ItemType = "tool_call_item"
+    description: str | None = None
+    title: str | None = None
 
     @property
-    def tool_name(self) -> str:
-        """Name of the tool."""
-        return str(self.raw_item.get("name", self.raw_item.get("type", "")))
+    def tool_name(self) -> str | None:
+        """Name of the tool, or None for a call without one."""
+        found: str | None = member(self.raw_item, "name")
+        return found
 
     @property
-    def call_id(self) -> str:
+    def call_id(self) -> str | None:
         """The model's id of the call."""
-        return str(self.raw_item.get("call_id", self.raw_item.get("id", "")))
+        found: str | None = member(self.raw_item, "call_id", "id")
+        return found
 
 
-@dataclass(frozen=True)
-class ToolCallOutputItem(RunItem):
+@dataclass
+class ToolCallOutputItem(RunItemBase):
     """The result of a tool call.
 
     Attributes:
@@ -93,28 +116,30 @@ class ToolCallOutputItem(RunItem):
     """
 
     output: Any
-    type: ClassVar[ItemType] = "tool_call_output_item"
+    type: ItemType = "tool_call_output_item"
 
     @property
-    def call_id(self) -> str:
+    def call_id(self) -> str | None:
         """The model's id of the call."""
-        return str(self.raw_item.get("call_id", ""))
+        found: str | None = member(self.raw_item, "call_id", "id")
+        return found
 
 
-@dataclass(frozen=True)
-class HandoffCallItem(RunItem):
+@dataclass
+class HandoffCallItem(RunItemBase):
     """The model's call of a handoff."""
 
-    type: ClassVar[ItemType] = "handoff_call_item"
+    type: ItemType = "handoff_call_item"
 
     @property
-    def call_id(self) -> str:
+    def call_id(self) -> str | None:
         """The model's id of the call."""
-        return str(self.raw_item.get("call_id", ""))
+        found: str | None = member(self.raw_item, "call_id", "id")
+        return found
 
 
-@dataclass(frozen=True)
-class HandoffOutputItem(RunItem):
+@dataclass
+class HandoffOutputItem(RunItemBase):
     """The task was handed over.
 
     Attributes:
@@ -124,56 +149,101 @@ class HandoffOutputItem(RunItem):
 
     source_agent: AgentBase = field(repr=False)
     target_agent: AgentBase = field(repr=False)
-    type: ClassVar[ItemType] = "handoff_output_item"
+    type: ItemType = "handoff_output_item"
 
 
-@dataclass(frozen=True)
-class ReasoningItem(RunItem):
+@dataclass
+class ReasoningItem(RunItemBase):
     """Reasoning of the model."""
 
-    type: ClassVar[ItemType] = "reasoning_item"
+    type: ItemType = "reasoning_item"
 
 
-@dataclass(frozen=True)
-class ToolApprovalItem(RunItem):
+@dataclass(eq=False)
+class ToolApprovalItem(RunItemBase):
     """A tool call that waits for a reviewer's decision. It is never sent to a model.
 
     Attributes:
-        approval_id: Id of the approval, for `AgentRunner.approve` and the command line, too.
+        tool_name: Name of the tool; that of the call by default.
+        tool_namespace: Namespace of the tool; that of the call by default.
+        approval_id: Id of the approval, for `AgentRunner.approve` and the command line, too; empty
+            in an item made by hand.
         digest: Digest of the call: a decision holds for this call only.
     """
 
-    approval_id: str
-    digest: str = ""
-    type: ClassVar[ItemType] = "tool_approval_item"
+    tool_name: str | None = None
+    type: ItemType = "tool_approval_item"
+    tool_namespace: str | None = None
+    approval_id: str = field(default="", kw_only=True)
+    digest: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Read the names from the call."""
+        if self.tool_name is None:
+            self.tool_name = member(self.raw_item, "name", "tool_name")
+        if self.tool_namespace is None:
+            self.tool_namespace = member(self.raw_item, "namespace")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is this very item: two calls may be alike."""
+        return self is other
+
+    def __hash__(self) -> int:
+        """Hash by identity."""
+        return object.__hash__(self)
 
     @property
-    def name(self) -> str:
+    def name(self) -> str | None:
         """Name of the tool."""
-        return str(self.raw_item.get("name", ""))
+        return self.tool_name
 
     @property
-    def tool_name(self) -> str:
-        """Name of the tool."""
-        return self.name
+    def qualified_name(self) -> str | None:
+        """Name of the tool with its namespace, for people."""
+        inside = self.tool_namespace not in (None, "", self.tool_name)
+        return f"{self.tool_namespace}.{self.tool_name}" if inside else self.tool_name
 
     @property
-    def arguments(self) -> str:
-        """The arguments, as the model wrote them."""
-        return str(self.raw_item.get("arguments", ""))
+    def arguments(self) -> str | None:
+        """The arguments, as the model wrote them; None when the call has none."""
+        given = member(self.raw_item, "arguments", "params", "input")
+        if given is None or isinstance(given, str):
+            return given
+        return json.dumps(given, default=str)
 
     @property
-    def call_id(self) -> str:
+    def call_id(self) -> str | None:
         """The model's id of the call."""
-        return str(self.raw_item.get("call_id", ""))
+        found: str | None = member(self.raw_item, "call_id", "id")
+        return found
+
+    def to_input_item(self) -> dict[str, Json]:
+        """Refuse: the call itself is an item of its own.
+
+        Raises:
+            UserError: Always.
+        """
+        msg = (
+            "A ToolApprovalItem is no input for a model: leave it out; its call is a ToolCallItem."
+        )
+        raise UserError(msg)
 
 
-@dataclass(frozen=True)
-class InputItem(RunItem):
+@dataclass
+class InputItem(RunItemBase):
     """Input that the model got during the run: later user input, feedback, a note of the task."""
 
+    type: ItemType = "input_item"
 
-def _readable(value: Any) -> Any:
-    if is_object(value):
-        return RawItem(value)
-    return [_readable(each) for each in value] if is_array(value) else value
+
+RunItem = (
+    MessageOutputItem
+    | ToolCallItem
+    | ToolCallOutputItem
+    | HandoffCallItem
+    | HandoffOutputItem
+    | ReasoningItem
+    | ToolApprovalItem
+    | InputItem
+)
+"""An item of a run."""

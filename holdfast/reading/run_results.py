@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.items import RawItem, RunItem, ToolApprovalItem
+from holdfast.agents.items import RunItem, ToolApprovalItem
 from holdfast.agents.output_type import typed_output
+from holdfast.agents.raw_items import RawItem
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.item_reading import Team, step_items, step_messages, team_of
@@ -20,6 +21,7 @@ from holdfast.values.base import Json
 from holdfast.values.code import context_data as context_object
 from holdfast.values.messages import user
 from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.usage import Usage
 
 ANSWERED = ("answered", "finished")
 DECIDABLE = ("tool", "unknown")
@@ -57,13 +59,16 @@ def run_data(
         output=typed_output(last_agent.made_output, recorded.output),
     )
     items: list[RunItem] = [item for of in recorded.steps for item in step_items(of, team)]
+    responses = [response(answer) for of in recorded.steps for answer in of.answers]
     return RunData(
         input=_input(recorded, given),
         new_items=[*items, *asked],
-        raw_responses=[response(answer) for of in recorded.steps for answer in of.answers],
+        raw_responses=responses,
         last_agent=last_agent,
         context_wrapper=RunContextWrapper(
-            context=_context(task.extra_state, context), usage=task.usage, task_id=task.task_id
+            context=_context(task.extra_state, context),
+            usage=Usage.of(task.usage, (each.usage for each in responses)),
+            task_id=task.task_id,
         ),
         task_id=task.task_id,
         interruptions=asked,
@@ -110,7 +115,12 @@ def run_result(
 def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
     """List the tool calls that wait for a person."""
     return [
-        ToolApprovalItem(team.of(approval.agent), _call(approval), approval.id, approval.digest)
+        ToolApprovalItem(
+            team.of(approval.agent),
+            _call(approval),
+            approval_id=approval.id,
+            digest=approval.digest,
+        )
         for approval in recorded.approvals
         if approval.kind in DECIDABLE
     ]
@@ -131,7 +141,7 @@ def response(answer: ModelAnswer) -> ModelResponse:
     """Return a model's answer in the form of the Agents SDK."""
     return ModelResponse(
         output=[RawItem(item) for item in to_response_items([answer.message])],
-        usage=answer.usage.model_copy(update={"requests": 1}),
+        usage=Usage.of(answer.usage.model_copy(update={"requests": 1})),
         response_id=answer.response_id or None,
     )
 
@@ -144,7 +154,7 @@ def listed(given: RunInput) -> str | list[dict[str, Json]]:
 def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, Json]]:
     """Return what a run was given, in a session together with what the model sees of that."""
     task = recorded.task
-    if recorded.head.session is not None:
+    if recorded.head.has_session:
         asked = [user(task.input, task.images)] if task.input or task.images else []
         return to_response_items([*recorded.session, *recorded.before, *asked])
     if given is not None:

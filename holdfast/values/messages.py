@@ -242,9 +242,11 @@ class InputTokensDetails(Value):
 
     Attributes:
         cached_tokens: Those that the provider served from its cache.
+        cache_write_tokens: Those that it wrote to its cache.
     """
 
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 class OutputTokensDetails(Value):
@@ -266,6 +268,7 @@ class Usage(Value):
         output_tokens: Tokens written, reasoning included.
         cached_tokens: Input tokens that the provider served from its cache.
         reasoning_tokens: Output tokens spent on reasoning.
+        cache_write_tokens: Input tokens that the provider wrote to its cache.
         paid: US dollars that the calls with a known price cost, priced when they were made.
         priced: Number of these calls. With fewer than `requests`, `paid` is not the whole cost.
     """
@@ -275,6 +278,7 @@ class Usage(Value):
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
     paid: Dollars = NOTHING
     priced: int = 0
 
@@ -300,7 +304,9 @@ class Usage(Value):
     @property
     def input_tokens_details(self) -> InputTokensDetails:
         """The cached tokens, where the Agents SDK has them."""
-        return InputTokensDetails(cached_tokens=self.cached_tokens)
+        return InputTokensDetails(
+            cached_tokens=self.cached_tokens, cache_write_tokens=self.cache_write_tokens
+        )
 
     @property
     def output_tokens_details(self) -> OutputTokensDetails:
@@ -315,6 +321,7 @@ class Usage(Value):
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             paid=self.paid + other.paid,
             priced=self.priced + other.priced,
         )
@@ -327,6 +334,7 @@ class Usage(Value):
             output_tokens=self.output_tokens - other.output_tokens,
             cached_tokens=self.cached_tokens - other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens - other.reasoning_tokens,
+            cache_write_tokens=self.cache_write_tokens - other.cache_write_tokens,
             paid=self.paid - other.paid,
             priced=self.priced - other.priced,
         )

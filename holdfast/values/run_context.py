@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from holdfast.values.messages import Usage
+from holdfast.values.usage import Usage
 
 ContextT = TypeVar("ContextT", default=Any)
 

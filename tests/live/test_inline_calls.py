@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncGenerator
+from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast import AgentRunner, RunConfig, Runner, tool
+from holdfast import AgentRunner, RunConfig, Runner, Task, tool
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.testing import FakeOpenAI
@@ -15,6 +16,14 @@ from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, until, 
 
 APART = ["describe", "step", "tool", "step", "close"]
 INLINE = ["describe", "step", "step", "close"]
+
+
+class Looking(NamedTuple):
+    """A task in whose step a call runs; the texts of calls that were cancelled."""
+
+    runner: AgentRunner
+    task: Task
+    cancelled: list[str]
 
 
 def always(_ctx: object, _agent: object) -> bool:
@@ -163,15 +172,17 @@ async def test_a_call_that_takes_longer_goes_on_in_its_own_activity_and_is_run_o
     assert (await activities_of(runner.client, task.task_id)).count("tool") == 1
 
 
-async def test_abandoning_a_task_cancels_a_call_that_runs_in_the_activity_of_its_step(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
+@pytest.fixture
+async def looking(make_runner: MakeRunner, model: FakeOpenAI) -> AsyncGenerator[Looking]:
+    """Run a task whose first answer calls `look`, which goes on until it is cancelled."""
     cancelled: list[str] = []
     began = asyncio.Event()
 
     @tool(effect="read", inline_seconds=30.0)
     async def look(what: str) -> str:
         """Look for ever."""
+        if what == "y":
+            return "seen"
         began.set()
         try:
             await asyncio.Event().wait()
@@ -181,15 +192,39 @@ async def test_abandoning_a_task_cancels_a_call_that_runs_in_the_activity_of_its
         return ""
 
     runner = await make_runner(look)
-    model.call("look", {"what": "x"})
+    model.calls([("look", {"what": "x"}), ("look", {"what": "y"})])
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_task(task))
     await began.wait()
+    yield Looking(runner, task, cancelled)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def of_calls(runner: AgentRunner, task: Task) -> dict[str, str]:
+    """Return what the audit says of each call of a tool."""
+    return {e.call_id: e.status for e in await runner.audit(task) if e.kind == "tool_call"}
+
+
+async def test_abandoning_a_task_records_calls_that_run_in_the_activity_of_its_step(
+    looking: Looking,
+) -> None:
+    runner, task, cancelled = looking
     await runner.abandon(task, reason="enough", by="ann")
     await until_status(runner, task, "abandoned")
     assert cancelled == ["x"]
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    assert await of_calls(runner, task) == {"call_1": "unknown", "call_2": "done"}
+    assert (await runner.get_task(task)).usage.requests == 1
+
+
+async def test_undoing_a_step_records_calls_that_run_in_its_activity(
+    looking: Looking,
+) -> None:
+    runner, task, cancelled = looking
+    await runner.undo_step(task, by="ann", reason="wrong")
+    assert cancelled == ["x"]
+    assert await of_calls(runner, task) == {"call_1": "unknown", "call_2": "done"}
+    assert (await runner.get_task(task)).usage.requests == 1
 
 
 async def test_an_error_that_ends_the_run_is_raised_once(

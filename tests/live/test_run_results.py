@@ -43,6 +43,7 @@ async def test_a_result_has_its_items_responses_and_agent(run: Runs, model: Fake
     assert result.last_response_id == result.raw_responses[-1].response_id is not None
     spent = [each.usage.total_tokens for each in result.raw_responses]
     assert (result.usage.requests, result.usage.total_tokens) == (2, sum(spent))
+    assert [each.total_tokens for each in result.usage.request_usage_entries] == spent
     assert result.interruptions == []
 
 

@@ -15,6 +15,9 @@ from tests.soak.world import CallPlace, Line, counts, place_of
 ONCE = frozenset({"book", "pay", "sign"})
 """Tools that change the world and are not idempotent."""
 
+READS = frozenset({"look"})
+"""Tools that change nothing."""
+
 
 @dataclass(frozen=True)
 class Told:
@@ -29,6 +32,11 @@ class Told:
     status: str
     audit: tuple[AuditEvent, ...]
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def cuts_off(self) -> bool:
+        """Whether a model call of it was begun whose answer nobody got."""
+        return any(e.kind == "model_call" and e.status == "cut off" for e in self.audit)
 
     def calls(self) -> Iterator[tuple[str, AuditEvent]]:
         """Pair each tool call of the audit with the model's id of it."""
@@ -92,10 +100,18 @@ def untold_effects(lines: list[Line], tasks: Mapping[str, Told]) -> Iterator[str
 
 
 def untold_calls(lines: list[Line], tasks: Mapping[str, Told]) -> Iterator[str]:
-    """Name calls that were begun, of any tool, and that the audit tells as not run, or twice."""
+    """Name calls that were begun, of any tool, and that the audit tells as not run, or twice.
+
+    A read runs in the activity that asked the model. When a worker is lost with it, and the step is
+    dropped before another worker has it, the audit tells only that a model call was cut off.
+    """
     lines_of = {task: Counter(id for id, _ in told.calls()) for task, told in tasks.items()}
+    cut_off = {task for task, told in tasks.items() if told.cuts_off}
     begun = {place_of(line) for line in lines if line["event"] == "start"}
+    reads = {place_of(line) for line in lines if line["event"] == "start" and line["tool"] in READS}
     for task, call in sorted(begun):
+        if (task, call) in reads and task in cut_off and not lines_of[task][call]:
+            continue
         if task in tasks and lines_of[task][call] != 1:
             yield f"{task} {call} was begun, and its audit has {lines_of[task][call]} lines of it"
     for task, told in tasks.items():

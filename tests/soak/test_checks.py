@@ -18,6 +18,7 @@ APPROVED = {"event": "decides", "kind": "tool", "verb": "approve", "cents": 7, *
 TOLD = AuditEvent(time=1, kind="tool_call", tool="pay", call_id="c1", status="done")
 LOOKED = {"event": "start", "tool": "look", **CALL}
 BACK = AuditEvent(time=1, kind="effect_undone", tool="pay", call_id="c1")
+CUT = AuditEvent(time=1, kind="model_call", status="cut off")
 FINISHED = {"t1": Told("finished", (TOLD,))}
 SESSIONS = {"s": ["run soak pay:a"]}
 
@@ -29,6 +30,10 @@ def test_what_happened_as_told_is_no_violation() -> None:
     assert violations(lines, tasks, SESSIONS) == []
 
 
+def test_a_read_may_be_lost_with_the_model_call_before_it() -> None:
+    assert violations([LOOKED], {"t1": Told("abandoned", (CUT,))}, {}) == []
+
+
 @pytest.mark.parametrize(
     ("lines", "tasks", "sessions", "expected"),
     [
@@ -38,6 +43,7 @@ def test_what_happened_as_told_is_no_violation() -> None:
         ([PAID], {"t1": Told("finished", ())}, {}, "its audit says []"),
         ([PAID], {"t1": Told("finished", (BACK,))}, {}, "its audit says []"),
         ([LOOKED], {"t1": Told("finished", ())}, {}, "its audit has 0 lines"),
+        ([LOOKED | {"tool": "book"}], {"t1": Told("finished", (CUT,))}, {}, "has 0 lines"),
         (
             [LOOKED],
             {"t1": Told("finished", (TOLD.model_copy(update={"status": "not run"}),))},

@@ -28,11 +28,11 @@ from holdfast.agents.items import (
     HandoffOutputItem,
     InputItem,
     MessageOutputItem,
-    RawItem,
     RunItem,
     ToolCallItem,
     ToolCallOutputItem,
 )
+from holdfast.agents.raw_items import RawItem
 from holdfast.archive.archive import Archive
 from holdfast.task.handoff_calls import IGNORED, called_handoff, handed_to, transfer_message
 from holdfast.values.messages import Message, ToolCall

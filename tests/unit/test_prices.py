@@ -16,6 +16,7 @@ from holdfast import Price, Prices, Usage
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.models.base import ModelAnswer
 from holdfast.models.prices import priced
+from holdfast.values.messages import Usage as UsageRecord
 from holdfast.values.messages import assistant
 from holdfast.values.money import dollars
 
@@ -24,7 +25,7 @@ COUNTS = st.integers(0, 10**7)
 RATES = st.decimals(0, 100, places=4)
 
 
-def paid(usage: Usage, prices: Prices, model: str) -> Usage:
+def paid(usage: Usage, prices: Prices, model: str) -> UsageRecord:
     answer = ModelAnswer(message=assistant("x"), usage=usage)
     return priced(answer, prices, model).usage
 

@@ -137,7 +137,9 @@ def test_a_handoff_names_both_agents_also_where_they_are_unknown() -> None:
         assert isinstance(items[1], HandoffOutputItem)
         assert (items[1].source_agent.name, items[1].target_agent.name) == ("a", "b")
     own = team_of(Agent(name="a", handoffs=[b]))
-    assert step_items(body_of(handed_over()), own)[1].target_agent is b  # type: ignore[attr-defined]
+    output = step_items(body_of(handed_over()), own)[1]
+    assert isinstance(output, HandoffOutputItem)
+    assert output.target_agent is b
 
 
 def test_a_tool_that_speaks_like_a_handoff_is_none() -> None:

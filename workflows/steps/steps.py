@@ -270,7 +270,9 @@ class Steps:
         try:
             return await sent
         except (asyncio.CancelledError, ActivityError) as error:
-            if is_cancelled_exception(error):
+            if is_cancelled_exception(error) or (
+                isinstance(error, ActivityError) and calls.is_lost(error)
+            ):
                 core.ledger.unheard(n, began)
             raise
         finally:

@@ -13,12 +13,12 @@ from holdfast.agents.items import (
     HandoffOutputItem,
     InputItem,
     MessageOutputItem,
-    RawItem,
     ReasoningItem,
     RunItem,
     ToolCallItem,
     ToolCallOutputItem,
 )
+from holdfast.agents.raw_items import RawItem
 from holdfast.models.openai.items import to_response_items
 from holdfast.task.ledger.references import last_round
 from holdfast.task.step_body import StepBody, StepCall

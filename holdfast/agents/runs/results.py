@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResult
-from holdfast.agents.items import MessageOutputItem, RawItem, RunItem, ToolApprovalItem
+from holdfast.agents.items import MessageOutputItem, RunItem, ToolApprovalItem
 from holdfast.agents.model_input import without_reasoning_id
+from holdfast.agents.raw_items import dumped, member, plain, replayable
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
 from holdfast.values.base import Json
-from holdfast.values.messages import Usage
 from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.usage import Usage
 
 T = TypeVar("T")
 
 RunInput = str | Sequence[dict[str, Json]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class ModelResponse:
     """One answer of a model.
 
     Attributes:
-        output: Its items, in the form of the Responses API.
+        output: Its items, in the form of the Responses API: RawItems (dicts), or objects of
+            `openai.types.responses` in an answer made by hand.
         usage: Its cost.
         response_id: The provider's id of the answer, or None.
     """
 
-    output: list[RawItem]
+    output: list[Any]
     usage: Usage
     response_id: str | None
 
     def to_input_items(self) -> list[dict[str, Json]]:
         """Return the items as input for another run."""
-        return [dict(item) for item in self.output]
+        return [replayable(item) for item in self.output]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,29 +152,30 @@ class RunResult(RunData):
 
 
 class ItemHelpers:
-    """Functions that read and make items, as in the Agents SDK."""
+    """Functions that read and make items, as in the Agents SDK.
+
+    They take items as dicts and as objects of `openai.types.responses`.
+    """
 
     @classmethod
-    def extract_last_content(cls, message: RawItem) -> str:
+    def extract_last_content(cls, message: Any) -> str:
         """Return the text or the refusal of a message's last part; empty when there is none."""
-        last = RawItem({**message, "content": _parts(message)[-1:]})
-        return cls.extract_text(last) or cls.extract_refusal(last) or ""
+        last = _parts(message)[-1:]
+        return _joined(last, "output_text", "text") or _joined(last, "refusal", "refusal")
 
     @classmethod
-    def extract_text(cls, message: RawItem) -> str | None:
+    def extract_text(cls, message: Any) -> str | None:
         """Return the text of a message, without refusals; None when there is none."""
-        texts = [p["text"] for p in _parts(message) if p.get("type") == "output_text"]
-        return "".join(texts) or None
+        return _joined(_parts(message), "output_text", "text") or None
 
     @classmethod
-    def extract_refusal(cls, message: RawItem) -> str | None:
+    def extract_refusal(cls, message: Any) -> str | None:
         """Return the refusal of a message; None when there is none."""
-        texts = [p["refusal"] for p in _parts(message) if p.get("type") == "refusal"]
-        return "".join(texts) or None
+        return _joined(_parts(message), "refusal", "refusal") or None
 
     @classmethod
     def tool_call_output_item(
-        cls, tool_call: Mapping[str, Json], output: str | list[dict[str, Json]]
+        cls, tool_call: Any, output: str | list[dict[str, Json]]
     ) -> dict[str, Json]:
         """Make the item that answers a call.
 
@@ -180,11 +183,11 @@ class ItemHelpers:
             tool_call: The call, as `raw_item` of its item has it.
             output: The result for the model: a text, or parts in the form of the Responses API.
         """
-        call_id = tool_call["call_id"]
+        call_id = member(tool_call, "call_id")
         return {"type": "function_call_output", "call_id": call_id, "output": output}
 
     @classmethod
-    def extract_last_text(cls, message: RawItem) -> str | None:
+    def extract_last_text(cls, message: Any) -> str | None:
         """Return the text of a message's last part; None when that part is not text."""
         parts = [part for part in _parts(message)[-1:] if part.get("type") == "output_text"]
         return str(parts[0]["text"]) if parts else None
@@ -202,13 +205,20 @@ class ItemHelpers:
 
     @classmethod
     def input_to_new_input_list(cls, input: RunInput) -> list[dict[str, Json]]:
-        """Return an input as a list of items."""
-        return [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
+        """Return an input as a new list of items that `json.dumps` takes."""
+        if isinstance(input, str):
+            return [{"role": "user", "content": input}]
+        return [dumped(item) for item in input]
 
 
-def _parts(message: RawItem) -> list[dict[str, Any]]:
-    content: Any = message.get("content") if message.get("role") == "assistant" else None
+def _joined(parts: list[dict[str, Any]], kind: str, name: str) -> str:
+    return "".join(part.get(name) or "" for part in parts if part.get("type") == kind)
+
+
+def _parts(message: Any) -> list[dict[str, Any]]:
+    item = plain(message)
+    content: Any = item.get("content") if item.get("role") == "assistant" else None
     if isinstance(content, str):
         return [{"type": "output_text", "text": content}]
-    parts: list[dict[str, Any]] = content or []
-    return parts
+    parts: list[Any] = content or []
+    return [plain(part) for part in parts]

@@ -10,7 +10,8 @@ from typing import Any, Literal, Self, cast
 from pydantic import Field, ValidationError
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.items import RawItem, ToolApprovalItem
+from holdfast.agents.items import ToolApprovalItem
+from holdfast.agents.raw_items import RawItem
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.values.base import Json, Value
@@ -226,7 +227,9 @@ class RunState:
             raise UserError(msg) from cause
         team = team_of(initial_agent)
         items = [
-            ToolApprovalItem(team.of(a.agent), RawItem(a.item), a.approval, a.digest)
+            ToolApprovalItem(
+                team.of(a.agent), RawItem(a.item), approval_id=a.approval, digest=a.digest
+            )
             for a in saved.interruptions
         ]
         state = cls(saved.task_id, items, id=saved.id)

@@ -10,13 +10,15 @@ from typing import Any, Generic, Literal, Protocol, cast
 from pydantic import Field
 from typing_extensions import TypeVar
 
-from holdfast.agents.items import RawItem, RunItem
+from holdfast.agents.items import RunItem
+from holdfast.agents.raw_items import RawItem
 from holdfast.errors import DeclarationError
 from holdfast.values.base import Json, Value
 from holdfast.values.code.context_data import KEY as CONTEXT_KEY
 from holdfast.values.code.context_data import dump
-from holdfast.values.messages import Usage
+from holdfast.values.messages import Usage as UsageRecord
 from holdfast.values.run_context import ContextT, RunContextWrapper
+from holdfast.values.usage import Usage
 
 StateT = TypeVar("StateT", bound=Mapping[str, Any], default=dict[str, Any])
 
@@ -86,7 +88,7 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
     def __init__(  # noqa: PLR0917  the Agents SDK's signature
         self,
         context: ContextT = _MISSING,
-        usage: Usage | None = None,
+        usage: UsageRecord | None = None,
         tool_name: str = "",
         tool_call_id: str = "",
         tool_arguments: str = "{}",
@@ -131,7 +133,8 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
             nested: See above.
             run: Other fields of RunContextWrapper.
         """
-        super().__init__(context, Usage() if usage is None else usage, task_id, **run)
+        spent = usage if isinstance(usage, Usage) else Usage.of(usage or UsageRecord())
+        super().__init__(context, spent, task_id, **run)
         self._has_context = context is not _MISSING
         self.step_id = step_id
         self.tool_call_id = tool_call_id
@@ -239,7 +242,7 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
             data = self.state.get(CONTEXT_KEY)
             load: Callable[[Json], Any] = self._load_context or _as_it_is
             self._context, self._has_context = load(data), True
-        return self._context
+        return cast("ContextT", self._context)
 
     @context.setter
     def context(self, context: ContextT) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]

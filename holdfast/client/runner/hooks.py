@@ -45,6 +45,7 @@ from holdfast.values.pauses import pauses
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.steps import AgentResponse
 from holdfast.values.text.logs import log
+from holdfast.values.usage import Usage as RunUsage
 
 T = TypeVar("T")
 
@@ -203,7 +204,7 @@ class HookNotifier:
             return
         facts: dict[str, Any] = {
             "context": self._context,
-            "usage": self._usage,
+            "usage": RunUsage.of(self._usage),
             "task_id": self._task_id,
         }
         context: RunContextWrapper[Any] = RunContextWrapper(**facts)

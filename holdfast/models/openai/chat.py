@@ -168,6 +168,7 @@ class _Choice(Value):
 
 class _CachedTokens(Value):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _ReasoningTokens(Value):
@@ -296,5 +297,6 @@ def _read_usage(usage: _Usage | None) -> Usage:
         input_tokens=usage.prompt_tokens or 0,
         output_tokens=usage.completion_tokens or 0,
         cached_tokens=(cached.cached_tokens or 0) if cached else 0,
+        cache_write_tokens=(cached.cache_write_tokens or 0) if cached else 0,
         reasoning_tokens=(reasoning.reasoning_tokens or 0) if reasoning else 0,
     )

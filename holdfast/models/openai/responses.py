@@ -142,6 +142,7 @@ def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
 
 class _CachedTokens(Value):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _ReasoningTokens(Value):
@@ -232,5 +233,6 @@ def _read_usage(usage: _Usage | None) -> Usage:
         input_tokens=usage.input_tokens or 0,
         output_tokens=usage.output_tokens or 0,
         cached_tokens=(cached.cached_tokens or 0) if cached else 0,
+        cache_write_tokens=(cached.cache_write_tokens or 0) if cached else 0,
         reasoning_tokens=(reasoning.reasoning_tokens or 0) if reasoning else 0,
     )

@@ -279,7 +279,7 @@ class StreamReader:
             at = at._replace(place=at.place + 1)
             name = _NAMES.get(item.type)
             if isinstance(item, HandoffCallItem):
-                self._handoffs.add(item.call_id)
+                self._handoffs.add(item.call_id or "")
             if name is not None and self._advance(at):
                 events.append(RunItemStreamEvent(name=name, item=item, offset=self.offset))
         return events

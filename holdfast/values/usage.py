@@ -1,0 +1,152 @@
+"""Usage: what model calls cost, in the form of the OpenAI Agents SDK, for code of the user's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import ConfigDict, PrivateAttr
+
+from holdfast.values.messages import InputTokensDetails, OutputTokensDetails
+from holdfast.values.messages import Usage as UsageRecord
+
+
+@dataclass
+class RequestUsage:
+    """What one model call cost.
+
+    Attributes:
+        input_tokens: Tokens read, cached ones included.
+        output_tokens: Tokens written, reasoning included.
+        total_tokens: Both together.
+        input_tokens_details: What is known of the tokens read.
+        output_tokens_details: What is known of the tokens written.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    input_tokens_details: Any = field(default_factory=InputTokensDetails)
+    output_tokens_details: Any = field(default_factory=OutputTokensDetails)
+
+
+class Usage(UsageRecord):
+    """What model calls cost: a copy of the record's for code of the user's, which may add to it.
+
+    Attributes:
+        request_usage_entries: The cost of each call, oldest first, where it is known: in results of
+            runs, and in what was summed with `add`.
+    """
+
+    model_config = ConfigDict(frozen=False)
+
+    _entries: list[RequestUsage] = PrivateAttr(default_factory=list[RequestUsage])
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, **given: Any) -> None:
+            """Take the fields, or their names in the Agents SDK.
+
+            Raises:
+                InvalidArgumentError: A field cannot hold what it is given.
+            """
+            entries = given.pop("request_usage_entries", ())
+            given.pop("total_tokens", None)  # the sum of input and output
+            read = _details(given.pop("input_tokens_details", None), _READ)
+            written = _details(given.pop("output_tokens_details", None), _WRITTEN)
+            super().__init__(**{**read, **written, **given})
+            self._entries = list(entries)
+
+    else:
+
+        def __init__(
+            self,
+            *,
+            requests: int = 0,
+            input_tokens: int = 0,
+            output_tokens: int = 0,
+            total_tokens: int = 0,
+            cached_tokens: int = 0,
+            cache_write_tokens: int = 0,
+            reasoning_tokens: int = 0,
+            paid: Any = ...,
+            priced: int = 0,
+            input_tokens_details: Any = None,
+            output_tokens_details: Any = None,
+            request_usage_entries: Iterable[RequestUsage] = (),
+        ) -> None: ...
+
+    @classmethod
+    def of(cls, record: UsageRecord, calls: Iterable[UsageRecord] = ()) -> Self:
+        """Copy a cost.
+
+        Args:
+            record: The cost.
+            calls: The cost of each of its calls, where it is known.
+        """
+        made = cls(**{name: getattr(record, name) for name in UsageRecord.model_fields})
+        known = record.request_usage_entries if isinstance(record, Usage) else ()
+        made._entries = copy.deepcopy([*known, *(each for call in calls for each in _entry(call))])
+        return made
+
+    @property
+    def request_usage_entries(self) -> list[RequestUsage]:
+        """The cost of each call, oldest first, where it is known."""
+        return self._entries
+
+    def add(self, other: UsageRecord) -> None:
+        """Add another cost to this one; its entries are copied, or made if it is one call."""
+        total = UsageRecord.__add__(self, other)
+        known = other.request_usage_entries if isinstance(other, Usage) else ()
+        self._entries += copy.deepcopy(known) if known else _entry(other)
+        for name in UsageRecord.model_fields:
+            setattr(self, name, getattr(total, name))
+
+    def __add__(self, other: UsageRecord) -> Usage:
+        """Sum two costs."""
+        made = Usage.of(self)
+        made.add(other)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the counts are the same, whatever is known of the calls."""
+        if not isinstance(other, UsageRecord):
+            return NotImplemented
+        return all(getattr(self, each) == getattr(other, each) for each in UsageRecord.model_fields)
+
+    def __hash__(self) -> int:
+        """Refuse: it changes.
+
+        Raises:
+            TypeError: Always.
+        """
+        msg = "A Usage changes, so it cannot be a key."
+        raise TypeError(msg)
+
+
+_READ = ("cached_tokens", "cache_write_tokens")
+_WRITTEN = ("reasoning_tokens",)
+
+
+def _details(given: Any, names: Iterable[str]) -> dict[str, int]:
+    """Read counts of an object of a provider, of the Responses or the Chat Completions API."""
+    if given is None:
+        return {}
+    return {name: getattr(given, name, None) or 0 for name in names}
+
+
+def _entry(call: UsageRecord) -> list[RequestUsage]:
+    """Return the cost of a call as an entry; nothing if it is none of one call, or of no tokens."""
+    if call.requests != 1 or not call.total_tokens:
+        return []
+    return [
+        RequestUsage(
+            input_tokens=call.input_tokens,
+            output_tokens=call.output_tokens,
+            total_tokens=call.total_tokens,
+            input_tokens_details=call.input_tokens_details,
+            output_tokens_details=call.output_tokens_details,
+        )
+    ]
