@@ -87,7 +87,7 @@ class HandlingActivities:
         own = [*messages, *inputs, *(answer.message for answer in answers)]
         asked = [message for message in own[:1] if message.role == "user"]
         before = to_response_items([*await history_before(source, head), *asked])
-        is_text = not head.history and head.session is None and asked and not asked[0].images
+        is_text = not head.history and not head.has_session and asked and not asked[0].images
         items = conversation_items(own[len(asked) :], first)
         output = [item.to_input_item() for item in items]
         return RunErrorData(

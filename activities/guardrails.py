@@ -92,9 +92,9 @@ class GuardingActivities:
         if opened.stored is not None:
             text = await self._source.text(opened.stored)
         asks = text is not None or bool(opened.step.images)
-        if text is not None and not opened.step.images and head.session is None:
+        if text is not None and not opened.step.images and not head.has_session:
             return text
-        messages = () if asks and head.session is None else await history_before(self._source, head)
+        messages = () if asks and not head.has_session else await history_before(self._source, head)
         if asks:
             messages = (*messages, user(text or "", opened.step.images))
         return to_response_items([await self._source.rehydrate(each) for each in messages])

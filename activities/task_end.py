@@ -119,12 +119,14 @@ class ClosingActivities:
         was done, the input is kept.
 
         Returns:
-            The turn; None when the session gets none. Else there is a session to commit it to.
+            The turn; None when the session gets none. Else there is a session to commit it to, or
+            the caller has one.
         """
         source, session = self._source, head.session
-        if session is None:
+        if not head.has_session:
             return None
-        before = await read_messages(source.archive, session.adds) if session.adds else []
+        adds = session.adds if session is not None else ""
+        before = await read_messages(source.archive, adds) if adds else []
         transcript = await source.transcript(given.at)
         worker = self._registry.of(head).agent(head.agent).made_worker
         blocked = _blocked(head, given, opens)
@@ -141,8 +143,9 @@ class ClosingActivities:
             sha256=await write_messages(source.archive, kept),
             count=len(kept),
         )
-        queue = session.queue or activity.info().task_queue
-        await ensure_session(activity.client(), session.id, queue)
+        if session is not None:
+            queue = session.queue or activity.info().task_queue
+            await ensure_session(activity.client(), session.id, queue)
         return turn
 
     @activity.defn(name="index")

@@ -40,8 +40,10 @@ from holdfast.agents.runs.error_handlers import (
     RunErrorHandlerResult,
 )
 from holdfast.agents.tools.context import Effect, ToolContext
-from holdfast.agents.tools.decorator import Tool, function_tool, tool
-from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
+from holdfast.agents.tools.decorator import FunctionTool, Tool, function_tool, tool
+from holdfast.agents.tools.docstrings import FuncDocumentation, generate_func_documentation
+from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, default_tool_error_function
+from holdfast.agents.tools.function_schema import FuncSchema, function_schema
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
@@ -52,6 +54,14 @@ from holdfast.agents.tools.guardrails import (
     ToolOutputGuardrailResult,
     tool_input_guardrail,
     tool_output_guardrail,
+)
+from holdfast.agents.tools.outputs import (
+    ToolOutputFileContent,
+    ToolOutputFileContentDict,
+    ToolOutputImage,
+    ToolOutputImageDict,
+    ToolOutputText,
+    ToolOutputTextDict,
 )
 from holdfast.agents.tools.retriever import KeywordToolRetriever, ToolRetriever
 from holdfast.errors import (
@@ -104,7 +114,12 @@ from holdfast.values.settings import Always, ApprovalRule, Budget, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.usage import RequestUsage, Usage
 from holdfast.values.version import __version__
-from holdfast.workers.tool_use import StopAtTools, ToolsToFinalOutputResult
+from holdfast.workers.tool_use import (
+    FunctionToolResult,
+    StopAtTools,
+    ToolsToFinalOutputFunction,
+    ToolsToFinalOutputResult,
+)
 
 if TYPE_CHECKING:
     from holdfast.agents.items import (
@@ -124,6 +139,8 @@ if TYPE_CHECKING:
     from holdfast.agents.runs.state import RunState
     from holdfast.client.agent_runner.runner import AgentRunner
     from holdfast.client.agent_runner.sessions import Session
+    from holdfast.client.caller_sessions.protocol import SessionABC
+    from holdfast.client.caller_sessions.sqlite import SQLiteSession
     from holdfast.client.runner.runner import Runner, RunResult, RunResultStreaming, configure
     from holdfast.models.prices import Price, Prices
     from holdfast.serving.plugin import HoldfastPlugin
@@ -148,7 +165,9 @@ _LATE = {
     "RunResultStreaming": "holdfast.client.runner.runner",
     "RunState": "holdfast.agents.runs.state",
     "Runner": "holdfast.client.runner.runner",
+    "SQLiteSession": "holdfast.client.caller_sessions.sqlite",
     "Session": "holdfast.client.agent_runner.sessions",
+    "SessionABC": "holdfast.client.caller_sessions.protocol",
     "SessionSettings": "holdfast.agents.run_config",
     "ToolApprovalItem": "holdfast.agents.items",
     "ToolCallItem": "holdfast.agents.items",
@@ -179,6 +198,10 @@ __all__ = [
     "ChatStart",
     "CommandGiven",
     "Effect",
+    "FuncDocumentation",
+    "FuncSchema",
+    "FunctionTool",
+    "FunctionToolResult",
     "GuardrailFunctionOutput",
     "Handoff",
     "HandoffCallItem",
@@ -225,7 +248,9 @@ __all__ = [
     "RunResultStreaming",
     "RunState",
     "Runner",
+    "SQLiteSession",
     "Session",
+    "SessionABC",
     "SessionSettings",
     "SourceNode",
     "StepEnd",
@@ -259,22 +284,32 @@ __all__ = [
     "ToolInputGuardrailResult",
     "ToolInputGuardrailTripwireTriggered",
     "ToolOutput",
+    "ToolOutputFileContent",
+    "ToolOutputFileContentDict",
     "ToolOutputGuardrail",
     "ToolOutputGuardrailData",
     "ToolOutputGuardrailResult",
     "ToolOutputGuardrailTripwireTriggered",
+    "ToolOutputImage",
+    "ToolOutputImageDict",
+    "ToolOutputText",
+    "ToolOutputTextDict",
     "ToolRetriever",
     "ToolTimeoutError",
+    "ToolsToFinalOutputFunction",
     "ToolsToFinalOutputResult",
     "Usage",
     "UserError",
     "Waiting",
     "__version__",
     "configure",
+    "default_tool_error_function",
     "event_text",
     "flush_traces",
+    "function_schema",
     "function_tool",
     "gen_trace_id",
+    "generate_func_documentation",
     "get_current_trace",
     "handoff",
     "input_guardrail",

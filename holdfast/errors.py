@@ -17,6 +17,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     │   ├── UndoRefusedError            untouched
     │   └── UndoFailedError             waits
     ├── SessionClosedError              waits       the session was ended through Temporal
+    ├── SessionUnclearError             untouched   a turn may be in a session of the caller's
     ├── StepFailedError                 waits
     │   └── StepCodeChangedError
     ├── ComponentError                  waits       a component of a pipeline failed
@@ -43,11 +44,13 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
         ├── ToolTimeoutError
         ├── TaskAbandonedError
         └── UserError                   untouched, or waits: code of a run was found wrong
+            ├── DeclarationError        untouched   also an InvalidArgumentError
             └── WrongTypeError          untouched   also a TypeError
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -206,6 +209,34 @@ class SessionClosedError(HoldfastError):
             f" --workflow-id {session_id} --reason resumed`; to forget it, run `temporal workflow"
             f" delete --workflow-id {session_id}`. Then ask again.",
         )
+
+
+class SessionUnclearError(HoldfastError):
+    """A session of the caller's own may have a run's turn or not: nothing was added to it again.
+
+    Attributes:
+        task_id: Task of the run; it has ended, and its result can be read.
+        session_id: The session.
+        items: The turn: what the session is to have of the run.
+    """
+
+    remedy = (
+        "Look into the session: if these items are not there, add them with add_items. Then run"
+        " RunState.of(task_id) without session= for the result."
+    )
+
+    def __init__(self, task_id: str, session_id: str, items: Sequence[Any]) -> None:
+        """Keep the turn."""
+        super().__init__(
+            f"An attempt to write the turn of task {task_id!r} to session {session_id!r} failed or"
+            " died, and its items do not show whether the turn is there: they have been changed"
+            f" since, or repeat themselves. The turn has {len(items)} items (`items` of this"
+            " error); nothing was added again.",
+            remedy=self.remedy,
+        )
+        self.task_id = task_id
+        self.session_id = session_id
+        self.items = list(items)
 
 
 class StepFailedError(HoldfastError):
@@ -425,7 +456,24 @@ class ToolOutputGuardrailTripwireTriggered(GuardrailTripwireTriggered):
 
 
 class ToolTimeoutError(AgentsException):
-    """A tool ran longer than its timeout and was told to raise."""
+    """A tool ran longer than its timeout and was told to raise.
+
+    Attributes:
+        tool_name: The tool; empty where only the text is known.
+        timeout_seconds: Its timeout; 0 likewise.
+    """
+
+    tool_name: str = ""
+    timeout_seconds: float = 0
+
+    def __init__(
+        self, *texts: object, tool_name: str = "", timeout_seconds: float = 0, remedy: str = ""
+    ) -> None:
+        """Word the error, unless its text is given."""
+        self.tool_name = tool_name
+        self.timeout_seconds = timeout_seconds
+        text = f"Tool '{tool_name}' timed out after {timeout_seconds:g} seconds."
+        super().__init__(*(texts or (text,)), remedy=remedy)
 
 
 class TaskAbandonedError(AgentsException):
@@ -438,3 +486,7 @@ class UserError(AgentsException):
 
 class WrongTypeError(UserError, TypeError):
     """An argument, or a value assigned to an attribute, has a type that does not fit."""
+
+
+class DeclarationError(UserError, InvalidArgumentError):
+    """A tool that is declared in a way in which it cannot work; the text says what to change."""

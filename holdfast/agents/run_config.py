@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.agents.handoffs import HandoffInputFilter
-from holdfast.errors import UserError
+from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.base import Model, check_model
 from holdfast.models.llama_index import LLM, as_model
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
@@ -54,6 +54,42 @@ class SessionSettings:
     def __post_init__(self) -> None:
         """Check the field."""
         check_fields(SessionSettings, self, vars(self))
+
+    def resolve(self, override: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
+        """Return these settings with those of another that are set.
+
+        Args:
+            override: SessionSettings, a dict of their fields, or None.
+
+        Raises:
+            UserError: A field does not exist or has a wrong value.
+        """
+        given = as_session_settings(override)
+        changes = {} if given is None else {k: v for k, v in vars(given).items() if v is not None}
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as a dict of their fields."""
+        return asdict(self)
+
+
+def as_session_settings(given: object) -> SessionSettings | None:
+    """Return SessionSettings unchanged, and make them from a dict of their fields.
+
+    Raises:
+        WrongTypeError: It is neither nor None, or a field does not exist.
+        UserError: A field has a wrong value.
+    """
+    if given is None or isinstance(given, SessionSettings):
+        return given
+    if isinstance(given, Mapping):
+        try:
+            return SessionSettings(**cast("Mapping[str, Any]", given))
+        except TypeError as cause:
+            msg = f"session_settings={shown(cast('object', given))} cannot be used: {cause}."
+            raise WrongTypeError(msg) from None
+    msg = f"session_settings must be SessionSettings or a dict of their fields; got {shown(given)}."
+    raise WrongTypeError(msg)
 
 
 @dataclass(frozen=True, kw_only=True)

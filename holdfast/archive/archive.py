@@ -122,6 +122,23 @@ class Archive:
             self._require_place()
             self._store.write(path, canonical(data))
 
+    def create_record(self, name: str, data: Json) -> Json:
+        """Write a JSON record unless there is one; return the one that is there then.
+
+        Args:
+            name: As for put_record.
+            data: Anything JSON; written in its canonical form.
+
+        Raises:
+            InvalidArgumentError: As for put_record.
+            ArchiveError: The archive cannot be written or read.
+        """
+        path = record_path(name)
+        with self._failures("written", path):
+            self._require_place()
+            self._store.create(path, canonical(data))
+        return self._read_json(path)
+
     def get_record(self, name: str) -> Json:
         """Return a JSON record.
 
@@ -287,6 +304,10 @@ class Archive:
     async def aput_record(self, name: str, data: Json) -> None:
         """Run `put_record` in a thread."""
         await asyncio.to_thread(self.put_record, name, data)
+
+    async def acreate_record(self, name: str, data: Json) -> Json:
+        """Run `create_record` in a thread."""
+        return await asyncio.to_thread(self.create_record, name, data)
 
     async def aget_record(self, name: str) -> Json:
         """Run `get_record` in a thread."""

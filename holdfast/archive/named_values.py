@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from pydantic import BaseModel
 
-from holdfast.task.data.head import SessionRef, TaskHead
+from holdfast.task.data.head import CallerSession, SessionRef, TaskHead
 from holdfast.task.data.state import CommitRef
 from holdfast.values.messages import Blob, ImageRef
 from holdfast.values.steps import HistoryRef
@@ -55,6 +55,9 @@ def _by_itself(value: BaseModel) -> Iterator[Named]:
                 yield Named(value.snapshot)
             if value.history:
                 yield Named(value.history, holds_messages=True)
+        case CallerSession():
+            if value.adds:
+                yield Named(value.adds)
         case SessionRef():
             if value.adds:
                 yield Named(value.adds, holds_messages=True)

@@ -155,7 +155,7 @@ def listed(given: RunInput) -> str | list[dict[str, Json]]:
 def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, Json]]:
     """Return what a run was given, in a session together with what the model sees of that."""
     task = recorded.task
-    if recorded.head.session is not None:
+    if recorded.head.has_session:
         asked = [user(task.input, task.images)] if task.input or task.images else []
         return to_response_items([*recorded.session, *recorded.before, *asked])
     if given is not None:

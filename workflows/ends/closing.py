@@ -51,7 +51,7 @@ class Closing:
         sent = CloseInput(
             status=status,
             at=core.ledger.s.transcript,
-            commit=commits and head.session is not None,
+            commit=commits and head.has_session,
             failure=core.ending.failure(),
             ledger=core.ledger.s.ledger,
         )

@@ -176,13 +176,17 @@ class TaskCreation(TaskReading):
         task, head = await self._read.task(task_id), await self._read.head(task_id)
         sessions = (head.session, given.head.session)
         known, wanted = (each.name if each else "" for each in sessions)
-        pairs = {
+        pairs: dict[str, tuple[object, object]] = {
             "agent": (head.agent, given.head.agent),
             "session": (known, wanted),
             "input": (task.stored or task.input, given.stored or given.input),
             "images": (task.images, given.images),
         }
-        if given.head.session is None or not given.head.session.unread:
+        own, was_own = given.head.caller_session, head.caller_session
+        if own is not None or was_own is not None:
+            # The messages before the input have been made of what the session was then.
+            pairs["session of the caller and what it gets"] = (was_own, own)
+        elif given.head.session is None or not given.head.session.unread:
             # else a callback of the run has made them of the session as it was then
             pairs["messages before the input"] = (head.history, given.head.history)
         for name, (there, now) in pairs.items():

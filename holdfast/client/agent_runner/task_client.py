@@ -24,6 +24,7 @@ from holdfast.archive.archive import record_name
 from holdfast.archive.segments import read_record
 from holdfast.client.agent_runner.caller import request_id_of, unique_id
 from holdfast.client.agent_runner.updates import NotTakenError, TaskUpdates
+from holdfast.client.caller_sessions.turns import forget_turn
 from holdfast.engine.search_attributes import AGENT_TASK, TASKS, is_
 from holdfast.errors import (
     CommandRefusedError,
@@ -275,6 +276,7 @@ class TaskClient(TaskUpdates):
                     continue
                 known = await self._delete_run(task_id, run.run_id) or known
         archived = await self._reader.archive.adelete_record(record_name("tasks", task_id))
+        await forget_turn(self._reader.archive, task_id)
         if not (known or archived):
             raise TaskNotFoundError(task_id)
 

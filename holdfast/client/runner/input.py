@@ -64,7 +64,7 @@ async def read_input(
             than a list of items.
         InvalidArgumentError: An item cannot be read.
     """
-    new = _messages(given)
+    new = messages_of(given)
     callback, settings = config.session_input_callback, config.session_settings
     limit = settings.limit if settings is not None else None
     if session is None or (callback is None and limit is None):
@@ -76,16 +76,32 @@ async def read_input(
         if isinstance(given, str):
             return Given(given, before, is_whole=True)
         return Given(None, (*before, *new), new, is_whole=True)
+    chosen, added = await chosen_items(callback, seen, given, call)
+    return Given(None, from_response_items(chosen), from_response_items(added), is_whole=True)
+
+
+async def chosen_items(
+    callback: Callable[..., Any], seen: list[Item], given: RunInput, call: Call
+) -> tuple[list[Item], list[Item]]:
+    """Ask a run's callback what the model sees of the session and the new items.
+
+    Returns:
+        What the model sees, and the part of it that is not from the session.
+
+    Raises:
+        UserError: The callback returned something other than a list of items.
+    """
     asked = ItemHelpers.input_to_new_input_list(given)
-    chosen: Any = await call(callback, list(seen), copy.deepcopy(asked))
+    news = copy.deepcopy(asked)
+    chosen: Any = await call(callback, list(seen), list(news))
     if not is_array(chosen) or not chosen:
         msg = (
             "session_input_callback must return a list with at least one item, what the model is"
             f" to see; it returned {shown(chosen)} ({type(chosen).__name__})."
         )
         raise UserError(msg)
-    added = from_response_items(_not_in(seen, chosen))
-    return Given(None, from_response_items(chosen), added, is_whole=True)
+    items: list[Item] = list(chosen)
+    return items, _new_items(seen, news, items)
 
 
 async def with_input(
@@ -97,17 +113,17 @@ async def with_input(
         InvalidArgumentError: The `data:` URL of an image cannot be decoded, or holds more than
             20 MB.
     """
-    history = await _stored(read.before, archive)
+    history = await stored(read.before, archive)
     if session is None:
         return head.model_copy(update={"history": history})
-    adds = history if read.before == read.adds else await _stored(read.adds, archive)
+    adds = history if read.before == read.adds else await stored(read.adds, archive)
     ref = SessionRef(
         id=session.id, name=session.name, queue=session.queue, adds=adds, unread=read.is_whole
     )
     return head.model_copy(update={"history": history, "session": ref})
 
 
-async def _stored(messages: Sequence[Message], archive: Archive) -> str:
+async def stored(messages: Sequence[Message], archive: Archive) -> str:
     """Store a list of messages, images by reference; return its digest, empty for none."""
     if not messages:
         return ""
@@ -146,23 +162,34 @@ def check_input(given: object) -> None:
         raise UserError(msg)
 
 
-def _messages(given: Any) -> tuple[Message, ...]:
+def messages_of(given: Any) -> tuple[Message, ...]:
+    """Return the messages of a list of items; none of a text.
+
+    Raises:
+        UserError: It is neither.
+        InvalidArgumentError: An item cannot be read.
+    """
     if isinstance(given, str):
         return ()
     check_input(given)
     return from_response_items(given)
 
 
-def _not_in(seen: Sequence[Item], chosen: Sequence[Item]) -> list[Item]:
-    """Return the chosen items that are not from the session; an item matches one of it once."""
-    left = list(seen)
+def _new_items(seen: Sequence[Item], news: Sequence[Item], chosen: Sequence[Item]) -> list[Item]:
+    """Return the chosen items that are not from the session.
+
+    An object that the callback was given counts as what it was; another matches an equal item of
+    the session once.
+    """
+    from_session, from_run = (set(map(id, items)) for items in (seen, news))
+    given_again = [item for item in chosen if id(item) in from_session]
+    left = [item for item in seen if not any(item is each for each in given_again)]
     new: list[Item] = []
     for item in chosen:
-        known = next((k for k, each in enumerate(left) if each is item), None)
-        if known is None and item in left:
-            known = left.index(item)
-        if known is None:
-            new.append(item)
+        if id(item) in from_session:
+            continue
+        if id(item) not in from_run and item in left:
+            left.remove(item)
         else:
-            del left[known]
+            new.append(item)
     return new

@@ -21,9 +21,12 @@ from holdfast.agents.runs.state import RunState
 from holdfast.client.agent_runner.control import AGAIN_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.caller_sessions.store import CallerStore
+from holdfast.client.caller_sessions.turns import write_turn
+from holdfast.client.runner.caller_input import with_caller_input, with_known_input
 from holdfast.client.runner.decisions import send_decisions
 from holdfast.client.runner.hooks import HookFailed, HookNotifier
-from holdfast.client.runner.input import Call, read_input, with_input
+from holdfast.client.runner.input import Call, Given, read_input, with_input
 from holdfast.errors import (
     AgentsException,
     CommandRefusedError,
@@ -44,6 +47,7 @@ from holdfast.values.code.code_refs import beginning, forget, refer
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.settings import Budget
 from holdfast.values.steps import CLOSED
+from holdfast.values.text.logs import log
 
 T = TypeVar("T")
 
@@ -80,7 +84,7 @@ class RunCall:
     budget: Budget | None
     config: RunConfig
     context: Any
-    session: str | Session | None
+    session: str | Session | CallerStore | None
     hooks: RunHooks | None
     by: str
     invoke: Call
@@ -103,11 +107,10 @@ async def begin(
     rules = call.head.run
     if engine.is_embedded:
         rules = rules.model_copy(update={"agent": refer(call.agent)})
-    session = None if call.session is None else engine.session(call.session)
     with beginning(rules.code):
-        read = await read_input(given, session, call.config, call.invoke)
-        head = call.head.model_copy(update={"run": rules})
-        head = await with_input(head, read, session, engine.archive)
+        head, read = await _with_input(
+            engine, call, call.head.model_copy(update={"run": rules}), given
+        )
         state = context_object.initial_state(call.context)
     run = _Run(engine, replace(call, head=head), started=started)
     work = engine.run_to_end(
@@ -121,6 +124,26 @@ async def begin(
         exist_ok=call.exist_ok,
     )
     return await run.result_of(work)
+
+
+async def _with_input(
+    engine: AgentRunner, call: RunCall, head: TaskHead, given: RunInput
+) -> tuple[TaskHead, Given]:
+    """Return the head of a new run with its session, and its input."""
+    session, config = call.session, call.config
+    if not isinstance(session, CallerStore):
+        own = None if session is None else engine.session(session)
+        read = await read_input(given, own, config, call.invoke)
+        return await with_input(head, read, own, engine.archive), read
+    if call.exist_ok:
+        known = await with_known_input(
+            head, given, session, config=config, reader=engine.reader, task_id=call.task_id
+        )
+        if known is not None:
+            return known
+    return await with_caller_input(
+        head, given, session, config=config, call=call.invoke, archive=engine.archive
+    )
 
 
 async def go_on(
@@ -155,19 +178,38 @@ def _check_same(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
     if call.task_id != task.task_id:
         msg = f"The state is of task {task.task_id!r}; it cannot be run as {call.task_id!r}."
         raise UserError(msg)
-    ref, given = before.head.session, call.session
-    if given is not None and (ref is None or engine.session(given).id != ref.id):
-        own = "no session" if ref is None else f"session {ref.name!r}"
-        msg = (
-            f"Task {task.task_id!r} has {own}, and keeps it: a state cannot be run in session"
-            f" {given if isinstance(given, str) else given.name!r}. Leave session= out."
-        )
-        raise UserError(msg)
+    _check_same_session(engine, call, before)
     names = [each.name for each in (agent, *agent.team())]
     if task.agent not in names:
         msg = (
             f"Task {task.task_id!r} began with agent {task.agent!r}; {agent.name!r} knows"
             f" {', '.join(map(repr, names))} only. Run the state with the agent it began with."
+        )
+        raise UserError(msg)
+
+
+def _check_same_session(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
+    """Refuse to go on with a task in another session than its own.
+
+    Raises:
+        UserError: It has another, or none.
+    """
+    ref, own, given = before.head.session, before.head.caller_session, call.session
+    if given is None:
+        if own is not None:
+            text = "Task %r keeps its turn for session %r of its caller until a run has session= it"
+            log.warning(text, call.task_id, own.id)
+        return
+    if isinstance(given, CallerStore):
+        is_same = own is not None and (not own.id or not given.name or own.id == given.name)
+    else:
+        is_same = ref is not None and engine.session(given).id == ref.id
+    if not is_same:
+        known = repr(ref.name) if ref is not None else own and f"{own.id!r} of its caller"
+        msg = (
+            f"Task {call.task_id!r} has {f'session {known}' if known else 'no session'}, and keeps"
+            f" it: a state cannot be run in session"
+            f" {given if isinstance(given, str) else given.name!r}. Leave session= out."
         )
         raise UserError(msg)
 
@@ -217,17 +259,29 @@ class _Run:
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
             raised = _as_raised(error)
-            await self._explain(raised)
+            data = await self._explain(raised)
             self._forget(before, is_over=not isinstance(error, StepFailedError))
+            await self._write_turn(data)
             raise raised from error.__cause__
         except (TaskExistsError, InvalidArgumentError):
             self._forget(before, is_over=before is None)  # the task was not created by this run
             raise
         self._forget(before, is_over=recorded.task.status in CLOSED)
         call = self._call
-        return run_result(
+        result = run_result(
             recorded, call.agent, given=call.input, context=call.context, config=call.config
         )
+        await self._write_turn(result)
+        return result
+
+    async def _write_turn(self, data: RunData) -> None:
+        """Write the turn of a run that has ended to the session of the caller, if it has one."""
+        session = self._call.session
+        if not isinstance(session, CallerStore):
+            return
+        session.wrapper = data.context_wrapper
+        if await write_turn(session, self._engine.reader, self._call.task_id):
+            await session.compact(data.last_response_id)
 
     def _forget(self, before: Recorded | None, *, is_over: bool) -> None:
         """Release the code that was registered for the run when it began, once it is over."""
@@ -288,8 +342,12 @@ class _Run:
             self._is_abandoned = True
         return self._is_abandoned
 
-    async def _explain(self, error: AgentsException | StepFailedError) -> None:
-        """Put what the run had made into its error, or a note that it could not be read."""
+    async def _explain(self, error: AgentsException | StepFailedError) -> RunData:
+        """Put what the run had made into its error, or a note that it could not be read.
+
+        Returns:
+            What it had made, as far as it could be read.
+        """
         call = self._call
         try:
             recorded = await read_recorded(self._engine.reader, call.task_id)
@@ -309,6 +367,7 @@ class _Run:
         if isinstance(error, GuardrailTripwireTriggered):
             known = known_guardrails(call.agent, call.config)
             error.guardrail_result = with_known(error.guardrail_result, known)
+        return data
 
 
 def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | StepFailedError:

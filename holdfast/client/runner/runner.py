@@ -21,6 +21,8 @@ from holdfast.client import blocking
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.caller_sessions.protocol import SessionLike, check_session
+from holdfast.client.caller_sessions.store import CallerStore, Invoke
 from holdfast.client.runner.caller_loop import CallerLoop
 from holdfast.client.runner.engines import configure, engines
 from holdfast.client.runner.input import check_input
@@ -39,6 +41,7 @@ from holdfast.values.checks.ids import (
     session_id,
 )
 from holdfast.values.code.code_refs import beginning
+from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
 
 __all__ = [
@@ -66,7 +69,7 @@ class RunArguments(TypedDict, total=False):
     hooks: RunHooks | None
     run_config: RunConfig | Mapping[str, Any] | None
     error_handlers: Mapping[ErrorKind, ErrorHandler] | None
-    session: str | Session | blocking.Session | None
+    session: str | Session | blocking.Session | SessionLike | None
     runner: AgentRunner | blocking.AgentRunner | None
     task_id: str | None
     exist_ok: bool
@@ -96,11 +99,13 @@ def checked_call(
     _check(agent, given)
     reachable([agent])
     context, session = given.get("context"), given.get("session")
+    invoke = CallerLoop().call
     known = input.task_id if isinstance(input, RunState) else new_id(agent.name)
+    task_id = given.get("task_id") or known
     return RunCall(
         agent=agent,
         given=input,
-        task_id=given.get("task_id") or known,
+        task_id=task_id,
         exist_ok=given.get("exist_ok", False),
         head=run_head(
             agent.name,
@@ -113,10 +118,10 @@ def checked_call(
         budget=run_budget(given.get("max_turns", DEFAULT_MAX_TURNS), config.max_dollars),
         config=config,
         context=context,
-        session=session.twin if isinstance(session, blocking.Session) else session,
+        session=_session(session, invoke, RunContextWrapper(context, task_id=task_id)),
         hooks=given.get("hooks"),
         by=given.get("by", RUNNER),
-        invoke=CallerLoop().call,
+        invoke=invoke,
     )
 
 
@@ -180,12 +185,27 @@ def _check_names(given: RunArguments) -> None:
     session = cast("object", given.get("session"))
     if isinstance(session, str):
         session_id(DEFAULT_APP, session)
-    elif session is not None and not isinstance(session, Session | blocking.Session):
-        msg = (
-            f"session must be a name or a Session; it was {shown(session)}"
-            f" ({type(session).__name__})."
-        )
-        raise InvalidArgumentError(msg)
+    elif session is not None and not is_kept_here(session):
+        check_session(session)
+
+
+def _session(
+    given: str | Session | blocking.Session | SessionLike | None,
+    invoke: Invoke,
+    wrapper: RunContextWrapper[Any],
+) -> str | Session | CallerStore | None:
+    if given is None or isinstance(given, str):
+        return given
+    if not is_kept_here(given):
+        return CallerStore(cast("SessionLike", given), invoke, wrapper)
+    return given.twin if isinstance(given, blocking.Session) else cast("Session", given)
+
+
+def is_kept_here(session: object) -> bool:
+    """Whether a session is one of the engine's; a subclass that reads otherwise is the caller's."""
+    if isinstance(session, Session):
+        return type(session).get_items is Session.get_items
+    return isinstance(session, blocking.Session)
 
 
 @without_plumbing
@@ -203,7 +223,7 @@ class Runner:
         hooks: RunHooks | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
-        session: str | Session | blocking.Session | None = None,
+        session: str | Session | blocking.Session | SessionLike | None = None,
         runner: AgentRunner | blocking.AgentRunner | None = None,
         task_id: str | None = None,
         exist_ok: bool = False,
@@ -232,7 +252,9 @@ class Runner:
                 its task is abandoned, and the exception is raised here.
             run_config: Settings of the run: a RunConfig, or a dict of its fields.
             error_handlers: Kind of error to the handler that answers in its place.
-            session: Session whose history the model sees and that the run is committed to.
+            session: Session whose history the model sees and that the run is committed to: a name,
+                a Session, or an object of your own with get_items and the like, which this process
+                reads when the run begins and writes when it has ended (`docs/runner.md`).
             runner: The engine, also one of `holdfast.sync`; else the one of `configure`, else the
                 cluster of TEMPORAL_ADDRESS, else the embedded one.
             task_id: Id of the task; made up by default.

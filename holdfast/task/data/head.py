@@ -68,6 +68,18 @@ class KeptConversation(Value):
     previous_response_id: str = ""
 
 
+class CallerSession(Value):
+    """A session that the caller of a run keeps, and writes when the run has ended.
+
+    Attributes:
+        id: Its session_id.
+        adds: Digest in the archive of the items that it gets before the task's own; empty for none.
+    """
+
+    id: str
+    adds: str = ""
+
+
 class RunRules(Value):
     """How one run differs from its agents: `RunConfig` and the arguments of `Runner.run`, as data.
 
@@ -167,6 +179,7 @@ class TaskHead(Value):
         agent: Name of the agent.
         snapshot: Digest of the agent's snapshot; empty until `describe` has run.
         session: The session, if any.
+        caller_session: The session that the caller keeps, if any; then there is no other.
         reads: A session whose history precedes the task, but that it does not commit to.
         history: Digest in the archive of a conversation that precedes the task, or empty.
         tool_choice: Tool choice of the first step, or empty.
@@ -180,6 +193,7 @@ class TaskHead(Value):
     agent: str
     snapshot: str = ""
     session: SessionRef | None = None
+    caller_session: CallerSession | None = None
     reads: SessionRef | None = None
     history: str = ""
     tool_choice: str = ""
@@ -188,3 +202,8 @@ class TaskHead(Value):
     settings: ModelSettings | None = None
     run: RunRules = RunRules()
     asker: str = ""
+
+    @property
+    def has_session(self) -> bool:
+        """Whether a session gets the task's turn."""
+        return self.session is not None or self.caller_session is not None

@@ -1,0 +1,1 @@
+"""Sessions of the caller: objects that keep a conversation where the calling process wants it."""

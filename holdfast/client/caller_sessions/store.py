@@ -1,0 +1,118 @@
+"""A session of the caller's own, as a run uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+from holdfast.client.caller_sessions.protocol import SessionLike, name_of, takes, takes_wrapper
+from holdfast.errors import UserError
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_array
+from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.text.shown import shown
+
+Item = dict[str, Json]
+Invoke = Callable[..., Awaitable[Any]]
+"""Calls a function, async or not, in the caller's event loop, and returns its result."""
+
+
+class CallerStore:
+    """A session of the caller's own: each of its methods is called in the caller's event loop.
+
+    Attributes:
+        wrapper: The run's context, for sessions that take it.
+    """
+
+    def __init__(
+        self, session: SessionLike, invoke: Invoke, wrapper: RunContextWrapper[Any]
+    ) -> None:
+        """Name the session.
+
+        Args:
+            session: A session that `check_session` has passed.
+            invoke: Calls its methods.
+            wrapper: The run's context, for sessions that take it.
+        """
+        self._session = session
+        self._invoke = invoke
+        self._takes_wrapper = takes_wrapper(session)
+        self._takes_limit = takes(session.get_items, "limit")
+        self.wrapper = wrapper
+
+    @property
+    def name(self) -> str:
+        """Its session_id; empty while it has none."""
+        return name_of(self._session)
+
+    @property
+    def limit(self) -> int | None:
+        """Number of items that a run sees which says nothing else; None for all.
+
+        Raises:
+            UserError: session_settings is neither a SessionSettings nor a dict of its fields.
+        """
+        given: Any = getattr(self._session, "session_settings", None)
+        if given is None:
+            return None
+        if not isinstance(given, Mapping):
+            given = {"limit": getattr(given, "limit", None)}
+        limit: object = cast("Mapping[str, object]", given).get("limit")
+        if limit is None or (isinstance(limit, int) and not isinstance(limit, bool)):
+            return limit
+        msg = f"session_settings.limit of session {self.name!r} must be a number; it was {limit!r}."
+        raise UserError(msg)
+
+    async def items(self, limit: int | None = None) -> list[Item]:
+        """Read its items, oldest first.
+
+        Args:
+            limit: Number of the newest items to read; None for what it gives unasked.
+
+        Raises:
+            UserError: It gives something else than a list of items.
+            Exception: Whatever the session raises.
+        """
+        asked = self._more()
+        if limit is not None and self._takes_limit:
+            asked["limit"] = limit
+        found = await self._invoke(partial(self._session.get_items, **asked))
+        if not is_array(found):
+            msg = f"get_items of session {self.name!r} must return a list; it gave {shown(found)}."
+            raise UserError(msg)
+        items = [self._item(each) for each in found]
+        return items if limit is None else items[max(len(items) - max(limit, 0), 0) :]
+
+    async def add(self, items: Sequence[Item]) -> None:
+        """Add items behind the others.
+
+        Raises:
+            Exception: Whatever the session raises.
+        """
+        adding: Callable[..., Any] = self._session.add_items
+        await self._invoke(partial(adding, **self._more()), list(items))
+
+    async def compact(self, response_id: str | None) -> None:
+        """Let a session that folds old items do so, after a turn.
+
+        Args:
+            response_id: The last response of the turn, if the provider gave it an id.
+
+        Raises:
+            Exception: Whatever the session raises.
+        """
+        fold = getattr(self._session, "run_compaction", None)
+        if callable(fold):
+            await self._invoke(fold, {"response_id": response_id} if response_id else {})
+
+    def _more(self) -> dict[str, Any]:
+        return {"wrapper": self.wrapper} if self._takes_wrapper else {}
+
+    def _item(self, given: object) -> Item:
+        if hasattr(given, "model_dump"):
+            given = cast("Any", given).model_dump(mode="json", exclude_unset=True)
+        if isinstance(given, Mapping):
+            return dict(cast("Mapping[str, Json]", given))
+        msg = f"An item of session {self.name!r} must be a dict; it was {shown(given)}."
+        raise UserError(msg)

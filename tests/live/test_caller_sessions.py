@@ -1,0 +1,301 @@
+"""Runs in sessions of the caller's own: what the model sees, and what the caller's store gets."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    InputGuardrailTripwireTriggered,
+    MaxTurnsExceeded,
+    OutputGuardrail,
+    OutputGuardrailTripwireTriggered,
+    RunConfig,
+    Runner,
+    RunState,
+    SessionABC,
+    SessionSettings,
+    SQLiteSession,
+    UserError,
+)
+from holdfast.archive.archive import record_name
+from holdfast.client.agent_runner.base import new_id
+from holdfast.client.caller_sessions import turns
+from holdfast.errors import InvalidArgumentError, SessionUnclearError, TaskExistsError
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, Rig
+from tests.support.runs import Runs, look, tools
+from tests.support.workers import said
+
+Items = list[dict[str, Any]]
+
+
+class Kept(SessionABC):
+    """A session in memory that notes the thread of each call, and fails when it is told to."""
+
+    def __init__(self, session_id: str = "mine", items: Items | None = None) -> None:
+        self.session_id = session_id
+        self.items: Items = list(items or [])
+        self.reads: list[int | None] = []
+        self.adds: list[Items] = []
+        self.threads: set[int] = set()
+        self.fails = False
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        self.threads.add(threading.get_ident())
+        self.reads.append(limit)
+        return list(self.items) if limit is None else self.items[-limit:] if limit else []
+
+    async def add_items(self, items: list[Any]) -> None:
+        self.threads.add(threading.get_ident())
+        if self.fails:
+            msg = "the disk is full"
+            raise OSError(msg)
+        self.adds.append(items)
+        self.items.extend(items)
+
+    async def pop_item(self) -> Any:
+        return self.items.pop() if self.items else None
+
+    async def clear_session(self) -> None:
+        self.items.clear()
+
+    @property
+    def said(self) -> list[tuple[Any, Any]]:
+        return [(each.get("role", each.get("type")), each.get("content")) for each in self.items]
+
+
+async def resume(run: Runs, state: RunState, **options: Any) -> Any:
+    assert run.agent is not None
+    return await Runner.run(run.agent, state, runner=run.runner, **options)
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Runs:
+    return Runs(rig, make_agent)
+
+
+async def test_two_turns_read_and_write_the_callers_session(run: Runs, model: FakeOpenAI) -> None:
+    session = Kept(items=[{"role": "user", "content": "before"}])
+    model.call("look", {"where": "up"})
+    model.reply("done")
+    result = await run("q", look, session=session)
+    assert said(model.requests[0].messages) == [("user", "before"), ("user", "q")]
+    kinds = [each.get("type") or each["role"] for each in session.items]
+    assert kinds == ["user", "user", "function_call", "function_call_output", "assistant"]
+    assert session.items[1:] == [
+        {"role": "user", "content": "q"},
+        *[each.to_input_item() for each in result.new_items],
+    ]
+    assert len(session.adds) == 1
+    assert session.threads == {threading.get_ident()}
+    items: Any = result.input
+    assert [each["content"] for each in items] == ["before", "q"]
+    model.reply("again")
+    given = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
+    await run(given, look, session=session)
+    assert session.adds[1] == [*given, {"role": "assistant", "content": "again"}]
+    seen = [role for role, _ in said(model.requests[2].messages)]
+    assert seen == ["user", "user", "assistant", "tool", "assistant", "user", "user"]
+
+
+async def test_limits_of_the_session_and_of_the_run_hold(run: Runs, model: FakeOpenAI) -> None:
+    session = Kept(items=[{"role": "user", "content": str(k)} for k in range(5)])
+    session.session_settings = SessionSettings(limit=2)
+    model.reply("a")
+    await run("q", session=session)
+    assert said(model.requests[0].messages) == [("user", "3"), ("user", "4"), ("user", "q")]
+    model.reply("b")
+    config = RunConfig(session_settings=SessionSettings(limit=1))
+    await run("q", session=session, run_config=config)
+    assert said(model.requests[1].messages) == [("assistant", "a"), ("user", "q")]
+    assert session.reads[::2] == [2, 1]
+    assert len(session.items) == 9
+
+
+async def test_a_callback_chooses_and_its_new_items_are_stored(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    session = Kept(items=[{"role": "user", "content": "old"}, {"role": "user", "content": "new"}])
+
+    def merge(history: Items, new: Items) -> Items:
+        return [history[1], history[1], {"role": "user", "content": "hint"}, *new]
+
+    model.reply("done")
+    await run("q", session=session, run_config=RunConfig(session_input_callback=merge))
+    seen = [content for _, content in said(model.requests[0].messages)]
+    assert seen == ["new", "new", "hint", "q"]
+    assert [content for _, content in session.said[2:]] == ["hint", "q", "done"]
+
+
+async def test_a_streamed_run_has_written_when_its_stream_ends(
+    run: Runs, model: FakeOpenAI, tmp_path: Path
+) -> None:
+    session = SQLiteSession("s", tmp_path / "s.db")
+    model.reply("hello")
+    agent = await run.serve()
+    stream = Runner.run_streamed(agent, "q", runner=run.runner, session=session)
+    assert [event async for event in stream.stream_events()]
+    assert await session.get_items() == [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "hello"},
+    ]
+    session.close()
+
+
+async def test_a_run_that_waits_writes_when_it_has_ended(run: Runs, model: FakeOpenAI) -> None:
+    session = Kept()
+    _, pay = tools()
+    model.call("pay", {"to": "Kim"})
+    result = await run("q", pay, session=session)
+    assert session.items == []
+    state = result.to_state()
+    state.approve(state.get_interruptions()[0])
+    model.reply("paid")
+    with pytest.raises(UserError, match=r"has session 'mine' of its caller"):
+        await resume(run, state, session=Kept("other"))
+    await resume(run, state, session=session)
+    assert [role for role, _ in session.said] == [
+        "user",
+        "function_call",
+        "function_call_output",
+        "assistant",
+    ]
+
+
+async def test_a_run_that_goes_on_without_its_session_leaves_the_turn_to_be_written(
+    run: Runs, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = Kept()
+    _, pay = tools()
+    model.call("pay", {"to": "Kim"})
+    state = (await run("q", pay, session=session)).to_state()
+    state.approve(state.get_interruptions()[0])
+    model.reply("paid")
+    await resume(run, state)
+    assert session.items == []
+    assert "'mine'" in caplog.text
+    again = RunState.of(state.task_id)
+    for _ in range(2):
+        await resume(run, again, session=session)
+    assert len(session.adds) == 1
+    assert len(session.items) == 4
+
+
+async def test_a_session_that_fails_gets_the_turn_when_the_run_is_run_again(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    session = Kept()
+    session.fails = True
+    model.reply("done")
+    name = new_id("caller")
+    with pytest.raises(OSError, match="disk is full"):
+        await run("q", session=session, task_id=name)
+    session.fails = False
+    reads = len(session.reads)
+    result = await run("q", session=session, task_id=name, exist_ok=True)
+    assert result.final_output == "done"
+    assert session.said == [("user", "q"), ("assistant", "done")]
+    assert session.reads[reads:] == [turns.ALL]  # its history is not read again
+    assert len(model.requests) == 1
+    with pytest.raises(TaskExistsError):
+        await run("another", session=session, task_id=name, exist_ok=True)
+
+
+async def test_a_turn_that_may_be_there_or_not_is_not_added_again(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    session = Kept(items=[{"role": "user", "content": "before"}])
+    session.fails = True
+    model.reply("done")
+    name = new_id("caller")
+    with pytest.raises(OSError, match="disk is full"):
+        await run("q", session=session, task_id=name)
+    session.fails = False
+    session.items = [{"role": "user", "content": "another"}]
+    with pytest.raises(SessionUnclearError, match="do not show") as caught:
+        await run("q", session=session, task_id=name, exist_ok=True)
+    assert [each["content"] for each in caught.value.items] == ["q", "done"]
+    assert len(session.items) == 1
+    assert (await resume(run, RunState.of(name))).final_output == "done"
+
+
+async def test_two_callers_of_one_run_write_its_turn_once(run: Runs, model: FakeOpenAI) -> None:
+    session = Kept()
+    model.reply("done")
+    name = new_id("caller")
+    agent = await run.serve()
+    given: dict[str, Any] = {"session": session, "task_id": name, "exist_ok": True}
+    given["runner"] = run.runner
+    both: list[Any] = await asyncio.gather(*(Runner.run(agent, "q", **given) for _ in range(2)))
+    assert [each.final_output for each in both] == ["done", "done"]
+    assert session.said == [("user", "q"), ("assistant", "done")]
+
+
+async def test_a_claim_that_was_left_is_taken_over(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "GRACE_SECONDS", 0.2)
+    session, name = Kept(), new_id("caller")
+    left = turns.Claim(owner="dead", at=0.0, is_whole=True)
+    archive = run.runner.archive
+    await archive.aput_record(record_name("caller_turns", f"{name} 0"), left.wire())
+    model.reply("done")
+    await run("q", session=session, task_id=name)
+    assert session.said == [("user", "q"), ("assistant", "done")]
+    await run.runner.delete_task(name)
+    assert not [each for each in await archive.alist_records("caller_turns") if name in each]
+
+
+async def test_what_failed_runs_leave_is_as_in_other_sessions(run: Runs, model: FakeOpenAI) -> None:
+    session = Kept()
+    model.call("look")
+    with pytest.raises(MaxTurnsExceeded):
+        await run("q", look, session=session, max_turns=1)
+    assert [role for role, _ in session.said] == ["user", "function_call", "function_call_output"]
+
+    def trip(*_: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    session = Kept()
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await run(
+            "q",
+            session=session,
+            run_config=RunConfig(input_guardrails=[InputGuardrail(trip, run_in_parallel=False)]),
+        )
+    assert session.said == [("user", "q")]
+    session = Kept()
+    model.reply("secret")
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await run(
+            "q", session=session, run_config=RunConfig(output_guardrails=[OutputGuardrail(trip)])
+        )
+    assert session.said == [("user", "q")]
+
+
+async def test_an_abandoned_run_writes_nothing(run: Runs, model: FakeOpenAI) -> None:
+    session = Kept()
+    _, pay = tools()
+    model.call("pay", {"to": "Kim"})
+    result = await run("q", pay, session=session)
+    await run.runner.abandon(result.task_id, "over")
+    with pytest.raises(Exception, match="over"):
+        await resume(run, result.to_state(), session=session)
+    assert session.items == []
+
+
+async def test_what_cannot_work_is_refused_before_anything_happens(run: Runs) -> None:
+    with pytest.raises(UserError, match="lacks get_items"):
+        await run("q", session=object())
+    with pytest.raises(UserError, match="exclude each other"):
+        await run("q", session=Kept(), conversation_id="c1")
+    session = Kept(items=[{"role": "nobody", "content": "x"}])
+    with pytest.raises(InvalidArgumentError, match="its role is 'nobody'"):
+        await run("q", session=session)

@@ -1,0 +1,73 @@
+"""Sessions of the Agents SDK itself, as they are, in runs of ours."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import SQLiteSession as SdkSQLiteSession
+from agents.extensions.memory import AsyncSQLiteSession, EncryptedSession, SQLAlchemySession
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from holdfast import SQLiteSession
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, Rig
+from tests.support.runs import Runs, look
+from tests.support.workers import said
+
+
+@pytest.fixture(params=["sqlite", "async", "alchemy", "encrypted"])
+async def session(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Any]:
+    """Make one of the SDK's sessions."""
+    match request.param:
+        case "alchemy":
+            engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/s.db")
+            yield SQLAlchemySession("s", engine=engine, create_tables=True)
+            await engine.dispose()
+        case "async":
+            lazy = AsyncSQLiteSession("s", tmp_path / "s.db")
+            yield lazy
+            await lazy.close()
+        case kind:
+            plain = SdkSQLiteSession("s", tmp_path / "s.db")
+            yield EncryptedSession("s", plain, "key") if kind == "encrypted" else plain
+            plain.close()
+
+
+async def test_a_session_of_the_sdk_keeps_the_turns_of_our_runs(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, session: Any
+) -> None:
+    run = Runs(rig, make_agent)
+    model.call("look")
+    model.reply("one")
+    await run("q", look, session=session)
+    model.reply("two")
+    await run("more", session=session)
+    assert [role for role, _ in said(model.requests[2].messages)] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
+    items = await session.get_items()
+    assert [item.get("role", item.get("type")) for item in items] == [
+        "user",
+        "function_call",
+        "function_call_output",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+
+
+async def test_a_file_of_the_sdk_is_read_by_our_session_and_back(tmp_path: Path) -> None:
+    theirs, ours = (kind("s", tmp_path / "s.db") for kind in (SdkSQLiteSession, SQLiteSession))
+    items: list[Any] = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    await theirs.add_items(items[:1])
+    await ours.add_items(items[1:])
+    assert await ours.get_items() == await theirs.get_items() == items
+    theirs.close()
+    ours.close()

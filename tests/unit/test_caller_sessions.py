@@ -1,0 +1,206 @@
+"""Sessions of the caller's own: what is one, what a session holds of a turn, and SQLiteSession."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import RunConfig, RunContextWrapper, SessionABC, SessionSettings, SQLiteSession
+from holdfast.client.caller_sessions.protocol import check_session, takes_wrapper
+from holdfast.client.caller_sessions.store import CallerStore
+from holdfast.client.caller_sessions.tail import marks, stored_count
+from holdfast.client.runner.caller_input import whole_calls
+from holdfast.client.runner.caller_loop import CallerLoop
+from holdfast.client.runner.runner import is_kept_here
+from holdfast.errors import InvalidArgumentError, UserError
+
+OLD = ["a", "b", "c"]
+TURN = ["q", "call", "answer"]
+
+
+def item(text: str, role: str = "user") -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_a_session_holds_of_a_turn_is_counted(is_whole: bool) -> None:
+    for count in range(4):
+        found = stored_count(OLD, [*OLD, *TURN[:count]], TURN, is_whole=is_whole)
+        assert found == count
+
+
+def test_a_turn_is_found_among_those_of_others() -> None:
+    now = [*OLD, "x", *TURN, "y"]
+    assert stored_count(OLD, now, TURN, is_whole=True) == 3
+    assert stored_count(OLD, ["older", *now], TURN, is_whole=False) == 3
+
+
+def test_it_cannot_be_told_what_a_changed_session_holds() -> None:
+    assert stored_count(OLD, [], TURN, is_whole=True) is None  # it was cleared
+    assert stored_count(OLD, [*OLD, "x"], TURN, is_whole=True) is None
+    assert stored_count(OLD, [*OLD, "q", "x"], TURN, is_whole=True) is None
+
+
+def test_a_conversation_that_repeats_itself_is_told_apart_by_its_length_or_not_at_all() -> None:
+    again = ["q", "a"]
+    assert stored_count(again, again, again, is_whole=True) == 0
+    assert stored_count(again, again * 2, again, is_whole=True) == 2
+    assert stored_count(again, again * 2, again, is_whole=False) is None
+
+
+@given(
+    st.lists(st.sampled_from("abc"), max_size=6),
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=4),
+    st.integers(0, 4),
+)
+def test_of_all_items_the_count_is_exact(before: list[str], turn: list[str], count: int) -> None:
+    kept = turn[:count]
+    assert stored_count(before, [*before, *kept], turn, is_whole=True) == len(kept)
+
+
+def test_an_item_is_known_again_without_what_a_store_adds_to_it() -> None:
+    plain = {"role": "assistant", "content": "yes"}
+    kept = {"id": "m1", "type": "message", "status": "completed", "phase": None, **plain}
+    assert marks([plain]) == marks([kept]) != marks([item("yes")])
+
+
+def test_calls_and_outputs_that_are_cut_apart_are_left_out() -> None:
+    call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "1", "output": "x"}
+    assert whole_calls([item("q"), call, output]) == [item("q"), call, output]
+    assert whole_calls([item("q"), call]) == [item("q")]
+    assert whole_calls([output, item("q")]) == [item("q")]
+
+
+class Plain(SessionABC):
+    def __init__(self, session_id: str = "s") -> None:
+        self.session_id = session_id
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        return [item(str(k)) for k in range(4)]
+
+    async def add_items(self, items: list[Any]) -> None: ...
+
+    async def pop_item(self) -> Any: ...
+
+    async def clear_session(self) -> None: ...
+
+
+def test_a_session_needs_its_methods_and_a_name_that_fits() -> None:
+    class Half:
+        session_id = "s"
+
+        async def get_items(self) -> list[Any]:
+            return []
+
+        async def add_items(self, items: list[Any]) -> None: ...
+
+    check_session(Plain())
+    with pytest.raises(InvalidArgumentError, match="lacks pop_item, clear_session"):
+        check_session(Half())
+    with pytest.raises(InvalidArgumentError, match="session_id of the Plain"):
+        check_session(Plain("x" * 5000))
+    assert not is_kept_here(Plain())
+    assert not takes_wrapper(Plain())
+    abstract: Any = SessionABC
+    with pytest.raises(TypeError, match="abstract"):
+        abstract()
+
+
+async def test_a_store_cuts_what_a_session_without_limit_gives_and_refuses_odd_answers() -> None:
+    class Short(Plain):
+        async def get_items(self) -> list[Any]:  # type: ignore[override]
+            return await super().get_items()
+
+    class Odd(Plain):
+        async def get_items(self, limit: int | None = None) -> Any:
+            return ["text"] if limit else "text"
+
+    invoke, wrapper = CallerLoop().call, RunContextWrapper[Any](None)
+    for session in (Plain(), Short()):
+        store = CallerStore(session, invoke, wrapper)
+        assert [each["content"] for each in await store.items(2)] == ["2", "3"]
+        assert await store.items(0) == []
+    odd = CallerStore(Odd(), invoke, wrapper)
+    with pytest.raises(UserError, match="must return a list"):
+        await odd.items()
+    with pytest.raises(UserError, match="must be a dict"):
+        await odd.items(1)
+    odd_settings = Plain()
+    odd_settings.session_settings = {"limit": "2"}
+    with pytest.raises(UserError, match="must be a number"):
+        assert CallerStore(odd_settings, invoke, wrapper).limit
+
+
+async def test_a_sqlite_session_keeps_its_items_in_order(tmp_path: Path) -> None:
+    session = SQLiteSession("a", tmp_path / "s.db")
+    await session.add_items([item("1"), item("2", "assistant")])
+    await session.add_items([])
+    await session.add_items([item("3")])
+    other = SQLiteSession("b", tmp_path / "s.db")
+    assert await other.get_items() == []
+    assert await session.get_items(2) == [item("2", "assistant"), item("3")]
+    assert await session.get_items(0) == []
+    session.close()
+    again = SQLiteSession("a", tmp_path / "s.db", session_settings={"limit": 1})
+    assert await again.get_items() == [item("3")]
+    assert await again.pop_item() == item("3")
+    assert await again.get_items(9) == [item("1"), item("2", "assistant")]
+    await again.clear_session()
+    assert await again.get_items() == []
+    assert await again.pop_item() is None
+    again.close()
+    other.close()
+    with pytest.raises(RuntimeError, match="is closed"):
+        await again.add_items([])
+
+
+async def test_items_are_added_wholly_or_not_at_all(tmp_path: Path) -> None:
+    session = SQLiteSession("a", tmp_path / "s.db")
+    odd: list[Any] = [item("1"), {"content": object()}]
+    with pytest.raises(TypeError):
+        await session.add_items(odd)
+    assert await session.get_items() == []
+    with sqlite3.connect(tmp_path / "s.db") as other:  # what is not JSON is passed over
+        other.execute("INSERT INTO agent_messages (session_id, message_data) VALUES ('a', '{')")
+    await session.add_items([item("2")])
+    assert await session.get_items(1) == [item("2")]
+    assert await session.pop_item() == item("2")
+    assert await session.pop_item() is None
+    session.close()
+
+
+async def test_many_tasks_and_objects_add_to_one_file(tmp_path: Path) -> None:
+    sessions = [SQLiteSession("a", tmp_path / "s.db") for _ in range(3)]
+    await asyncio.gather(*(each.add_items([item(f"{n}")]) for n in range(10) for each in sessions))
+    assert len(await sessions[0].get_items()) == 30
+    for each in sessions:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"session_id": ""}, InvalidArgumentError),
+        ({"session_id": "a", "messages_table": "x; DROP"}, InvalidArgumentError),
+        ({"session_id": "a", "db_path": 3}, InvalidArgumentError),
+        ({"session_id": "a", "session_settings": {"limitt": 1}}, TypeError),
+        ({"session_id": "a", "session_settings": 3}, UserError),
+    ],
+)
+def test_a_sqlite_session_refuses_what_does_not_fit(given: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        SQLiteSession(**given)
+
+
+def test_settings_are_overridden_by_those_that_are_set() -> None:
+    own = SessionSettings(limit=3)
+    assert own.resolve(None) == own.resolve({}) == own.resolve(SessionSettings()) == own
+    assert own.resolve({"limit": 5}).to_dict() == {"limit": 5}
+    assert RunConfig(session_settings=own).session_settings is own
