@@ -410,4 +410,10 @@ KNOWN: tuple[Known, ...] = (
             "model_settings/a_hosted_tool_that_is_not_stored/streamed",
         ),
     ),
+    Known(
+        "A TypeError of Holdfast's own: it is a UserError too, as every refusal of what a program"
+        " gives.",
+        ("raised", "runs.0.error"),
+        ("hooks/an_agents_hooks_in_the_place_of_a_runs",),
+    ),
 )

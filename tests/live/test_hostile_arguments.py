@@ -13,6 +13,8 @@ import os
 import random
 import string
 from collections.abc import AsyncGenerator, Callable
+from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -189,6 +191,12 @@ def check(name: str, given: dict[str, Any], error: BaseException | None) -> None
     raise AssertionError(msg) from error
 
 
+@pytest.fixture(autouse=True)
+def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw names of files in a folder of the test's own."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 async def runner() -> AsyncGenerator[AgentRunner]:
     agent = Agent(name="agent", model=ScriptedModel(lambda _: "done"))
@@ -324,7 +332,7 @@ def is_made_by_users(kind: Any) -> bool:
     """Whether a user makes objects of a class; errors and results are made for him."""
     if not inspect.isclass(kind) or issubclass(kind, BaseException) or kind in MADE_FOR_USERS:
         return False
-    is_shape = getattr(kind, "_is_protocol", False) or is_typeddict(kind)
+    is_shape = getattr(kind, "_is_protocol", False) or is_typeddict(kind) or issubclass(kind, Enum)
     return not (inspect.isabstract(kind) or is_shape)
 
 

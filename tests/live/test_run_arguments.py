@@ -95,7 +95,7 @@ class Fails(RunHooks):
 @pytest.mark.parametrize(
     ("given", "options", "error"),
     [
-        ([], {}, UserError),
+        (5, {}, UserError),
         ("q", {"max_turns": -1}, UserError),
         ("q", {"runner": 5}, UserError),
         ("q", {"task_id": "twice"}, TaskExistsError),

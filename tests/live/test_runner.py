@@ -87,9 +87,13 @@ async def test_a_list_of_items_is_sent_as_it_is(run: Run, model: FakeOpenAI) -> 
     assert [item.type for item in result.new_items] == ["message_output_item"]
 
 
-async def test_an_empty_list_is_refused(run: Run) -> None:
-    with pytest.raises(UserError, match="empty"):
-        await run([])
+async def test_an_empty_list_asks_the_model_with_its_instructions_alone(
+    run: Run, model: FakeOpenAI
+) -> None:
+    model.reply("hello")
+    result = await run([])
+    assert said(model.requests[0].messages) == []
+    assert (result.input, result.final_output) == ([], "hello")
 
 
 async def test_the_input_list_of_a_run_continues_the_conversation(

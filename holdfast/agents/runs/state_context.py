@@ -105,10 +105,9 @@ def as_wrapper(context: Any) -> RunContextWrapper[Any] | None:
     """Return a context as a RunContextWrapper; None for None."""
     if context is None:
         return None
-    if not isinstance(context, RunContextWrapper):
-        return RunContextWrapper(context)
-    found: RunContextWrapper[Any] = context
-    return found
+    if isinstance(context, RunContextWrapper):
+        return context  # pyright: ignore[reportUnknownVariableType]  cast is redundant for mypy
+    return RunContextWrapper(context)
 
 
 def _entry(

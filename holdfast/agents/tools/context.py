@@ -12,12 +12,13 @@ from typing_extensions import TypeVar
 
 from holdfast.agents.items import RunItem
 from holdfast.agents.raw_items import RawItem
-from holdfast.errors import DeclarationError
+from holdfast.errors import DeclarationError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.code.context_data import KEY as CONTEXT_KEY
 from holdfast.values.code.context_data import dump
 from holdfast.values.messages import Usage as UsageRecord
 from holdfast.values.run_context import ContextT, RunContextWrapper
+from holdfast.values.text.shown import shown
 from holdfast.values.usage import Usage
 
 StateT = TypeVar("StateT", bound=Mapping[str, Any], default=dict[str, Any])
@@ -39,6 +40,20 @@ def _as_it_is(data: Json) -> Json:
 
 def _ignore(*_details: Any) -> None:
     """Ignore a heartbeat; for a call outside of an activity."""
+
+
+def _usage(given: Usage | UsageRecord | None) -> Usage:
+    """Return a run's usage as it is, or that of a record.
+
+    Raises:
+        WrongTypeError: It is neither.
+    """
+    if isinstance(given, Usage):
+        return given
+    if given is None or isinstance(cast("object", given), UsageRecord):
+        return Usage.of(given or UsageRecord())
+    msg = f"usage must be a Usage; it was {shown(given)} ({type(given).__name__})."
+    raise WrongTypeError(msg)
 
 
 class NestedResult(Protocol):
@@ -133,8 +148,7 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
             nested: See above.
             run: Other fields of RunContextWrapper.
         """
-        spent = usage if isinstance(usage, Usage) else Usage.of(usage or UsageRecord())
-        super().__init__(context, spent, task_id, **run)
+        super().__init__(context, _usage(usage), task_id, **run)
         self._has_context = context is not _MISSING
         self.step_id = step_id
         self.tool_call_id = tool_call_id

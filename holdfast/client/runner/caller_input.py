@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.agents.run_config import RunConfig
-from holdfast.agents.runs.results import ItemHelpers, RunInput
+from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.archive.archive import Archive
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.runner.input import Call, Given, Item, chosen_items, messages_of, stored
