@@ -40,8 +40,10 @@ from holdfast.agents.runs.error_handlers import (
     RunErrorHandlerResult,
 )
 from holdfast.agents.tools.context import Effect, ToolContext
-from holdfast.agents.tools.decorator import Tool, function_tool, tool
-from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
+from holdfast.agents.tools.decorator import FunctionTool, Tool, function_tool, tool
+from holdfast.agents.tools.docstrings import FuncDocumentation, generate_func_documentation
+from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, default_tool_error_function
+from holdfast.agents.tools.function_schema import FuncSchema, function_schema
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
@@ -52,6 +54,14 @@ from holdfast.agents.tools.guardrails import (
     ToolOutputGuardrailResult,
     tool_input_guardrail,
     tool_output_guardrail,
+)
+from holdfast.agents.tools.outputs import (
+    ToolOutputFileContent,
+    ToolOutputFileContentDict,
+    ToolOutputImage,
+    ToolOutputImageDict,
+    ToolOutputText,
+    ToolOutputTextDict,
 )
 from holdfast.agents.tools.retriever import KeywordToolRetriever, ToolRetriever
 from holdfast.errors import (
@@ -104,7 +114,12 @@ from holdfast.values.settings import Always, ApprovalRule, Budget, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.usage import RequestUsage, Usage
 from holdfast.values.version import __version__
-from holdfast.workers.tool_use import StopAtTools, ToolsToFinalOutputResult
+from holdfast.workers.tool_use import (
+    FunctionToolResult,
+    StopAtTools,
+    ToolsToFinalOutputFunction,
+    ToolsToFinalOutputResult,
+)
 
 if TYPE_CHECKING:
     from holdfast.agents.items import (
@@ -240,7 +255,11 @@ __all__ = [
     "CommandGiven",
     "CustomSpanData",
     "Effect",
+    "FuncDocumentation",
+    "FuncSchema",
     "FunctionSpanData",
+    "FunctionTool",
+    "FunctionToolResult",
     "GenerationSpanData",
     "GuardrailFunctionOutput",
     "GuardrailSpanData",
@@ -336,12 +355,19 @@ __all__ = [
     "ToolInputGuardrailResult",
     "ToolInputGuardrailTripwireTriggered",
     "ToolOutput",
+    "ToolOutputFileContent",
+    "ToolOutputFileContentDict",
     "ToolOutputGuardrail",
     "ToolOutputGuardrailData",
     "ToolOutputGuardrailResult",
     "ToolOutputGuardrailTripwireTriggered",
+    "ToolOutputImage",
+    "ToolOutputImageDict",
+    "ToolOutputText",
+    "ToolOutputTextDict",
     "ToolRetriever",
     "ToolTimeoutError",
+    "ToolsToFinalOutputFunction",
     "ToolsToFinalOutputResult",
     "Trace",
     "Usage",
@@ -351,12 +377,15 @@ __all__ = [
     "agent_span",
     "configure",
     "custom_span",
+    "default_tool_error_function",
     "event_text",
     "flush_traces",
+    "function_schema",
     "function_span",
     "function_tool",
     "gen_span_id",
     "gen_trace_id",
+    "generate_func_documentation",
     "generation_span",
     "get_current_span",
     "get_current_trace",

@@ -44,6 +44,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
         ├── ToolTimeoutError
         ├── TaskAbandonedError
         └── UserError                   untouched, or waits: code of a run was found wrong
+            ├── DeclarationError        untouched   also an InvalidArgumentError
             └── WrongTypeError          untouched   also a TypeError
 """
 
@@ -455,7 +456,24 @@ class ToolOutputGuardrailTripwireTriggered(GuardrailTripwireTriggered):
 
 
 class ToolTimeoutError(AgentsException):
-    """A tool ran longer than its timeout and was told to raise."""
+    """A tool ran longer than its timeout and was told to raise.
+
+    Attributes:
+        tool_name: The tool; empty where only the text is known.
+        timeout_seconds: Its timeout; 0 likewise.
+    """
+
+    tool_name: str = ""
+    timeout_seconds: float = 0
+
+    def __init__(
+        self, *texts: object, tool_name: str = "", timeout_seconds: float = 0, remedy: str = ""
+    ) -> None:
+        """Word the error, unless its text is given."""
+        self.tool_name = tool_name
+        self.timeout_seconds = timeout_seconds
+        text = f"Tool '{tool_name}' timed out after {timeout_seconds:g} seconds."
+        super().__init__(*(texts or (text,)), remedy=remedy)
 
 
 class TaskAbandonedError(AgentsException):
@@ -468,3 +486,7 @@ class UserError(AgentsException):
 
 class WrongTypeError(UserError, TypeError):
     """An argument, or a value assigned to an attribute, has a type that does not fit."""
+
+
+class DeclarationError(UserError, InvalidArgumentError):
+    """A tool that is declared in a way in which it cannot work; the text says what to change."""

@@ -241,7 +241,7 @@ def _code_of(tool: Tool) -> dict[str, Any]:
 def _modules_of(agent: Agent) -> set[str]:
     """List the modules with an agent's code: a run's references may name functions of these."""
     code = [
-        *(tool.function for tool in agent.made_tools),
+        *(getattr(tool, "__wrapped__", tool.on_invoke_tool) for tool in agent.made_tools),
         *(thing for tool in agent.made_tools for thing in _code_of(tool).values()),
         *(guardrail.guardrail_function for guardrail in agent.input_guardrails),
         *(guardrail.guardrail_function for guardrail in agent.output_guardrails),

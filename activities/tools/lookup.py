@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -42,7 +42,7 @@ class Ready(NamedTuple):
     tool: Tool
     call: ToolCall
     state: dict[str, Json]
-    ctx: ToolContext[dict[str, Json]]
+    ctx: ToolContext[Any, dict[str, Json]]
     head: TaskHead
     watch: ToolWatch
     formatter: ToolErrorFormatter | None = None
@@ -137,7 +137,7 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
     is_kind = (policy.handoff, policy.agent) == (now.handoff, now.agent)
     specs = (spec for spec in (*began.tools, *began.handoffs) if spec.name == call.name)
     known = next(specs, None)
-    if is_kind and (known is None or is_same_shape(known.parameters, tool.parameters)):
+    if is_kind and (known is None or is_same_shape(known.parameters, tool.spec().parameters)):
         return
     try:
         tool.parse(call.arguments)
@@ -187,18 +187,18 @@ def context_of(
     state: dict[str, Json],
     usage: Usage,
     nested: Callable[[], Awaitable[RunResult]] | None = None,
-) -> ToolContext[dict[str, Json]]:
+) -> ToolContext[Any, dict[str, Json]]:
     """Build the context that a tool, its predicate, its probe and its undo get of a call."""
-    return ToolContext[dict[str, Json]](
+    return ToolContext[Any, dict[str, Json]](
         task_id=task_id(),
         step_id=given.step or f"s{given.n}",
-        call_id=call.id,
+        tool_call_id=call.id,
         tool_name=call.name,
-        arguments=call.arguments,
+        tool_arguments=call.arguments,
         attempt=attempt_of(given.tried),
         idempotency_key=idempotency_key(task_id(), given, call),
         fencing_token=fencing_token(),
-        agent_name=given.agent or head.agent,
+        agent=registry.agent(given.agent or head.agent),
         usage=usage,
         state=state,
         heartbeat=heartbeat.current.get().teller(),

@@ -132,7 +132,9 @@ class JudgingActivities:
                         said = await tool.run_undo(ctx, effect)
                     return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
 
-    async def _undoing(self, given: UndoInput) -> tuple[Tool, ToolContext[dict[str, Json]], Effect]:
+    async def _undoing(
+        self, given: UndoInput
+    ) -> tuple[Tool, ToolContext[Any, dict[str, Json]], Effect]:
         """Look up an effect's tool and build what its undo gets."""
         head, task = await self._source.head(), await self._source.status()
         registry, call = self._registry.of(head), given.effect.call
@@ -166,7 +168,7 @@ class JudgingActivities:
         return await find(self._registry, self._source, given, runs=False, usage=usage)
 
 
-def _effect(ctx: ToolContext[dict[str, Json]], status: Any, result: Json) -> Effect:
+def _effect(ctx: ToolContext[Any, dict[str, Json]], status: Any, result: Json) -> Effect:
     try:
         arguments: Json = to_jsonable_python(json.loads(ctx.arguments or "{}"))
     except (ValueError, RecursionError):

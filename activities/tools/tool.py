@@ -37,7 +37,12 @@ from holdfast.agents.agent_tool import AgentTool
 from holdfast.agents.handoffs import HandoffFailedError
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, ToolResultError
-from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
+from holdfast.agents.tools.error_texts import (
+    FIXED_ERROR,
+    ToolErrorFormatterArgs,
+    formatted_error,
+    worded,
+)
 from holdfast.errors import (
     AgentsException,
     InvalidArgumentError,
@@ -59,7 +64,9 @@ from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 from holdfast.values.tool_result import read_result
 
-FIXED_ERROR = "An error occurred while running the tool. Please try again."
+
+class ToolCancelledError(Exception):
+    """A tool raised CancelledError, though its call was not cancelled."""
 
 
 class ToolActivities:
@@ -168,7 +175,8 @@ class ToolActivities:
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception" or tool.policy().may_have_happened:
                 raise ApplicationError(_short(error), type=TIMED_OUT, non_retryable=True) from None
-            return Outcome(content=_short(error), is_error=True, status="failed")
+            text = clean(await timeout_text(ready, error))
+            return Outcome(content=text, is_error=True, status="failed")
         except (Exception, SystemExit) as error:  # noqa: BLE001  a result for the model
             with certain():  # the tool itself has said how it ended
                 return await failed(self._source, ready, error)
@@ -267,7 +275,7 @@ def _without_patch(outcome: Outcome, ready: Ready, why: str) -> Outcome:
     return outcome.model_copy(update=changes)
 
 
-async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
+async def run_with_retries(tool: Tool, ctx: ToolContext[Any, dict[str, Json]]) -> Any:
     """Run a tool, repeating it for the errors that it declares worth repeating.
 
     The waits double from one second. They are inside the activity because Temporal's own retries
@@ -289,21 +297,40 @@ async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any
     return None
 
 
-async def run_once(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
+async def run_once(tool: Tool, ctx: ToolContext[Any, dict[str, Json]]) -> Any:
     """Run a tool within its time; one that is cancelled sees that by `ctx.is_cancelled`."""
     clock = asyncio.timeout(tool.timeout_seconds)
     try:
         async with clock:
             return await tool.run(ctx, ctx.arguments)
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
+        ours = asyncio.current_task()
+        if ours is not None and not ours.cancelling():  # the tool raised it: a failed call
+            raise ToolCancelledError(str(error) or "Tool execution cancelled.") from error
         ctx.cancel()
         raise
     except TimeoutError as error:
         if not clock.expired():  # the tool's own
             raise
         ctx.cancel()
-        text = f"Tool '{tool.name}' timed out after {tool.timeout_seconds:g} seconds."
-        raise ToolTimeoutError(text) from error
+        seconds = tool.timeout_seconds or 0
+        raise ToolTimeoutError(tool_name=tool.name, timeout_seconds=seconds) from error
+
+
+async def timeout_text(ready: Ready, error: ToolTimeoutError) -> str:
+    """Make the message to the model about a call that took too long.
+
+    A formatter that fails itself is passed over, as in `failure_text`.
+    """
+    formatter = ready.tool.timeout_error_function
+    if formatter is None:
+        return _short(error)
+    try:
+        return str(await invoke(formatter, ready.ctx, error))
+    except Exception as failed:
+        where = place_of(formatter, failed)
+        log.exception("The timeout_error_function of %r failed: %s", ready.tool.name, where)
+        return _short(error)
 
 
 async def arguments_text(ready: Ready, error: ToolArgumentsError) -> str:
@@ -316,8 +343,7 @@ async def arguments_text(ready: Ready, error: ToolArgumentsError) -> str:
     if ready.head.dialect.tool_error == "text":
         return text
     if tool.failure_error_function is None:
-        msg = f"Invalid JSON input for tool {tool.name}: {text}"
-        raise ApplicationError(msg, type="ModelBehaviorError", non_retryable=True) from None
+        raise ApplicationError(text, type="ModelBehaviorError", non_retryable=True) from None
     if callable(tool.failure_error_function):
         return await failure_text(ready, error)
     return await _worded(ready, text, error)
@@ -344,7 +370,7 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
         raise ApplicationError(msg, type="UserError", non_retryable=True) from None
     if callable(formatter) and isinstance(error, Exception):
         try:
-            return str(await invoke(formatter, ready.ctx, error))
+            return str(await invoke(formatter, ready.ctx, formatted_error(error)))
         except Exception as failed:
             where = place_of(formatter, failed)
             log.exception("The failure_error_function of tool %r failed: %s", tool.name, where)

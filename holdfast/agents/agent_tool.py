@@ -58,7 +58,7 @@ class ToolInputText(BaseModel):
     input: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class AgentTool(Tool[..., Any]):
     """An agent that a model may call. Made by `Agent.as_tool`.
 
@@ -114,7 +114,7 @@ class AgentTool(Tool[..., Any]):
         try:
             value = adapter.validate_json(arguments if arguments.strip() else "{}")
         except ValidationError as error:
-            known = self.parameters.get("properties", {})
+            known = self.params_json_schema.get("properties", {})
             raise ToolArgumentsError(self.name, explain(error, known), arguments) from error
         return cast("dict[str, Any]", adapter.dump_python(value, mode="json"))
 
@@ -129,8 +129,8 @@ class AgentTool(Tool[..., Any]):
         params = self.parse(arguments)
         if not self.is_structured:
             return str(params["input"])
-        schema = self.parameters if self.shows_schema else None
-        summary = summary_of(self.parameters)
+        schema = self.params_json_schema if self.shows_schema else None
+        summary = summary_of(self.params_json_schema)
         if self.input_builder is None:
             return described(params, schema, summary)
         given = {"params": params, "summary": summary, "json_schema": schema}
@@ -186,10 +186,8 @@ def as_tool(
     return AgentTool(
         name=name,
         description=description or "",
-        parameters=_schema(takes, name),
-        function=_no_function,
+        params_json_schema=_schema(takes, name),
         effect="read",  # the call itself has no effect: the child task undoes its own calls
-        strict=True,
         needs_approval=needs_approval,
         is_enabled=is_enabled,
         failure_error_function=failure_error_function,
@@ -202,11 +200,6 @@ def as_tool(
         input_builder=input_builder,
         shows_schema=shows_schema and parameters is not None,
     )
-
-
-def _no_function(*_given: Any) -> Any:
-    msg = "An agent as a tool is no function: a task runs it as a task of its own."
-    raise UserError(msg)
 
 
 def _checked(parameters: Any, agent: AgentBase) -> type[Any]:

@@ -147,8 +147,8 @@ class Handoff(Generic[ContextT, AgentT]):
         return HandoffTool(
             name=self.tool_name,
             description=self.tool_description,
-            parameters=self.input_json_schema,
-            function=self.code or _do_nothing,
+            params_json_schema=self.input_json_schema,
+            strict_json_schema=False,  # it is made for each call; `spec` describes the handoff
             handoff=self,
         )
 
@@ -197,7 +197,7 @@ class HandoffFailedError(Exception):
         super().__init__(message)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class HandoffTool(Tool):
     """A handoff as a tool, which a task runs to call its `on_handoff`."""
 
@@ -309,10 +309,6 @@ def _predicate(given: Callable[..., Any]) -> Callable[..., Any]:
 def default_tool_name(name: str) -> str:
     """Return the default name of a handoff to an agent of this name."""
     return "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", name).lower()
-
-
-async def _do_nothing(*_given: Any) -> None:
-    """Take the place of an `on_handoff` that was not given."""
 
 
 def _check_target(agent: Any) -> None:

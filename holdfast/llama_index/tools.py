@@ -232,7 +232,7 @@ def _described(function: Callable[..., Any], name: str | None, about: str | None
         about = (
             f"{made.name}{inspect.signature(function)}\n{inspect.getdoc(function) or ''}".strip()
         )
-    return ToolMetadata(name=made.name, description=about, parameters=made.parameters)
+    return ToolMetadata(name=made.name, description=about, parameters=made.spec().parameters)
 
 
 class QueryEngineTool(BaseTool):

@@ -38,14 +38,47 @@ class FunctionToolResult(ToolOutput):
 
     Attributes:
         tool: The tool.
+        run_item: Given by whoever made the object, in a test; in a run None.
+        interruptions: In a run empty: a turn whose calls wait for decisions has no results yet.
+        agent_run_result: Given by whoever made the object; in a run None: see `child_task`.
     """
 
     tool: SkipValidation[Any] = Field(default=None, repr=False)
+    run_item: SkipValidation[Any] = Field(default=None, repr=False)
+    interruptions: SkipValidation[Sequence[Any]] = Field(default=(), repr=False)
+    agent_run_result: SkipValidation[Any] = Field(default=None, repr=False)
+    _output: Any = None
+
+    def __init__(
+        self,
+        tool: Any = None,
+        output: Any = None,
+        run_item: Any = None,
+        interruptions: Sequence[Any] = (),
+        agent_run_result: Any = None,
+        **known: Any,
+    ) -> None:
+        """Make a result; of the tool's output, `content` is by default the text.
+
+        Args:
+            tool: And those after it: see the attributes.
+            output: What the tool returned.
+            run_item: See above.
+            interruptions: See above.
+            agent_run_result: See above.
+            known: Fields of ToolOutput.
+        """
+        known.setdefault("tool_name", getattr(tool, "name", ""))
+        known.setdefault("content", "" if output is None else str(output))
+        known |= {"tool": tool, "run_item": run_item, "interruptions": interruptions}
+        known["agent_run_result"] = agent_run_result
+        super().__init__(**known)
+        self._output = output
 
     @property
-    def output(self) -> str:
-        """The result as the model saw it."""
-        return self.content
+    def output(self) -> Any:
+        """The result as the model saw it; in a test, what the result was made with."""
+        return self.content if self._output is None else self._output
 
 
 ToolsToFinalOutputFunction = Callable[

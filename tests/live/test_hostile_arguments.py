@@ -13,11 +13,21 @@ import os
 import random
 import string
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, is_typeddict
+from typing import Any
 
 import pytest
+from typing_extensions import is_typeddict
 
-from holdfast import Agent, AgentRunner, Image, Runner, RunResultStreaming, RunState, configure
+from holdfast import (
+    Agent,
+    AgentRunner,
+    FuncSchema,
+    Image,
+    Runner,
+    RunResultStreaming,
+    RunState,
+    configure,
+)
 from holdfast import sync as twins
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import (
@@ -60,7 +70,7 @@ PUBLIC = (
     "holdfast", "holdfast.models", "holdfast.workers", "holdfast.testing", "holdfast.tracing",
     "holdfast.agents.tools.decorator", "holdfast.archive.archive",
 )  # fmt: skip
-MADE_FOR_USERS = (RunResultStreaming, StepContext)
+MADE_FOR_USERS = (RunResultStreaming, StepContext, FuncSchema)
 """What only Holdfast makes."""
 
 CHANGES_THE_PROCESS = (configure, set_tracing_disabled, instrument)

@@ -479,10 +479,11 @@ async def test_of_several_failures_the_first_in_call_order_is_raised(
 
 
 async def test_a_tool_made_by_hand_that_raises_ends_the_run(run: Run, model: FakeOpenAI) -> None:
-    def act(_ctx: object, _arguments: object) -> str:
+    async def act(_ctx: object, _arguments: object) -> str:
         raise ValueError("the cause")
 
-    made = Tool(name="act", parameters={"type": "object", "properties": {}}, function=act)
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    made = Tool[..., Any](name="act", params_json_schema=schema, on_invoke_tool=act)
     model.call("act")
     with pytest.raises(UserError, match=r"act.*the cause"):
         await run("q", made)
@@ -527,4 +528,4 @@ async def test_malformed_arguments_go_the_way_of_the_tools_failures(
     else:
         model.reply("sorry")
         await run("q", act)
-        assert model.requests[1].results["call_1"] == "mine: ToolArgumentsError"
+        assert model.requests[1].results["call_1"] == "mine: ModelBehaviorError"

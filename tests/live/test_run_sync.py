@@ -61,6 +61,7 @@ def test_the_caller_s_functions_run_in_the_caller_s_thread(
 def test_repeated_runs_leave_no_loop_and_the_thread_as_it_was(
     clerk: Agent, runner: sync.AgentRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    Runner.run_sync(clerk, "q", runner=runner)  # makes the shared loop, which stays
     made: list[asyncio.AbstractEventLoop] = []
     new = asyncio.new_event_loop
 

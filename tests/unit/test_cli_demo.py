@@ -110,7 +110,7 @@ async def test_the_tools_calculate_and_write_down_that_they_did(tmp_path: Path) 
     given = {"add": 9, "subtract": 5, "multiply": 14, "divide": 3.5, "power": 49}
     for name, value in given.items():
         assert tools[name].policy().effect == "read"
-        ctx: ToolContext = ToolContext(call_id=name)
+        ctx: ToolContext = ToolContext(tool_call_id=name)
         assert await tools[name].run(ctx, '{"a": 7, "b": 2}') == value
     assert {key: c.completions for (_, key), c in count(log.read()).items()} == dict.fromkeys(
         given, 1

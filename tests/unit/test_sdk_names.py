@@ -78,5 +78,5 @@ def test_a_function_tool_takes_strict_mode_and_timeout() -> None:
         """Look somewhere."""
         return where
 
-    assert (look.strict, look.timeout_seconds) == (True, 2.5)
-    assert look.parameters["additionalProperties"] is False
+    assert (look.strict_json_schema, look.timeout_seconds) == (True, 2.5)
+    assert look.params_json_schema["additionalProperties"] is False

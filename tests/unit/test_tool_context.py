@@ -20,12 +20,14 @@ def test_a_unit_test_needs_no_arguments() -> None:
 
 
 def test_the_agents_sdk_s_names_are_read_too() -> None:
-    ctx = ToolContext[dict[str, Any]](call_id="c1", arguments='{"a": 1}')
+    ctx = ToolContext[Any, dict[str, Any]](tool_call_id="c1", tool_arguments='{"a": 1}')
     assert (ctx.tool_call_id, ctx.tool_arguments) == ("c1", '{"a": 1}')
 
 
 def test_it_is_a_run_context() -> None:
-    ctx = ToolContext[dict[str, Any]](state={"context": {"a": 1}}, call_id="c1", tool_name="pay")
+    ctx = ToolContext[Any, dict[str, Any]](
+        state={"context": {"a": 1}}, tool_call_id="c1", tool_name="pay"
+    )
     assert isinstance(ctx, RunContextWrapper)
     assert (ctx.context, ctx.usage) == ({"a": 1}, Usage())
     assert {ctx: "hashable"}[ctx] == "hashable"
@@ -35,7 +37,7 @@ def test_looking_at_it_does_not_make_the_context_object() -> None:
     def load(_data: Any) -> Any:
         pytest.fail("it was made")
 
-    assert repr(ToolContext(call_id="c1", tool_name="pay", load_context=load)) == (
+    assert repr(ToolContext(tool_call_id="c1", tool_name="pay", load_context=load)) == (
         "<ToolContext of call 'c1' of tool 'pay'>"
     )
 
@@ -67,7 +69,7 @@ def test_cancelling_from_another_thread_is_seen() -> None:
 
 
 def test_a_context_can_name_the_type_of_its_state() -> None:
-    assert ToolContext[dict[str, int]](state={"a": 1}).state == {"a": 1}
+    assert ToolContext[Any, dict[str, int]](state={"a": 1}).state == {"a": 1}
 
 
 def test_an_effect_is_frozen_and_small_on_the_wire() -> None:

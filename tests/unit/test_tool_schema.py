@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from holdfast.agents.tools.context import ToolContext
-from holdfast.agents.tools.schema import FunctionSchema, read_function
+from holdfast.agents.tools.function_schema import FuncSchema, function_schema
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 
@@ -56,8 +56,14 @@ class Node(BaseModel):
     children: list[Node] = []
 
 
+def lenient(
+    function: Callable[..., Any], *, name: str | None = None, description: str | None = None
+) -> FuncSchema:
+    return function_schema(function, None, name, description, strict_json_schema=False)
+
+
 def properties(function: Callable[..., Any]) -> dict[str, Any]:
-    return typing.cast("dict[str, Any]", read_function(function).parameters["properties"])
+    return typing.cast("dict[str, Any]", lenient(function).parameters["properties"])
 
 
 def test_a_simple_function_gives_a_small_schema() -> None:
@@ -65,7 +71,7 @@ def test_a_simple_function_gives_a_small_schema() -> None:
         """Add."""
         return a + b
 
-    schema = read_function(add)
+    schema = lenient(add)
     assert (schema.name, schema.description) == ("add", "Add.")
     assert schema.parameters == {
         "type": "object",
@@ -79,7 +85,7 @@ def test_a_function_without_parameters_has_an_empty_object() -> None:
     def now() -> str:
         return ""
 
-    assert read_function(now).parameters == {
+    assert lenient(now).parameters == {
         "type": "object",
         "properties": {},
         "additionalProperties": False,
@@ -89,7 +95,7 @@ def test_a_function_without_parameters_has_an_empty_object() -> None:
 def test_unannotated_parameters_take_anything() -> None:
     made: dict[str, Any] = {}
     exec("def say(what, loud=False): return what, loud", made)
-    schema = read_function(made["say"])
+    schema = lenient(made["say"])
     assert schema.parameters["properties"] == {"what": {}, "loud": {"default": False}}
     assert schema.values('{"what": [1]}') == {"what": [1]}
 
@@ -100,10 +106,10 @@ def test_json_becomes_what_the_annotations_say() -> None:
         day: dt.date, kind: Literal["a", 1], tags: set[str], pair: tuple[int, str]
     ) -> None: ...
 
-    values = read_function(book).values(
+    values = lenient(book).values(
         """{"colour": "blue", "guest": {"name": "Ann"}, "place": {"lat": 1},
             "filters": {"stars": 3}}"""
-    ) | read_function(plan).values(
+    ) | lenient(plan).values(
         """{"day": "2030-01-02", "kind": 1, "tags": ["x"], "pair": [1, "y"]}"""
     )
     assert values == {
@@ -121,7 +127,7 @@ def test_json_becomes_what_the_annotations_say() -> None:
 def test_titles_are_left_out_but_a_property_named_title_stays() -> None:
     def book(guest: Guest, title: str = "title") -> None: ...
 
-    schema = read_function(book).parameters
+    schema = lenient(book).parameters
     assert schema["$defs"]["Guest"] == {
         "description": "Who stays.",
         "type": "object",
@@ -138,7 +144,7 @@ def test_titles_are_left_out_but_a_property_named_title_stays() -> None:
 def test_no_parameter_name_collides_with_pydantic(name: str) -> None:
     made: dict[str, Any] = {}
     exec(f"def f({name}: int, other: int = 2): return {name}", made)
-    schema = read_function(made["f"])
+    schema = lenient(made["f"])
     assert list(schema.parameters["properties"]) == [name, "other"]
     assert schema.values(f'{{"{name}": 7}}') == {name: 7}
 
@@ -152,13 +158,13 @@ def test_annotated_texts_and_fields_describe_and_constrain() -> None:
         """Do.
 
         Args:
-            a: lost to the annotation
-            b: lost to the field
+            a: the docstring wins
+            b: over the field, too
         """
 
     assert properties(f) == {
-        "a": {"type": "integer", "description": "plain text"},
-        "b": {"type": "integer", "default": 2, "minimum": 1, "description": "from field"},
+        "a": {"type": "integer", "description": "the docstring wins"},
+        "b": {"type": "integer", "default": 2, "minimum": 1, "description": "over the field, too"},
         "c": {
             "type": "string",
             "default": "x",
@@ -167,7 +173,7 @@ def test_annotated_texts_and_fields_describe_and_constrain() -> None:
         },
     }
     with pytest.raises(pydantic.ValidationError):
-        read_function(f).values('{"a": 1, "b": 0}')
+        lenient(f).values('{"a": 1, "b": 0}')
 
 
 def test_a_field_may_be_the_default() -> None:
@@ -176,7 +182,7 @@ def test_a_field_may_be_the_default() -> None:
 
     def f(a: int = a, b: list[int] = b) -> None: ...
 
-    schema = read_function(f)
+    schema = lenient(f)
     assert schema.parameters["properties"]["a"] == {
         "type": "integer",
         "default": 5,
@@ -191,14 +197,14 @@ def test_a_default_inside_annotated_is_passed_on() -> None:
     def f(a: Annotated[int, Field(default=4)]) -> int:
         return a
 
-    assert read_function(f).values("{}") == {"a": 4}
+    assert lenient(f).values("{}") == {"a": 4}
 
 
 def test_an_alias_of_a_field_does_not_rename_the_parameter() -> None:
     def f(a: Annotated[int, Field(alias="other")]) -> None: ...
 
     assert list(properties(f)) == ["a"]
-    assert read_function(f).values('{"a": 1}') == {"a": 1}
+    assert lenient(f).values('{"a": 1}') == {"a": 1}
 
 
 def test_what_is_left_out_keeps_the_functions_own_default() -> None:
@@ -207,7 +213,7 @@ def test_what_is_left_out_keeps_the_functions_own_default() -> None:
     def f(a: int = 1, b: Any = missing) -> object:
         return b
 
-    schema = read_function(f)
+    schema = lenient(f)
     assert schema.values("{}") == {}
     assert schema.parameters["properties"]["b"] == {}
 
@@ -217,7 +223,7 @@ def test_none_as_default_allows_null() -> None:
 
     f.__defaults__ = (None, None, None)
     f.__annotations__ |= {"a": int, "b": Annotated[int, Field(ge=1)]}
-    schema = read_function(f)
+    schema = lenient(f)
     assert schema.values('{"a": null, "b": null, "c": null}') == {"a": None, "b": None, "c": None}
     assert schema.parameters["properties"]["c"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
 
@@ -273,7 +279,7 @@ def test_each_docstring_style_describes_tool_and_parameters(
     def book(ctx: ToolContext, city: str, nights: int = 1) -> None: ...
 
     book.__doc__ = docstring
-    schema = read_function(book)
+    schema = lenient(book)
     assert schema.description == "Book a hotel.\n\nPrices are in euros."
     assert schema.parameters["properties"]["city"]["description"] == "Where to stay, in English."
     assert schema.parameters["properties"]["nights"]["description"] == "How long."
@@ -288,11 +294,11 @@ def test_notes_of_a_docstring_reach_the_model() -> None:
             Only once.
         """
 
-    assert read_function(f).description == "Do it.\n\nNote: Only once."
+    assert lenient(f).description == "Do it.\n\nNote: Only once."
 
 
 def test_name_and_description_can_be_given() -> None:
-    schema = read_function(lambda: None, name="x", description="")
+    schema = lenient(lambda: None, name="x", description="")
     assert (schema.name, schema.description) == ("x", "")
 
 
@@ -325,17 +331,17 @@ def test_the_context_is_hidden_however_it_is_annotated(annotation: Any) -> None:
     def f(c: Any, x: int) -> None: ...
 
     f.__annotations__["c"] = annotation
-    schema = read_function(f)
+    schema = lenient(f)
     assert schema.context == "c"
     assert list(schema.parameters["properties"]) == ["x"]
-    assert schema.bind("CTX", {"x": 1}) == ([], {"c": "CTX", "x": 1})
+    assert schema.bind("CTX", {"x": 1}) == (["CTX"], {"x": 1})
 
 
 @pytest.mark.parametrize("name", ["ToolContext", "RunContextWrapper", "holdfast.ToolContext"])
 def test_a_context_imported_for_type_checkers_only_is_recognised(name: str) -> None:
     made: dict[str, Any] = {}
     exec(f"def f(ctx: '{name}', x: int): return x", made)
-    assert read_function(made["f"]).context == "ctx"
+    assert lenient(made["f"]).context == "ctx"
 
 
 @pytest.mark.parametrize(
@@ -353,7 +359,7 @@ def test_a_context_of_another_library_is_refused(annotation: Any, parameter: str
 
     f.__annotations__[parameter] = annotation
     with pytest.raises(UserError, match=r"from holdfast import (RunContextWrapper|ToolContext)"):
-        read_function(f)
+        lenient(f)
 
 
 def test_a_subclass_of_the_context_is_a_context() -> None:
@@ -363,24 +369,50 @@ def test_a_subclass_of_the_context_is_a_context() -> None:
     def f(c: Any) -> None: ...
 
     f.__annotations__["c"] = Mine
-    assert read_function(f).context == "c"
+    assert lenient(f).context == "c"
 
 
 def test_a_context_that_is_not_first_is_refused() -> None:
     def f(x: int, ctx: ToolContext) -> None: ...
 
     with pytest.raises(InvalidArgumentError, match="'ctx', which is not the first"):
-        read_function(f)
+        lenient(f)
 
 
-def test_star_parameters_are_refused_by_name() -> None:
-    def args(*rest: int) -> None: ...
-    def kwargs(**rest: int) -> None: ...
+def test_star_parameters_are_a_list_and_a_dict() -> None:
+    def f(a: int, b: int = 2, *rest: float, loud: bool = False, **more: str) -> Any:
+        """Do.
 
-    with pytest.raises(InvalidArgumentError, match=r"'args' takes \*rest"):
-        read_function(args)
-    with pytest.raises(InvalidArgumentError, match=r"'kwargs' takes \*\*rest"):
-        read_function(kwargs)
+        Args:
+            a: one
+            *rest: several
+            **more: others
+        """
+        return a, b, rest, loud, more
+
+    schema = lenient(f)
+    assert properties(f)["rest"] == {
+        "type": "array",
+        "items": {"type": "number"},
+        "description": "several",
+    }
+    assert properties(f)["more"]["additionalProperties"] == {"type": "string"}
+    values = schema.values('{"a": 1, "rest": [5, 6], "more": {"x": "y"}}')
+    positional, named = schema.bind(None, values)
+    assert f(*positional, **named) == (1, 2, (5, 6), False, {"x": "y"})
+    bare, none = schema.bind(None, schema.values('{"a": 1}'))
+    assert f(*bare, **none) == (1, 2, (), False, {})
+    with pytest.raises(TypeError, match="'loud'"):
+        schema.bind(None, {"a": 1, "more": {"loud": "x"}})
+    with pytest.raises(UserError, match="free keys"):
+        function_schema(f)
+
+
+def test_star_parameters_may_name_the_type_of_all_of_them() -> None:
+    def f(*rest: tuple[int, ...], **more: dict[str, int]) -> None: ...
+
+    assert properties(f)["rest"]["items"] == {"type": "integer"}
+    assert properties(f)["more"]["additionalProperties"] == {"type": "integer"}
 
 
 class Desk:
@@ -398,7 +430,7 @@ class Desk:
 
 
 def test_bound_methods_lose_self() -> None:
-    schema = read_function(Desk().book)
+    schema = lenient(Desk().book)
     assert (schema.name, schema.description) == ("book", "Book.")
     assert list(schema.parameters["properties"]) == ["city", "guest"]
     assert list(properties(Desk.rate)) == ["stars"]
@@ -406,18 +438,18 @@ def test_bound_methods_lose_self() -> None:
 
 def test_unbound_methods_are_refused_with_the_remedy() -> None:
     with pytest.raises(InvalidArgumentError, match=r"tool\(thing.book\)"):
-        read_function(Desk.book)
+        lenient(Desk.book)
 
 
 def test_callable_objects_are_named_after_their_class() -> None:
-    schema = read_function(Desk())
+    schema = lenient(Desk())
     assert (schema.name, schema.description) == ("Desk", "Count nights.")
     assert list(schema.parameters["properties"]) == ["nights"]
 
 
 def test_a_callable_without_a_signature_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"'max' has no readable signature.*Wrap it"):
-        read_function(max)
+        lenient(max)
 
 
 def test_what_a_partial_binds_is_not_told_to_the_model() -> None:
@@ -425,11 +457,11 @@ def test_what_a_partial_binds_is_not_told_to_the_model() -> None:
         """Call."""
         return f"{ctx}{key}{city}{nights}"
 
-    schema = read_function(functools.partial(call, key="secret"))
+    schema = lenient(functools.partial(call, key="secret"))
     assert (schema.name, schema.description, schema.context) == ("call", "Call.", "ctx")
     assert list(schema.parameters["properties"]) == ["city", "nights"]
     assert "secret" not in str(schema.parameters)
-    positional = read_function(functools.partial(functools.partial(call, ToolContext()), "secret"))
+    positional = lenient(functools.partial(functools.partial(call, ToolContext()), "secret"))
     assert list(positional.parameters["properties"]) == ["city", "nights"]
     assert positional.context is None
 
@@ -450,7 +482,7 @@ def test_decorated_functions_are_looked_through() -> None:
     def cached(x: int) -> int:
         return x
 
-    assert read_function(stay).description == "Stay."
+    assert lenient(stay).description == "Stay."
     assert list(properties(stay)) == ["guest"]
     assert list(properties(cached)) == ["x"]
 
@@ -459,15 +491,15 @@ def test_positional_only_parameters_are_passed_by_position() -> None:
     def f(ctx: ToolContext, a: int, b: int = 2, /, c: int = 3) -> int:
         return a + b + c
 
-    schema = read_function(f)
+    schema = lenient(f)
     assert schema.bind("CTX", schema.values('{"a": 1, "c": 9}')) == (["CTX", 1, 2], {"c": 9})
-    assert list(read_function(math.sqrt).parameters["properties"]) == ["x"]
+    assert list(lenient(math.sqrt).parameters["properties"]) == ["x"]
 
 
 def test_recursive_models_keep_their_references() -> None:
     def f(node: Node) -> None: ...
 
-    assert read_function(f).values('{"node": {"text": "a", "children": [{"text": "b"}]}}') == {
+    assert lenient(f).values('{"node": {"text": "a", "children": [{"text": "b"}]}}') == {
         "node": Node(text="a", children=[Node(text="b")])
     }
 
@@ -476,7 +508,7 @@ def test_an_unknown_name_is_refused_with_parameter_and_remedy() -> None:
     def f(x: OnlyForCheckers) -> None: ...
 
     with pytest.raises(InvalidArgumentError, match=r"'x', 'OnlyForCheckers'.*top level"):
-        read_function(f)
+        lenient(f)
 
 
 def test_an_unknown_name_in_the_return_type_does_not_matter() -> None:
@@ -492,18 +524,18 @@ def test_types_without_a_schema_are_refused() -> None:
 
     for function in (f, g):
         with pytest.raises(InvalidArgumentError, match="cannot be described to a model"):
-            read_function(function)
+            lenient(function)
 
 
 def test_unknown_arguments_are_not_ignored() -> None:
     def f(x: int = 1) -> None: ...
 
     with pytest.raises(pydantic.ValidationError):
-        read_function(f).values('{"X": 2}')
+        lenient(f).values('{"X": 2}')
 
 
 def test_schemas_are_values() -> None:
     def f(x: int = 1) -> None: ...
 
-    assert isinstance(read_function(f), FunctionSchema)
-    assert read_function(f).parameters == read_function(f).parameters
+    assert isinstance(lenient(f), FuncSchema)
+    assert lenient(f).parameters == lenient(f).parameters

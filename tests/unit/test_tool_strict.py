@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast.agents.tools.schema import object_schema, read_function, strict_schema, without_titles
+from holdfast.agents.tools.decorator import tool
+from holdfast.agents.tools.schema import object_schema, strict_schema, without_titles
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing.fake_api.checks.strict_schema import strict_problem
 
@@ -38,7 +39,7 @@ class Tree(BaseModel):
 
 
 def strict(function: Callable[..., Any]) -> dict[str, Any]:
-    return read_function(function, strict=True).parameters
+    return tool(function, strict=True).spec().parameters
 
 
 def objects(schema: Any) -> Iterator[dict[str, Any]]:
@@ -130,7 +131,7 @@ def test_what_strict_mode_cannot_say_is_refused_with_the_way_out(
     f.__annotations__["x"] = annotation
     with pytest.raises(InvalidArgumentError, match=f"'f'.*{reason}.*strict=False"):
         strict(f)
-    assert read_function(f).parameters
+    assert tool(f).spec().parameters
 
 
 def test_extra_fields_of_a_model_are_refused() -> None:

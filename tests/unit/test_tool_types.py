@@ -28,7 +28,7 @@ def cancel(ctx: ToolContext, effect: Effect) -> None:
 
 
 @tool(name="book", effect="reversible", undo=cancel, needs_approval=lambda ctx, args: True)
-async def with_options(ctx: ToolContext[Trip], nights: int) -> float:
+async def with_options(ctx: ToolContext[Any, Trip], nights: int) -> float:
     assert_type(ctx.state, Trip)
     return nights / 2
 
@@ -56,7 +56,7 @@ async def test_calls_keep_parameters_and_results() -> None:
     assert_type(bare(1), str)
     assert_type(bare(x=1, loud=True), str)
     ctx = ToolContext(state=Trip(city="Oslo"))
-    assert_type(ctx, ToolContext[Trip])
+    assert_type(ctx, ToolContext[Any, Trip])
     assert_type(await with_options(ctx, 3), float)
     assert_type(tool(len, effect="read")([1]), int)
     assert_type(Tool.from_function(math.sqrt)(4), float)

@@ -18,7 +18,7 @@ import pytest
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, function_tool, to_tool, tool
 from holdfast.agents.tools.hooks import ApprovalPredicate
-from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.errors import HoldfastError, InvalidArgumentError, UserError
 from holdfast.models.base import ToolSpec
 
 REQUEST = contextvars.ContextVar("REQUEST", default="none")
@@ -90,9 +90,17 @@ def test_help_and_signature_are_those_of_the_function() -> None:
     assert made.__doc__ == add.__doc__
 
 
-def test_tools_are_frozen() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        tool(add).name = "x"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+def test_what_is_assigned_is_checked() -> None:
+    made = tool(add)
+    made.name = "plus"
+    assert made.spec().name == "plus"
+    with pytest.raises(UserError, match="'no name' cannot be a tool's name"):
+        made.name = "no name"
+    with pytest.raises(TypeError, match="timeout_seconds must be a number"):
+        made.timeout_seconds = "1"  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(AttributeError):
+        made.__wrapped__ = add
+    assert (made.name, made.timeout_seconds) == ("plus", None)
 
 
 def test_a_copy_with_changes_is_checked_again() -> None:
@@ -189,8 +197,8 @@ def test_empty_text_counts_as_no_arguments(empty: str) -> None:
     ("arguments", "words"),
     [
         ('{"a": 1', ["Invalid JSON", "line 1"]),
-        ("[1]", ["should be an object"]),
-        ('"text"', ["should be an object"]),
+        ("[1]", ["expected a JSON object"]),
+        ('"text"', ["expected a JSON object"]),
         ("{}", ["a: required, but missing"]),
         ('{"a": "x"}', ["a: Input should be a valid integer"]),
         ('{"a": 1, "c": 2}', ["c: no such parameter; the parameters are: a, b"]),
@@ -200,7 +208,7 @@ def test_empty_text_counts_as_no_arguments(empty: str) -> None:
 def test_the_text_for_the_model_says_what_is_wrong(arguments: str, words: list[str]) -> None:
     with pytest.raises(ToolArgumentsError) as caught:
         tool(add).parse(arguments)
-    for word in ["'add'", arguments, *words]:
+    for word in ["tool add:", arguments, *words]:
         assert word in str(caught.value)
     assert caught.value.tool == "add"
     assert isinstance(caught.value, HoldfastError)
@@ -266,7 +274,7 @@ async def test_the_context_comes_first_and_the_value_is_untouched() -> None:
     def look(ctx: ToolContext, x: int) -> tuple[ToolContext, int, object]:
         return ctx, x, value
 
-    ctx = ToolContext(call_id="c1")
+    ctx = ToolContext(tool_call_id="c1")
     result = await look.run(ctx, '{"x": 1}')
     assert result[0] is ctx
     assert result[1:] == (1, value)
@@ -348,16 +356,16 @@ async def test_a_cancelled_sync_tool_can_see_it() -> None:
 
 
 async def test_a_tool_made_by_hand_gets_context_and_arguments() -> None:
-    async def forward(ctx: ToolContext, arguments: dict[str, Any]) -> str:
+    async def forward(ctx: ToolContext, arguments: str) -> str:
         return f"{ctx.call_id} {arguments}"
 
-    made = Tool(name="remote", parameters={"type": "object"}, function=forward)
+    made = Tool("remote", "", {"type": "object"}, forward, strict_json_schema=False)
     assert made.effect == "irreversible"
     assert made.spec().parameters == {"type": "object"}
-    assert await made.run(ToolContext(call_id="c"), '{"any": [1]}') == "c {'any': [1]}"
+    assert await made.run(ToolContext(tool_call_id="c"), '{"any": [1]}') == 'c {"any": [1]}'
     for broken in ("[1]", "{", '{"a": NaN}'):
-        with pytest.raises(ToolArgumentsError, match="'remote'"):
-            await made.run(ToolContext(), broken)
+        with pytest.raises(ToolArgumentsError, match="tool remote"):
+            made.parse(broken)
 
 
 # Hooks
@@ -393,8 +401,8 @@ async def test_undo_and_probe_take_the_effect_and_the_context_if_they_want_it(
     hook: Callable[..., Any], result: str
 ) -> None:
     made = tool(add, undo=hook, probe=hook)
-    assert await made.run_undo(ToolContext(call_id="c"), EFFECT) == result
-    assert await made.run_probe(ToolContext(call_id="c"), EFFECT) == result
+    assert await made.run_undo(ToolContext(tool_call_id="c"), EFFECT) == result
+    assert await made.run_probe(ToolContext(tool_call_id="c"), EFFECT) == result
 
 
 async def test_a_missing_hook_is_named() -> None:
@@ -423,7 +431,7 @@ async def async_above(ctx: ToolContext, arguments: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("predicate", [by_arguments, by_context, by_call_id, async_above])
 async def test_an_approval_predicate_decides_per_call(predicate: ApprovalPredicate) -> None:
     made = tool(add, needs_approval=predicate)
-    ctx = ToolContext(call_id="c")
+    ctx = ToolContext(tool_call_id="c")
     assert await made.asks_approval(ctx, '{"a": 11}') is True
     assert await made.asks_approval(ctx, '{"a": 9}') is False
 

@@ -8,14 +8,14 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from holdfast.agents.tools.schema import FunctionSchema
-from holdfast.errors import HoldfastError
+from holdfast.agents.tools.function_schema import FuncSchema
+from holdfast.errors import ModelBehaviorError
 
 _QUOTED_CHARACTERS = 200
 _LISTED_PROBLEMS = 10
 
 
-class ToolArgumentsError(HoldfastError):
+class ToolArgumentsError(ModelBehaviorError):
     """The model called a tool with arguments that do not fit. The task goes on with this message.
 
     Attributes:
@@ -30,12 +30,15 @@ class ToolArgumentsError(HoldfastError):
         quoted = arguments[:_QUOTED_CHARACTERS]
         more = "…" if len(arguments) > _QUOTED_CHARACTERS else ""
         listed = [f"- {problem}" for problem in problems[:_LISTED_PROBLEMS]]
-        if left_out := len(problems) - len(listed):
+        first = "it was not run, because"
+        if len(problems) == 1:
+            first, listed = problems[0], ["It was not run."]
+        if left_out := len(problems[_LISTED_PROBLEMS:]):
             listed.append(f"- and {left_out} more")
         super().__init__(
             "\n".join(
                 (
-                    f"The tool {tool!r} was not run, because its arguments are not valid:",
+                    f"Invalid JSON input for tool {tool}: {first}",
                     *listed,
                     f"The arguments were: {quoted}{more}",
                     "Call it again with corrected arguments.",
@@ -44,7 +47,7 @@ class ToolArgumentsError(HoldfastError):
         )
 
 
-def parse_arguments(tool: str, signature: FunctionSchema | None, arguments: str) -> dict[str, Any]:
+def parse_arguments(tool: str, signature: FuncSchema | None, arguments: str) -> dict[str, Any]:
     """Return the arguments by parameter; without a signature, as any JSON object.
 
     Empty text counts as an empty object, because models write it for tools without parameters.
@@ -64,7 +67,7 @@ def parse_arguments(tool: str, signature: FunctionSchema | None, arguments: str)
     except ValueError as error:
         raise ToolArgumentsError(tool, (f"Invalid JSON: {error}",), arguments) from error
     if not isinstance(data, dict):
-        raise ToolArgumentsError(tool, ("Input should be an object",), arguments)
+        raise ToolArgumentsError(tool, ("expected a JSON object",), arguments)
     return cast("dict[str, Any]", data)
 
 
@@ -85,6 +88,8 @@ def explain(error: ValidationError, known: Iterable[str]) -> tuple[str, ...]:
                 parent = found["loc"][:-1]
                 names = "" if parent else f"; the parameters are: {', '.join(known) or 'none'}"
                 problems.append(f"{place}: no such parameter{names}")
+            case "model_type" if not place:
+                problems.append("expected a JSON object")
             case _:
                 problems.append(f"{place}: {found['msg']}" if place else found["msg"])
     return tuple(problems)

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Generic, Literal, Protocol, cast
 
 from pydantic import Field
 from typing_extensions import TypeVar
 
 from holdfast.agents.items import RunItem
+from holdfast.agents.raw_items import RawItem
+from holdfast.errors import DeclarationError
 from holdfast.values.base import Json, Value
 from holdfast.values.code.context_data import KEY as CONTEXT_KEY
 from holdfast.values.code.context_data import dump
 from holdfast.values.messages import Usage as UsageRecord
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.run_context import ContextT, RunContextWrapper
 from holdfast.values.usage import Usage
 
 StateT = TypeVar("StateT", bound=Mapping[str, Any], default=dict[str, Any])
 
 EffectStatus = Literal["proposed", "approved", "started", "done", "failed", "unknown", "undone"]
+
+
+_MISSING: Any = object()
+
+
+def _arguments_of(tool_call: Any) -> str | None:
+    found = getattr(tool_call, "arguments", None)
+    return found if isinstance(found, str) else None
+
+
+def _as_it_is(data: Json) -> Json:
+    return data
 
 
 def _ignore(*_details: Any) -> None:
@@ -40,24 +55,28 @@ class NestedResult(Protocol):
         ...
 
 
-class ToolContext(RunContextWrapper[Any], Generic[StateT]):
+class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
     """The optional first argument of a tool; its type may also be `RunContextWrapper[...]`.
 
     Every field has a default, so a unit test sets only the fields that it needs. A tool may declare
-    a TypedDict for its state, as in `ToolContext[TripState]`; at run time it is a plain dict.
+    a TypedDict for its state, as in `ToolContext[Any, TripState]`; at run time it is a plain dict.
 
     Attributes:
         task_id: The task that made the call.
         step_id: The step within the task.
-        call_id: The model's id of this call; each attempt has the same.
+        tool_call_id: The model's id of this call; each attempt has the same.
         tool_name: Name under which the model called the tool.
-        arguments: The arguments as JSON text, as the model wrote them or a reviewer edited them.
+        tool_arguments: The arguments as JSON text, as the model wrote them or a reviewer edited
+            them.
+        tool_namespace: The name of the tool's group, if the model called it by one.
         attempt: Number of this attempt, from 1.
         idempotency_key: Identifies the action, not the attempt; pass it to services that take one.
         fencing_token: Grows with every start of the action with this key. A service that has seen a
             higher token for a key must refuse a lower one, which comes from a worker process that
             was paused and has been replaced.
-        agent_name: The agent that made the call.
+        agent: The agent that made the call.
+        agent_name: Its name.
+        run_config: Given by whoever made the context; in a run None, as the task has it.
         usage: Cost of the run so far.
         state: This call's own copy of the task's extra_state. Change it in place or assign it;
             the difference is recorded in the task as a merge patch.
@@ -66,84 +85,167 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
         nested: Reads the result of a call of an agent as a tool, once the nested run has finished.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  the Agents SDK's signature
         self,
+        context: ContextT = _MISSING,
+        usage: UsageRecord | None = None,
+        tool_name: str = "",
+        tool_call_id: str = "",
+        tool_arguments: str = "{}",
+        tool_call: Any = None,
         *,
+        tool_namespace: str | None = None,
+        agent: Any = None,
+        run_config: Any = None,
         task_id: str = "",
         step_id: str = "",
-        call_id: str = "",
-        tool_name: str = "",
-        arguments: str = "{}",
         attempt: int = 1,
         idempotency_key: str = "",
         fencing_token: int = 0,
         agent_name: str = "",
-        usage: UsageRecord | None = None,
         state: StateT | None = None,
         heartbeat: Callable[..., None] = _ignore,
         load_context: Callable[[Json], Any] | None = None,
         nested: Callable[[], Awaitable[NestedResult]] | None = None,
+        **run: Any,
     ) -> None:
         """Make a context.
 
         Args:
-            task_id: And those after it: see the attributes.
-            step_id: See above.
-            call_id: See above.
+            context: And those after it: see the attributes.
+            usage: See above.
             tool_name: See above.
-            arguments: See above.
+            tool_call_id: See above.
+            tool_arguments: See above.
+            tool_call: The call as an item of the Responses API; made of the other fields if absent.
+            tool_namespace: See above; by default that of the tool_call.
+            agent: See above.
+            run_config: See above.
+            task_id: See above.
+            step_id: See above.
             attempt: See above.
             idempotency_key: See above.
             fencing_token: See above.
-            agent_name: See above.
-            usage: See above.
+            agent_name: See above; by default that of the agent.
             state: See above.
             heartbeat: Must be safe to call from any thread.
             load_context: Makes the context object from JSON data.
             nested: See above.
+            run: Other fields of RunContextWrapper.
         """
-        self.task_id = task_id
+        spent = usage if isinstance(usage, Usage) else Usage.of(usage or UsageRecord())
+        super().__init__(context, spent, task_id, **run)
+        self._has_context = context is not _MISSING
         self.step_id = step_id
-        self.call_id = call_id
+        self.tool_call_id = tool_call_id
         self.tool_name = tool_name
-        self.arguments = arguments
+        self.tool_arguments = tool_arguments
+        named = getattr(tool_call, "namespace", None) if tool_namespace is None else tool_namespace
+        self.tool_namespace = named if isinstance(named, str) else None
+        self._tool_call = tool_call
         self.attempt = attempt
         self.idempotency_key = idempotency_key
         self.fencing_token = fencing_token
-        self.agent_name = agent_name
-        self.usage = Usage() if usage is None else Usage.of(usage)
+        self.agent = agent
+        self.agent_name = agent_name or getattr(agent, "name", "")
+        self.run_config = run_config
         self.nested = nested
         self.state: StateT = cast("StateT", {}) if state is None else state
         self._heartbeat = heartbeat
         self._load_context = load_context
-        self._context: Any = None
-        self._has_context = False
         self._cancelled = threading.Event()
+
+    @classmethod
+    def from_agent_context(
+        cls,
+        context: RunContextWrapper[ContextT],
+        tool_call_id: str,
+        tool_call: Any = None,
+        agent: Any = None,
+        *,
+        tool_name: str | None = None,
+        tool_arguments: str | None = None,
+        tool_namespace: str | None = None,
+        run_config: Any = None,
+    ) -> ToolContext[ContextT]:
+        """Make the context of a call from the context of its run.
+
+        Args:
+            context: The run's context, or another call's: its agent and run_config are taken over.
+            tool_call_id: The model's id of the call.
+            tool_call: The call as an item of the Responses API.
+            agent: The agent that made the call.
+            tool_name: Name of the tool; by default that in tool_call.
+            tool_arguments: The arguments as JSON text; by default those in tool_call.
+            tool_namespace: Name of the tool's group; by default that in tool_call.
+            run_config: Configuration of the run.
+
+        Raises:
+            DeclarationError: There is neither a tool_call nor the name and the arguments.
+        """
+        name = tool_name if tool_name is not None else getattr(tool_call, "name", None)
+        text = tool_arguments if tool_arguments is not None else _arguments_of(tool_call)
+        if name is None or text is None:
+            missing = "tool_name" if name is None else "tool_arguments"
+            msg = f"from_agent_context needs {missing}=, or a tool_call that holds it."
+            raise DeclarationError(msg)
+        if isinstance(context, ToolContext):
+            agent = context.agent if agent is None else agent
+            run_config = context.run_config if run_config is None else run_config
+        made: ToolContext[ContextT] = ToolContext(
+            context.context,
+            tool_name=name,
+            tool_call_id=tool_call_id,
+            tool_arguments=text,
+            tool_call=tool_call,
+            tool_namespace=tool_namespace,
+            agent=agent,
+            run_config=run_config,
+        )
+        for name in (each.name for each in fields(RunContextWrapper)):
+            setattr(made, name, getattr(cast("Any", context), name))
+        return made
 
     def __repr__(self) -> str:
         """Name the call, without making the context object."""
         return f"<ToolContext of call {self.call_id!r} of tool {self.tool_name!r}>"
 
     @property
-    def tool_call_id(self) -> str:
-        """The model's id of this call, as the Agents SDK names it."""
-        return self.call_id
+    def call_id(self) -> str:
+        """The model's id of this call: `tool_call_id`."""
+        return self.tool_call_id
 
     @property
-    def tool_arguments(self) -> str:
-        """The arguments as JSON text, as the Agents SDK names them."""
-        return self.arguments
+    def arguments(self) -> str:
+        """The arguments as JSON text: `tool_arguments`."""
+        return self.tool_arguments
 
     @property
-    def context(self) -> Any:
+    def tool_call(self) -> Any:
+        """The call as an item of the Responses API."""
+        if self._tool_call is not None:
+            return self._tool_call
+        known = {"call_id": self.call_id, "name": self.tool_name, "arguments": self.arguments}
+        return RawItem({"type": "function_call", **known})
+
+    @property
+    def qualified_tool_name(self) -> str:
+        """The tool's name, after the name of its group if it has one."""
+        if self.tool_namespace in (None, "", self.tool_name):
+            return self.tool_name
+        return f"{self.tool_namespace}.{self.tool_name}"
+
+    @property
+    def context(self) -> ContextT:
         """The run's context object."""
         if not self._has_context:
             data = self.state.get(CONTEXT_KEY)
-            self.context = data if self._load_context is None else self._load_context(data)
-        return self._context
+            load: Callable[[Json], Any] = self._load_context or _as_it_is
+            self._context, self._has_context = load(data), True
+        return cast("ContextT", self._context)
 
     @context.setter
-    def context(self, context: Any) -> None:
+    def context(self, context: ContextT) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self._context, self._has_context = context, True
 
     def final_state(self) -> dict[str, Json]:

@@ -10,12 +10,13 @@ from typing_extensions import Unpack
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.foreign import foreign_tool, is_foreign_tool
 from holdfast.agents.tools.options import ToolOptions
-from holdfast.agents.tools.tool import Tool
+from holdfast.agents.tools.tool import FunctionTool, Tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import ToolResultError, render_result
 
 __all__ = [
+    "FunctionTool",
     "Tool",
     "ToolArgumentsError",
     "ToolOptions",
@@ -47,12 +48,13 @@ def tool(
 
     The schema comes from the signature, the texts from the docstring. A first parameter of type
     ToolContext or RunContextWrapper gets the ToolContext of the call and is not shown to the model.
-    The options are described at the attributes of Tool; `name_override`, `description_override`,
-    `strict_mode` and `timeout` are other names of `name`, `description`, `strict` and
-    `timeout_seconds`.
+    The options are described at the attributes of Tool. `name_override`, `description_override` and
+    `timeout` are other names of `name`, `description` and `timeout_seconds`. `strict=True` makes
+    the schema follow all of OpenAI's strict rules, `strict_mode=True` as far as they can express
+    it; see also `function_tool`.
 
     Raises:
-        InvalidArgumentError: The function's signature cannot be described to a model, or options
+        DeclarationError: The function's signature cannot be described to a model, or options
             contradict each other; the text says what to write instead.
         UserError: It takes a context of another library.
     """
@@ -63,7 +65,29 @@ def tool(
     return decorate if function is None else decorate(function)
 
 
-function_tool = tool
+@overload
+def function_tool(func: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P, R]: ...
+
+
+@overload
+def function_tool(
+    **options: Unpack[ToolOptions],
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def function_tool(
+    func: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function as the Agents SDK does: `tool` with `strict_mode=True`.
+
+    Raises:
+        DeclarationError: As for `tool`; an argument is a dict of free keys, too: use
+            `strict_mode=False`.
+        UserError: It takes a context of another library.
+    """
+    if "strict" not in options:
+        options.setdefault("strict_mode", True)
+    return tool(**options) if func is None else tool(func, **options)
 
 
 def to_tool(thing: Tool | Callable[..., Any]) -> Tool:

@@ -1,4 +1,4 @@
-"""`RunConfig.tool_error_formatter`, which makes the model's text for a failed tool call."""
+"""The model's text for a failed tool call, and `RunConfig.tool_error_formatter`, which makes it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,27 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from holdfast.agents.tools.arguments import ToolArgumentsError
+from holdfast.errors import ModelBehaviorError
 from holdfast.values.code.user_calls import invoke, place_of
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
+
+FIXED_ERROR = "An error occurred while running the tool. Please try again."
+
+
+def default_tool_error_function(ctx: RunContextWrapper[Any], error: Exception) -> str:  # noqa: ARG001  the signature of a failure_error_function
+    """Return the text for the model that a tool has without a `failure_error_function` of its own.
+
+    Of an error of the tool it says nothing, because that may hold secrets; arguments that do not
+    fit are explained.
+    """
+    return str(error) if isinstance(error, ToolArgumentsError) else FIXED_ERROR
+
+
+def formatted_error(error: Exception) -> Exception:
+    """Return an error as a `failure_error_function` gets it: of a class that users know."""
+    return ModelBehaviorError(str(error)) if isinstance(error, ToolArgumentsError) else error
 
 
 @dataclass(frozen=True, kw_only=True)

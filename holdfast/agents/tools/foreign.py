@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from holdfast.agents.tools.arguments import parse_arguments
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
@@ -65,11 +66,16 @@ def foreign_tool(given: Any) -> Tool:
     options.setdefault("name", tool_name(str(named)))
     options.setdefault("description", str(about.description or ""))
 
-    async def run(_: Any, arguments: Mapping[str, Any]) -> Any:
-        return read_output(await _call(given, arguments))
+    async def run(_: Any, arguments: str) -> Any:
+        values = parse_arguments(options["name"], None, arguments)
+        return read_output(await _call(given, values))
 
-    run.__doc__ = options["description"]
-    return Tool(parameters=parameters_of(about), function=run, **options)
+    return Tool(
+        params_json_schema=parameters_of(about),
+        on_invoke_tool=run,
+        strict_json_schema=False,
+        **options,
+    )
 
 
 def tool_name(given: str) -> str:

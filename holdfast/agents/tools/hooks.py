@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.signature import EMPTY
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import DeclarationError
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.text.shown import shown
 
@@ -72,7 +72,7 @@ def check_hook(function: Callable[..., Any], what: str, arguments: tuple[str, ..
     """Refuse a hook that cannot be called with all of these arguments, or with the last ones.
 
     Raises:
-        InvalidArgumentError: It cannot be called, or takes none or more arguments.
+        DeclarationError: It cannot be called, or takes none or more arguments.
     """
     if callable(cast("object", function)) and 0 < _wanted(function, len(arguments)) <= len(
         arguments
@@ -82,7 +82,7 @@ def check_hook(function: Callable[..., Any], what: str, arguments: tuple[str, ..
         f"{what} must be a function ({', '.join(arguments)}) or ({arguments[-1]}); got"
         f" {shown(function)}."
     )
-    raise InvalidArgumentError(msg)
+    raise DeclarationError(msg)
 
 
 def _wanted(function: Callable[..., Any], offered: int) -> int:

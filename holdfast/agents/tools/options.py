@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, TypedDict, cast
 
+from holdfast.agents.tools.docstrings import DocstringStyle
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import (
     ApprovalPredicate,
@@ -13,7 +14,7 @@ from holdfast.agents.tools.hooks import (
     EnabledPredicate,
     FailureFormatter,
 )
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import DeclarationError
 from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect
 from holdfast.values.settings import ApprovalRule
 from holdfast.values.text.shown import shown
@@ -36,6 +37,14 @@ class ToolOptions(TypedDict, total=False):
     timeout_seconds: float | None
     timeout: float | None
     timeout_behavior: TimeoutBehavior
+    timeout_error_function: FailureFormatter | None
+    docstring_style: DocstringStyle | None
+    use_docstring_info: bool
+    defer_loading: bool
+    allowed_callers: list[Literal["direct", "programmatic"]] | None
+    custom_data_extractor: None
+    output_type: None
+    output_json_schema: None
     max_attempts: int
     retry_on: tuple[type[Exception], ...]
     return_direct: bool
@@ -57,11 +66,11 @@ def check_name(name: str) -> None:
     """Refuse a name that models cannot use.
 
     Raises:
-        InvalidArgumentError: It is not 1 to 64 characters of letters, digits, `_` and `-`.
+        DeclarationError: It is not 1 to 64 characters of letters, digits, `_` and `-`.
     """
     if not isinstance(cast("object", name), str) or not _NAME.fullmatch(name):
         msg = (
             f"{shown(name)} cannot be a tool's name: models want 1 to 64 characters of a-z, A-Z,"
-            " 0-9, '_' and '-'. Give another with @tool(name=...)."
+            " 0-9, '_' and '-'. Pass name_override= or name= to @tool."
         )
-        raise InvalidArgumentError(msg)
+        raise DeclarationError(msg)

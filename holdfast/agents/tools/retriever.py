@@ -134,7 +134,7 @@ def _check(tools: Any, top_k: Any) -> None:
 
 
 def _words_of(tool: Tool) -> list[str]:
-    properties: Json = tool.parameters.get("properties", {})
+    properties: Json = tool.params_json_schema.get("properties", {})
     names = cast("dict[str, Json]", properties) if isinstance(properties, dict) else {}
     return words_in(" ".join((tool.name, tool.description, *names)))
 

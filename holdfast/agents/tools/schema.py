@@ -1,32 +1,14 @@
-"""Makes the JSON Schema of a Python function for a model, and validates arguments by it.
+"""Turns JSON Schemas of arguments and outputs into those that a model is sent.
 
 Source of the strict rules: OpenAI, "Structured model outputs", section "Supported schemas".
 """
 
 from __future__ import annotations
 
-import inspect
-import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Optional, cast
+from collections.abc import Callable
+from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
-from pydantic.errors import PydanticUserError
-from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
-
-from holdfast.agents.tools.signature import (
-    EMPTY,
-    annotation_of,
-    docstring_of,
-    is_context,
-    name_of,
-    parameters_of,
-    read_docstring,
-    source_of,
-)
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import DeclarationError
 from holdfast.values.base import Json
 
 Schema = dict[str, Json]
@@ -40,6 +22,10 @@ _FORMATS = frozenset(
 )
 # The provider does not enforce these; the arguments are validated by them nevertheless.
 _DROPPED = ("default", "discriminator", "examples", "minLength", "maxLength", "uniqueItems")
+_REMEDY = (
+    "Give it a precise type (a dataclass or pydantic model, list[str], ...) or use strict=False"
+    " (strict_mode=False, strict_json_schema=False)."
+)
 _LOOKAROUNDS = ("(?=", "(?!", "(?<=", "(?<!")
 
 
@@ -89,9 +75,104 @@ def strict_schema(schema: Schema, *, what: str) -> Schema:
         what: Name of the described thing, for the error.
 
     Raises:
-        InvalidArgumentError: It holds something that strict mode cannot express.
+        DeclarationError: It holds something that strict mode cannot express.
     """
     return _strict(schema, what)
+
+
+def closed_schema(schema: Schema, *, what: str) -> Schema:
+    """Return the schema of an object with all its objects closed and their properties required.
+
+    This is what a strict tool declares. Keywords that a provider does not enforce stay: see
+    `sent_schema`.
+
+    Args:
+        schema: JSON Schema of an object; it is not changed.
+        what: Name of the described thing, for the error.
+
+    Raises:
+        DeclarationError: It is not the schema of an object, an object in it has free keys, or it is
+            nested too deeply.
+    """
+    if "anyOf" in schema or "oneOf" in schema or schema.get("type", "object") != "object":
+        msg = (
+            f"The schema of {what} is not that of one object, which the root of a strict JSON"
+            " schema must be."
+        )
+        raise DeclarationError(msg, remedy=_REMEDY)
+    try:
+        _check_chains(schema)
+        return _closed({"type": "object", **schema}, what)
+    except RecursionError:
+        msg = f"The schema of {what} is too deeply nested."
+        raise DeclarationError(msg, remedy=_REMEDY) from None
+
+
+def _closed(schema: Schema, what: str) -> Schema:
+    new = _inside(schema, lambda inner: _closed(inner, what))
+    if len(new.get("allOf", ())) == 1:
+        new = {**new["allOf"][0], **_without(new, "allOf")}
+    if "oneOf" in new:
+        new = {**_without(new, "oneOf"), "anyOf": [*new.get("anyOf", ()), *new["oneOf"]]}
+    if "default" in new and new["default"] is None:
+        del new["default"]
+    if not _is_object(new):
+        return new
+    if new.get("additionalProperties") not in (None, False):
+        msg = (
+            f"The schema of {what} holds an object with free keys (additionalProperties), which"
+            " OpenAI's strict mode cannot express."
+        )
+        raise DeclarationError(msg, remedy=_REMEDY)
+    properties = new.get("properties", {})
+    closed = {"properties": properties, "additionalProperties": False, "required": [*properties]}
+    return {"type": "object", **new, **closed}
+
+
+def _is_object(schema: Schema) -> bool:
+    kind = schema.get("type")
+    if kind is None:
+        return "properties" in schema or "additionalProperties" in schema
+    return kind == "object" or (isinstance(kind, list) and "object" in kind)
+
+
+def _check_chains(schema: Schema) -> None:
+    """Refuse definitions that refer to one another in a chain too long to be followed.
+
+    Raises:
+        RecursionError: There is such a chain.
+    """
+    definitions: Schema = schema.get("$defs", {})
+    for start in definitions:
+        name, seen = start, set[str]()
+        while name in definitions and name not in seen:
+            seen.add(name)
+            reference = str(cast("Schema", definitions[name]).get("$ref", ""))
+            name = reference.removeprefix("#/$defs/")
+        if len(seen) > LONGEST_CHAIN:
+            raise RecursionError
+
+
+LONGEST_CHAIN = 100
+"""Most definitions that refer to one another without anything else in them."""
+
+
+def sent_schema(schema: Schema, *, strict: bool) -> tuple[Schema, bool]:
+    """Return a schema as a model is sent it, and whether its API may enforce it.
+
+    A schema that OpenAI's strict rules cannot express, such as that of a value of any type, is sent
+    as it is, and not enforced.
+
+    Args:
+        schema: What a tool declares.
+        strict: Whether it wants its schema enforced.
+    """
+    if not strict:
+        return schema, False
+    try:
+        return strict_schema(schema, what="a tool"), True
+    except DeclarationError:
+        return schema, False
 
 
 def _inside(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
@@ -144,162 +225,8 @@ def _refuse(schema: Schema, what: str) -> None:
         reason = "a list of anything"
     if reason:
         msg = f"The schema of {what} holds {reason}, which OpenAI's strict mode cannot express."
-        remedy = (
-            "Give it a precise type (a dataclass or pydantic model, list[str], ...) or use"
-            " strict=False."
-        )
-        raise InvalidArgumentError(msg, remedy=remedy)
+        raise DeclarationError(msg, remedy=_REMEDY)
 
 
 def _without(schema: Schema, *keys: str) -> dict[str, Any]:
     return {key: value for key, value in schema.items() if key not in keys}
-
-
-@dataclass(frozen=True, kw_only=True)
-class FunctionSchema:
-    """The signature of a function for a model.
-
-    Attributes:
-        name: Name of the function.
-        description: Its docstring without the sections about parameters, results and errors.
-        parameters: JSON Schema of the arguments object.
-        model: Validates the arguments; its fields have names of their own (p0, p1, ...) and the
-            parameters' names as aliases.
-        fields: Field of `model` to parameter, in the order of the signature.
-        always: Fields passed on even when the model omitted them: the function has no default of
-            its own for them, or needs them by position.
-        positional: Parameters that can only be passed by position, in order.
-        context: Parameter that takes the ToolContext, or None.
-    """
-
-    name: str
-    description: str
-    parameters: dict[str, Json]
-    model: type[BaseModel]
-    fields: Mapping[str, str]
-    always: frozenset[str] = frozenset()
-    positional: tuple[str, ...] = ()
-    context: str | None = None
-
-    def values(self, arguments: str) -> dict[str, Any]:
-        """Return the validated arguments by parameter.
-
-        Arguments that the model omitted are omitted here, too, so that the function's own default
-        applies.
-
-        Raises:
-            pydantic.ValidationError: The arguments do not fit.
-        """
-        valid = self.model.model_validate_json(arguments)
-        given = valid.model_fields_set | self.always
-        return {
-            name: getattr(valid, field) for field, name in self.fields.items() if field in given
-        }
-
-    def bind(self, ctx: Any, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return the positional and the keyword arguments of one call."""
-        named = dict(values) if self.context is None else {self.context: ctx, **values}
-        return [named.pop(name) for name in self.positional], named
-
-
-class _Schema(GenerateJsonSchema):
-    """pydantic's generator, without warnings about defaults that JSON cannot represent."""
-
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
-
-
-def read_function(
-    function: Callable[..., Any],
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    strict: bool = False,
-) -> FunctionSchema:
-    """Read signature and docstring of a function, method, `functools.partial` or callable object.
-
-    Args:
-        function: The function. Arguments that a partial binds by name are not shown to the model.
-        name: Name in place of the function's own.
-        description: Description in place of the docstring's.
-        strict: Whether the schema must follow OpenAI's strict rules.
-
-    Raises:
-        InvalidArgumentError: The function cannot be called with a JSON object; the text names the
-            parameter and what to write instead.
-        UserError: It takes a context of another library.
-    """
-    source = source_of(function)
-    name = name_of(function, source) if name is None else name
-    said, about = read_docstring(docstring_of(function, source))
-    definitions: dict[str, Any] = {}
-    fields: dict[str, str] = {}
-    always: set[str] = set()
-    positional: list[str] = []
-    context: str | None = None
-    for index, parameter in enumerate(parameters_of(function, name)):
-        annotation = annotation_of(parameter, source, name)
-        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-            positional.append(parameter.name)
-        if is_context(annotation, name):
-            if index:
-                msg = (
-                    f"Tool {name!r} takes its ToolContext as {parameter.name!r}, which is not the"
-                    " first parameter. Move it to the front."
-                )
-                raise InvalidArgumentError(msg)
-            context = parameter.name
-            continue
-        field = f"p{index}"
-        fields[field] = parameter.name
-        borrowed = parameter.default is EMPTY or isinstance(parameter.default, FieldInfo)
-        if borrowed or parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-            always.add(field)
-        definitions[field] = _definition(annotation, parameter, about.get(parameter.name))
-    model, schema = _model(name, definitions)
-    return FunctionSchema(
-        name=name,
-        description=said if description is None else description,
-        parameters=strict_schema(schema, what=f"tool {name!r}") if strict else schema,
-        model=model,
-        fields=fields,
-        always=frozenset(always),
-        positional=tuple(positional),
-        context=context,
-    )
-
-
-def _definition(annotation: Any, parameter: inspect.Parameter, about: str | None) -> Any:
-    """Return the pydantic field of one parameter."""
-    base, *extras = (
-        typing.get_args(annotation) if typing.get_origin(annotation) is Annotated else [annotation]
-    )
-    default = parameter.default
-    if default is None:
-        base = Optional[base]  # noqa: UP045  `|` fails on some special forms
-    described = [e.description for e in extras if isinstance(e, FieldInfo)]
-    texts = [extra for extra in extras if isinstance(extra, str)]
-    if isinstance(default, FieldInfo):
-        extras.append(default)
-        described.append(default.description)
-    elif default is not EMPTY:
-        extras.append(Field(default=default))
-    name = parameter.name
-    text = next(filter(None, described), None) or next(iter(texts), about)
-    named = Field(alias=name, validation_alias=name, serialization_alias=name, description=text)
-    extras.append(named)
-    return Annotated[(base, *extras)]
-
-
-def _model(name: str, definitions: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Json]]:
-    config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
-    try:
-        model = create_model("Arguments", __config__=config, **definitions)
-        schema = model.model_json_schema(schema_generator=_Schema)
-    except (PydanticUserError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        msg = (
-            f"Tool {name!r} has a parameter whose type cannot be described to a model: {reason}"
-            " Use JSON types, Literal, enums, dataclasses, TypedDict or pydantic models."
-        )
-        raise InvalidArgumentError(msg) from error
-    return model, {"properties": {}, **without_titles(schema)}

@@ -1,4 +1,4 @@
-"""Reads a callable: the function behind it, its parameters, their types, its docstring."""
+"""Reads a callable: the function behind it, its parameters and their types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Union, cast
 
 from holdfast.agents.tools.context import ToolContext
-from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.errors import DeclarationError, UserError
 from holdfast.values.run_context import RunContextWrapper
 
 EMPTY = inspect.Parameter.empty
@@ -21,7 +21,6 @@ _CONTEXT_BY_NAME = re.compile(
     r"(?:(?:\w+\.)*(?:Annotated|Optional|Union)\[\s*)?(?:None\s*[|,]\s*)?"
     rf"(?P<name>(?:\w+\.)*(?:{'|'.join(_CONTEXTS)}))\b(?!\.)"
 )
-_STYLES: Any = {name: {"warnings": False} for name in ("google", "numpy", "sphinx")}
 
 
 def source_of(function: Callable[..., Any]) -> Any:
@@ -40,19 +39,11 @@ def name_of(function: Callable[..., Any], source: Any) -> str:
     return str(getattr(named, "__name__", type(named).__name__))
 
 
-def docstring_of(function: Callable[..., Any], source: Any) -> str:
-    """Return the docstring of the function, or of the class of a callable object."""
-    own = inspect.getdoc(source) or ""
-    if own or inspect.isroutine(function) or isinstance(function, functools.partial):
-        return own
-    return inspect.getdoc(type(function)) or ""
-
-
 def parameters_of(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
     """Return the parameters that a partial has not bound by name.
 
     Raises:
-        InvalidArgumentError: A JSON object cannot name them all.
+        DeclarationError: A JSON object cannot name them all.
     """
     bound: set[str] = set()
     inner: Any = function
@@ -63,34 +54,37 @@ def parameters_of(function: Callable[..., Any], name: str) -> list[inspect.Param
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError, NameError) as error:
         msg = f"Tool {name!r} has no readable signature: {error}. Wrap it in a function of yours."
-        raise InvalidArgumentError(msg) from error
+        raise DeclarationError(msg) from error
     for index, parameter in enumerate(parameters):
-        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
-            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            msg = (
-                f"Tool {name!r} takes {stars}{parameter.name}, which a model cannot be told of."
-                " Name the parameters one by one, or take one list or dict."
-            )
-            raise InvalidArgumentError(msg)
         if not index and parameter.name in {"self", "cls"} and parameter.annotation is EMPTY:
             msg = (
                 f"Tool {name!r} is a method without its object: its first parameter is"
                 f" {parameter.name!r}. Make the tool of the bound method: tool(thing.{name})."
             )
-            raise InvalidArgumentError(msg)
+            raise DeclarationError(msg)
     return [parameter for parameter in parameters if parameter.name not in bound]
 
 
-def annotation_of(parameter: inspect.Parameter, source: Any, tool: str) -> Any:
-    """Return the type of a parameter, with names resolved in the function's module.
+def names_of(function: Callable[..., Any], source: Any) -> dict[str, Any]:
+    """Return the names that annotations may use: those of the module, and of an object's class."""
+    names: dict[str, Any] = dict(getattr(source, "__globals__", {}))
+    owners = [
+        each for each in inspect.getmro(type(function)) if vars(each).get("__call__") is source
+    ]
+    for owner in owners[:1]:
+        names |= {**vars(owner), owner.__name__: owner}
+    return names
+
+
+def annotation_of(parameter: inspect.Parameter, names: dict[str, Any], tool: str) -> Any:
+    """Return the type of a parameter, with these names.
 
     Raises:
-        InvalidArgumentError: A name in it is unknown there.
+        DeclarationError: A name in it is unknown there.
     """
     raw = parameter.annotation
     if raw is EMPTY:
         return Any
-    names = getattr(source, "__globals__", {})
     try:
         return _resolved(raw, names)
     except Exception as error:  # an annotation is an expression: evaluating it can raise anything
@@ -101,7 +95,18 @@ def annotation_of(parameter: inspect.Parameter, source: Any, tool: str) -> Any:
             f"Tool {tool!r}: the type of parameter {parameter.name!r}, {raw!r}, cannot be resolved:"
             f" {error}. Define or import it at the top level of the module."
         )
-        raise InvalidArgumentError(msg) from error
+        raise DeclarationError(msg) from error
+
+
+def return_annotation_of(function: Callable[..., Any], names: dict[str, Any]) -> Any:
+    """Return the type of the result; as written, if a name in it is unknown."""
+    raw = inspect.signature(function).return_annotation
+    if raw is EMPTY:
+        return raw
+    try:
+        return _resolved(raw, names)
+    except Exception:  # noqa: BLE001  as above
+        return raw
 
 
 def is_context(annotation: Any, tool: str) -> bool:
@@ -146,29 +151,3 @@ def _context_by_name(raw: Any, names: dict[str, Any]) -> Any:
         return _resolved(found["name"], names)
     except Exception:  # noqa: BLE001  as above
         return ToolContext
-
-
-def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Split a docstring (Google, NumPy or Sphinx style) into description and parameters.
-
-    Returns:
-        The description, without the sections on results and errors, and parameter to text.
-    """
-    if len(text.splitlines()) <= 1:
-        return text, {}
-    import griffe  # `import holdfast` stays light
-
-    said: list[str] = []
-    about: dict[str, str] = {}
-    doc = griffe.Docstring(text, lineno=1)
-    for section in griffe.parse_auto(doc, per_style_options=_STYLES):
-        match section:
-            case griffe.DocstringSectionText():
-                said.append(section.value)
-            case griffe.DocstringSectionAdmonition():
-                said.append(f"{section.title}: {section.value.description}")
-            case griffe.DocstringSectionParameters():
-                about |= {p.name: " ".join(p.description.split()) for p in section.value}
-            case _:
-                pass
-    return "\n\n".join(said), about

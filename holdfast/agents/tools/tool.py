@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, get_args
+import copy
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, cast
 
 import typing_extensions as ext
 
 from holdfast.agents.tools.arguments import ToolArgumentsError, parse_arguments
 from holdfast.agents.tools.context import Effect, ToolContext
-from holdfast.agents.tools.guardrails import (
-    ToolInputGuardrail,
-    ToolOutputGuardrail,
-    check_tool_guardrails,
-)
+from holdfast.agents.tools.declaration import check_tool, refuse_option, refuse_to_offer
+from holdfast.agents.tools.function_schema import FuncSchema, function_schema
+from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import (
     ApprovalPredicate,
     EffectHook,
     EnabledPredicate,
     FailureFormatter,
-    check_hook,
     invoke_hook,
     invoke_predicate,
     is_offered,
 )
-from holdfast.agents.tools.options import ToolOptions, check_name
-from holdfast.agents.tools.schema import FunctionSchema, read_function
-from holdfast.errors import InvalidArgumentError, ToolTimeoutError
+from holdfast.agents.tools.invoker import Invoker
+from holdfast.agents.tools.options import ToolOptions
+from holdfast.agents.tools.schema import closed_schema, sent_schema, strict_schema, without_titles
+from holdfast.errors import InvalidArgumentError, ToolTimeoutError, UserError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import (
     DEFAULT_MAX_OUTPUT_BYTES,
@@ -38,38 +38,37 @@ from holdfast.task.data.agent_snapshot import (
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.settings import ApprovalRule
-from holdfast.values.text.shown import shown
 
 P = ext.ParamSpec("P", default=...)
 R = ext.TypeVar("R", default=Any)
 P0 = ParamSpec("P0")
 R0 = TypeVar("R0")
 
-MOST_INLINE_SECONDS = 30.0
-"""The activity of a step has a minute beside the time of its model call."""
-
 _BY_UNDO: Any = None  # no effect given: __post_init__ derives it from `undo`
+_BY_CLASS: Any = None  # no on_invoke_tool given: the class has a `run` of its own
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class Tool(Generic[P, R]):
-    """A tool that a model may call. Made by `@tool`; calling the object calls the function.
+    """A tool that a model may call; `FunctionTool` is another name of it.
 
-    A tool that is made without a signature calls `function(ctx, arguments)` with the decoded JSON
-    object, which is not validated.
+    `@tool` and `@function_tool` make one of a function: calling the object calls that function. One
+    made by hand has `on_invoke_tool` and does with the arguments as it likes. Attributes may be
+    assigned, which later runs see; they are checked then, too.
 
     Attributes:
         name: 1 to 64 letters, digits, `_` and `-`.
         description: Description for the model.
-        parameters: JSON Schema of the arguments object.
-        function: The function; a sync function runs in a thread.
-        signature: Converts arguments to parameters; None for a tool made without `@tool`.
-        effect: "read", "reversible" or "irreversible"; by default "reversible" with `undo`, else
-            "irreversible".
-        idempotent: Whether two calls with the same idempotency key act once.
-        undo: Called as `undo(ctx, effect)` or `undo(effect)` to undo a call that has happened.
-        probe: Called like `undo` when it is unknown whether a call has happened; returns its
-            result, or None when it has not happened.
+        params_json_schema: JSON Schema of the arguments object.
+        on_invoke_tool: Called as `(ctx, arguments)` with JSON text; returns the result. That of a
+            tool made of a function validates the arguments, and returns the text for the model if
+            they do not fit or the function raises: see failure_error_function. In a task it is
+            called only if it was made by hand or replaced.
+        strict_json_schema: Whether the schema is closed and all of it required, so that the API may
+            enforce it. Where OpenAI's strict rules cannot express it, it is sent without that.
+        is_enabled: Whether it is offered to the model, or a predicate (ctx, agent).
+        tool_input_guardrails: Checks of a call before it is run, in order.
+        tool_output_guardrails: Checks of its result, in order.
         needs_approval: Whether calls need an approval, or a predicate (ctx, arguments), or
             (arguments), or (ctx, arguments, call_id), that decides it per call, or an ApprovalRule
             that says who must approve each call.
@@ -77,13 +76,21 @@ class Tool(Generic[P, R]):
             happened: it is *unknown*, unless the tool is `effect="read"` or `idempotent`.
         timeout_behavior: Whether a timeout of a call without a possible effect becomes a result for
             the model, or raises ToolTimeoutError.
+        timeout_error_function: Called as `(ctx, error)` for that result.
+        defer_loading: Whether the provider's tool search shows it; an agent with such a tool is
+            refused when it is run.
+        allowed_callers: ["direct"] or None; an agent with "programmatic" is refused likewise.
+        failure_error_function: Called as `(ctx, error)` for the model's text when a call fails;
+            "default" is the text of the API in use, None raises.
+        effect: "read", "reversible" or "irreversible"; by default "reversible" with `undo`, else
+            "irreversible".
+        idempotent: Whether two calls with the same idempotency key act once.
+        undo: Called as `undo(ctx, effect)` or `undo(effect)` to undo a call that has happened.
+        probe: Called like `undo` when it is unknown whether a call has happened; returns its
+            result, or None when it has not happened.
         max_attempts: Most attempts when it raises an error of `retry_on`.
         retry_on: Errors after which to try again; empty means every Exception.
         return_direct: Whether the result is the answer of the task.
-        failure_error_function: Called as `(ctx, error)` for the model's text when a call fails;
-            "default" is the text of the API in use, None raises.
-        is_enabled: Whether it is offered to the model, or a predicate (ctx, agent).
-        strict: Whether the schema follows OpenAI's strict rules and may be enforced.
         max_output_bytes: Longest result, in UTF-8 bytes.
         inline: Whether calls may run in the activity that made the model call, at half the price of
             one of their own. Only those of a tool with `effect="read"` that need no approval do.
@@ -93,95 +100,109 @@ class Tool(Generic[P, R]):
         undo_needs_approval: Whether undoing a call needs an approval.
         undo_idempotent: Whether undoing a call twice acts once: an `undo` that was cut off, or that
             raised a transient error, is then called again.
-        tool_input_guardrails: Checks of a call before it is run, in order.
-        tool_output_guardrails: Checks of its result, in order.
+        custom_data_extractor: Not served; None.
+        output_json_schema: Not served; None.
 
     Raises:
-        InvalidArgumentError: The attributes contradict each other, or one is out of range.
+        DeclarationError: The attributes contradict each other, or one is out of range.
+        WrongTypeError: One is of a wrong type.
         UserError: The guardrails are not a list of tool guardrails.
     """
 
-    _: KW_ONLY
     name: str
     description: str = ""
-    parameters: dict[str, Json]
-    function: Callable[P, R]
-    signature: FunctionSchema | None = None
+    params_json_schema: dict[str, Json] = field(default_factory=dict[str, Json])
+    on_invoke_tool: Callable[[ToolContext[Any, Any], str], Awaitable[Any]] = _BY_CLASS
+    strict_json_schema: bool = True
+    is_enabled: bool | EnabledPredicate = True
+    tool_input_guardrails: Sequence[ToolInputGuardrail] = ()
+    tool_output_guardrails: Sequence[ToolOutputGuardrail] = ()
+    needs_approval: bool | ApprovalPredicate | ApprovalRule = False
+    timeout_seconds: float | None = None
+    timeout_behavior: TimeoutBehavior = "error_as_result"
+    timeout_error_function: FailureFormatter | None = None
+    defer_loading: bool = False
+    _: KW_ONLY
+    allowed_callers: list[Literal["direct", "programmatic"]] | None = None
+    failure_error_function: FailureFormatter | Literal["default"] | None = "default"
     effect: ToolEffect = _BY_UNDO
     idempotent: bool = False
     undo: EffectHook | None = None
     probe: EffectHook | None = None
-    needs_approval: bool | ApprovalPredicate | ApprovalRule = False
-    timeout_seconds: float | None = None
-    timeout_behavior: TimeoutBehavior = "error_as_result"
     max_attempts: int = 1
     retry_on: tuple[type[Exception], ...] = ()
     return_direct: bool = False
-    failure_error_function: FailureFormatter | Literal["default"] | None = "default"
-    is_enabled: bool | EnabledPredicate = True
-    strict: bool = False
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
     inline: bool = True
     inline_seconds: float = 2.0
     approval_seconds: float | None = None
     undo_needs_approval: bool = False
     undo_idempotent: bool = False
-    tool_input_guardrails: Sequence[ToolInputGuardrail] = ()
-    tool_output_guardrails: Sequence[ToolOutputGuardrail] = ()
+    custom_data_extractor: None = None
+    output_json_schema: None = None
 
     def __post_init__(self) -> None:
-        """Derive the effect if it was not given, and check the attributes."""
+        """Derive what was not given, and check the attributes."""
         if self.effect is _BY_UNDO:
-            object.__setattr__(self, "effect", "reversible" if self.undo else "irreversible")
-        object.__setattr__(self, "__wrapped__", self.function)  # for inspect.signature and help()
-        object.__setattr__(self, "__doc__", getattr(self.function, "__doc__", None))
-        check_name(self.name)
-        checks, results = self.tool_input_guardrails, self.tool_output_guardrails
-        check_tool_guardrails(self.name, "tool_input_guardrails", checks, ToolInputGuardrail)
-        check_tool_guardrails(self.name, "tool_output_guardrails", results, ToolOutputGuardrail)
-        problem = self._problem()
-        if problem:
-            msg = f"Tool {self.name!r}: {problem}."
-            raise InvalidArgumentError(msg)
-        for hook, what in ((self.undo, "undo"), (self.probe, "probe")):
-            if hook is not None:
-                check_hook(hook, f"{what}= of tool {self.name!r}", ("ctx", "effect"))
+            self.__dict__["effect"] = "reversible" if self.undo else "irreversible"
+        for name in ("tool_input_guardrails", "tool_output_guardrails"):
+            self.__dict__[name] = () if getattr(self, name) is None else getattr(self, name)
+        given: Any = self.on_invoke_tool
+        if given is _BY_CLASS and type(self).run is not Tool.run:
+            given = Invoker()
+        self.__dict__["on_invoke_tool"] = given.of(self) if isinstance(given, Invoker) else given
+        function = self._made.function if self._made is not None else None
+        if inspect.isroutine(function):
+            self.__dict__["__doc__"] = function.__doc__
+        check_tool(self)
+        if self.strict_json_schema:
+            closed = closed_schema(self.params_json_schema, what=f"tool {self.name!r}")
+            self.__dict__["params_json_schema"] = closed
+        self.__dict__["_is_checked"] = True
 
-    def _problem(self) -> str:
-        """Return what is wrong with the attributes, for the error; empty if they are valid."""
-        problem = ""
-        if not _is_one_of(self.effect, get_args(ToolEffect)):
-            known = ", ".join(map(repr, get_args(ToolEffect)))
-            problem = f"effect={shown(self.effect)} is none of {known}"
-        elif self.effect == "reversible" and self.undo is None:
-            problem = "effect='reversible' needs undo=, the function that takes a call back"
-        elif self.effect == "read" and self.undo is not None:
-            problem = (
-                "effect='read' changes nothing, so undo= has nothing to do; leave one of them out"
-            )
-        elif not _is_one_of(self.timeout_behavior, get_args(TimeoutBehavior)):
-            known = ", ".join(map(repr, get_args(TimeoutBehavior)))
-            problem = f"timeout_behavior={shown(self.timeout_behavior)} is none of {known}"
-        elif self.timeout_seconds is not None and not _is_positive(self.timeout_seconds):
-            given = shown(self.timeout_seconds)
-            problem = f"timeout_seconds={given} is not above 0; None is no limit"
-        elif not _is_positive(self.max_attempts):
-            problem = f"max_attempts={shown(self.max_attempts)} is below 1; 1 is no repetition"
-        elif self.rule and self.rule.expires_seconds and self.approval_seconds is not None:
-            problem = "approval_seconds= and expires_seconds= of its rule say the same; give one"
-        elif self.retry_on and self.max_attempts == 1:
-            problem = "retry_on= repeats nothing without max_attempts= of 2 or more"
-        elif not _is_positive(self.max_output_bytes):
-            problem = f"max_output_bytes={shown(self.max_output_bytes)} is below 1"
-        elif not isinstance(cast("object", self.inline), bool):
-            problem = f"inline={shown(self.inline)} is neither True nor False"
-        elif not _is_positive(self.inline_seconds) or self.inline_seconds > MOST_INLINE_SECONDS:
-            given = shown(self.inline_seconds)
-            problem = (
-                f"inline_seconds={given} is not above 0 and up to {MOST_INLINE_SECONDS:g};"
-                " inline=False gives each call an activity of its own"
-            )
-        return problem
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute, if the tool is still one that can work.
+
+        Raises:
+            DeclarationError: It is not; nothing was changed.
+            AttributeError: It is `__wrapped__`, which is the function.
+        """
+        if name == "__wrapped__":
+            msg = "__wrapped__ of a tool is the function that it was made of; make another tool."
+            raise AttributeError(msg)
+        if name in _FIELDS and "_is_checked" in self.__dict__:
+            trial = self._copied(self.__dict__ | {name: value})
+            value = trial.__dict__[name]
+        self.__dict__[name] = value.of(self) if isinstance(value, Invoker) else value
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the function as `__wrapped__`, for inspect.signature and help().
+
+        Raises:
+            AttributeError: There is no such attribute, or the tool was not made of a function.
+        """
+        if name == "__wrapped__" and self._made is not None:
+            return self._made.function
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+        raise AttributeError(msg)
+
+    def __copy__(self) -> Self:
+        """Copy the tool; an `on_invoke_tool` of its own is that of the copy."""
+        return self._copied(self.__dict__)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy the tool with its data; functions are not copied."""
+        made = memo[id(self)] = object.__new__(type(self))
+        return self._copied(copy.deepcopy(self.__dict__, memo), made)
+
+    def _copied(self, values: dict[str, Any], made: Self | None = None) -> Self:
+        made = object.__new__(type(self)) if made is None else made
+        made.__dict__.update(values)
+        own = values.get("on_invoke_tool")
+        if inspect.ismethod(own) and own.__self__ is self:
+            made.__dict__["on_invoke_tool"] = own.__func__.__get__(made, type(made))
+        Tool.__post_init__(made)
+        return made
 
     @staticmethod
     def from_function(
@@ -190,32 +211,68 @@ class Tool(Generic[P, R]):
         """Make a tool of a function, described by its signature and docstring.
 
         Raises:
-            InvalidArgumentError: Its signature cannot be described to a model; the text says why.
+            DeclarationError: Its signature cannot be described to a model; the text says why.
         """
         given = cast("dict[str, Any]", dict(options))
         names = [given.pop("name", None), given.pop("name_override", None)]
         texts = [given.pop("description", None), given.pop("description_override", None)]
-        for other, own in (("strict_mode", "strict"), ("timeout", "timeout_seconds")):
-            if other in given:
-                given.setdefault(own, given.pop(other))
-        signature = read_function(
+        if "timeout" in given:
+            given.setdefault("timeout_seconds", given.pop("timeout"))
+        is_exact = bool(given.pop("strict", False))
+        signature = function_schema(
             function,
-            name=next((name for name in names if name is not None), None),
-            description=next((text for text in texts if text is not None), None),
-            strict=given.get("strict", False),
+            given.pop("docstring_style", None),
+            next((name for name in names if name is not None), None),
+            next((text for text in texts if text is not None), None),
+            given.pop("use_docstring_info", True),
+            given.pop("strict_mode", False) or is_exact,
         )
+        refuse_option(signature.name, "output_type", given.pop("output_type", None))
+        if is_exact:
+            strict_schema(signature.params_json_schema, what=f"tool {signature.name!r}")
         return Tool(
             name=signature.name,
-            description=signature.description,
-            parameters=signature.parameters,
-            function=function,
-            signature=signature,
+            description=signature.description or "",
+            params_json_schema=signature.params_json_schema,
+            on_invoke_tool=Invoker(function, signature),
+            strict_json_schema=signature.strict_json_schema,
             **given,
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, as a unit test does."""
+        """Call the function itself, as a unit test does.
+
+        Raises:
+            UserError: The tool was not made of a function.
+        """
         return self.function(*args, **kwargs)
+
+    @property
+    def _made(self) -> Invoker | None:
+        given: object = self.__dict__.get("on_invoke_tool")
+        return given if isinstance(given, Invoker) and given.function is not None else None
+
+    @property
+    def function(self) -> Callable[P, R]:
+        """The function that the tool was made of.
+
+        Raises:
+            UserError: It was made by hand.
+        """
+        if self._made is None or self._made.function is None:
+            msg = f"Tool {self.name!r} was not made of a function: call its on_invoke_tool."
+            raise UserError(msg)
+        return self._made.function
+
+    @property
+    def signature(self) -> FuncSchema | None:
+        """Converts arguments to parameters; None for a tool that was made by hand."""
+        return self._made.signature if self._made is not None else None
+
+    @property
+    def qualified_name(self) -> str:
+        """The tool's name; there are no groups of tools."""
+        return self.name
 
     def __repr__(self) -> str:
         """Show the tool's name and effect."""
@@ -234,15 +291,21 @@ class Tool(Generic[P, R]):
     @property
     def takes_context(self) -> bool:
         """Whether the function takes the ToolContext."""
-        return self.signature is None or self.signature.context is not None
+        return self.signature is None or self.signature.takes_context
 
     def spec(self) -> ToolSpec:
-        """Describe the tool for a model."""
+        """Describe the tool for a model.
+
+        Raises:
+            UserError: Only a hosted tool of the provider would make it usable.
+        """
+        refuse_to_offer(self)
+        schema = self.params_json_schema
+        if self._made is not None:
+            schema = without_titles(schema)  # pydantic's: they cost tokens and say nothing new
+        parameters, strict = sent_schema(schema, strict=self.strict_json_schema)
         return ToolSpec(
-            name=self.name,
-            description=self.description,
-            parameters=self.parameters,
-            strict=self.strict,
+            name=self.name, description=self.description, parameters=parameters, strict=strict
         )
 
     def policy(self) -> ToolPolicy:
@@ -275,10 +338,10 @@ class Tool(Generic[P, R]):
             ToolArgumentsError: The arguments do not fit; the function was not called.
             Exception: An error that the function raised.
         """
-        values = self.parse(arguments)
-        if self.signature is None:
-            return await invoke(self.function, ctx, values)
-        positional, named = self.signature.bind(ctx, values)
+        signature = self.signature
+        if signature is None:
+            return await invoke(self.on_invoke_tool, ctx, arguments)
+        positional, named = signature.bind(ctx, self.parse(arguments))
         return await invoke(self.function, *positional, **named)
 
     def is_worth_repeating(self, error: BaseException) -> bool:
@@ -351,10 +414,7 @@ _AS_DECLARED = frozenset(
 )
 """Attributes that ToolPolicy has under the same name, with the same values."""
 
+_FIELDS = frozenset(field.name for field in fields(Tool))
 
-def _is_one_of(given: object, known: tuple[str, ...]) -> bool:
-    return isinstance(given, str) and given in known
-
-
-def _is_positive(given: object) -> bool:
-    return isinstance(given, int | float) and given > 0
+FunctionTool = Tool
+"""The name of a tool in the Agents SDK."""

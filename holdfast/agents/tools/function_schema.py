@@ -1,0 +1,293 @@
+"""FuncSchema: the signature of a function as JSON Schema, and its calls by JSON arguments."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Any, Optional
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+
+from holdfast.agents.tools.docstrings import DocstringStyle, documentation_of
+from holdfast.agents.tools.schema import closed_schema, sent_schema, without_titles
+from holdfast.agents.tools.signature import (
+    EMPTY,
+    annotation_of,
+    is_context,
+    name_of,
+    names_of,
+    parameters_of,
+    return_annotation_of,
+    source_of,
+)
+from holdfast.errors import DeclarationError
+from holdfast.values.base import Json
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class FuncSchema:
+    """The signature of a function for a model. Made by `function_schema`.
+
+    Attributes:
+        name: Name of the function.
+        description: Its docstring without the sections about parameters, results and errors.
+        params_pydantic_model: Validates the arguments; the names of its fields are those of the
+            parameters, also where pydantic cannot name a field so.
+        params_json_schema: JSON Schema of the arguments object.
+        signature: The function's signature, without what a partial binds by name.
+        takes_context: Whether the first parameter takes the ToolContext; it is not in the schema.
+        strict_json_schema: Whether the schema follows strict rules.
+        return_annotation: Type of the result, as far as it can be resolved.
+        fields: Field of the pydantic model to parameter, in the order of the signature.
+        always: Fields passed on even when the model omitted them: the function has no default of
+            its own for them, or needs them by position.
+    """
+
+    name: str
+    description: str | None
+    params_pydantic_model: type[BaseModel]
+    params_json_schema: dict[str, Json]
+    signature: inspect.Signature
+    takes_context: bool = False
+    strict_json_schema: bool = True
+    return_annotation: Any = EMPTY
+    _: KW_ONLY
+    fields: Mapping[str, str] = field(default_factory=dict[str, str])
+    always: frozenset[str] = frozenset()
+
+    @property
+    def parameters(self) -> dict[str, Json]:
+        """The schema as a model is sent it: without titles, which cost tokens."""
+        plain = without_titles(self.params_json_schema)
+        return sent_schema(plain, strict=self.strict_json_schema)[0]
+
+    @property
+    def context(self) -> str | None:
+        """Name of the parameter that takes the ToolContext, or None."""
+        return next(iter(self.signature.parameters)) if self.takes_context else None
+
+    def to_call_args(self, data: BaseModel) -> tuple[list[Any], dict[str, Any]]:
+        """Return the positional and the keyword arguments of a call, without the context.
+
+        Args:
+            data: Validated arguments: an object of `params_pydantic_model`.
+        """
+        by_parameter = {name: each for each, name in self.fields.items()}
+        values = {
+            name: getattr(data, by_parameter.get(name, name))
+            for name in self.signature.parameters
+            if name != self.context
+        }
+        return self._bound(values)
+
+    def values(self, arguments: str) -> dict[str, Any]:
+        """Return the validated arguments by parameter.
+
+        Arguments that the model omitted are omitted here, too, so that the function's own default
+        applies.
+
+        Raises:
+            pydantic.ValidationError: The arguments do not fit.
+        """
+        valid = self.params_pydantic_model.model_validate_json(arguments)
+        given = valid.model_fields_set | self.always
+        return {
+            name: getattr(valid, field) for field, name in self.fields.items() if field in given
+        }
+
+    def bind(self, ctx: Any, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the positional and the keyword arguments of one call, with the context.
+
+        Raises:
+            TypeError: The model named a parameter twice, by itself and among `**kwargs`.
+        """
+        positional, named = self._bound(values)
+        if self.context is None:
+            return positional, named
+        if self.signature.parameters[self.context].kind is inspect.Parameter.KEYWORD_ONLY:
+            return positional, {self.context: ctx, **named}
+        return [ctx, *positional], named
+
+    def _bound(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        parameters = self.signature.parameters
+        has_stars = any(each.kind is each.VAR_POSITIONAL for each in parameters.values())
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for name, each in parameters.items():
+            if name not in values:
+                continue
+            if each.kind is each.VAR_POSITIONAL:
+                positional += values[name]
+            elif each.kind is each.VAR_KEYWORD:
+                _check_names(self.name, values[name], parameters)
+                named |= values[name]
+            elif each.kind is each.POSITIONAL_ONLY or (
+                has_stars and each.kind is each.POSITIONAL_OR_KEYWORD
+            ):
+                positional.append(values[name])
+            else:
+                named[name] = values[name]
+        return positional, named
+
+
+def _check_names(function: str, more: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    twice = [name for name in more if name in known]
+    if twice:
+        msg = f"{function}() got several values for {', '.join(map(repr, twice))}"
+        raise TypeError(msg)
+
+
+class _Schema(GenerateJsonSchema):
+    """pydantic's generator, without warnings about defaults that JSON cannot represent."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+
+def function_schema(  # noqa: PLR0917  the Agents SDK's signature
+    func: Callable[..., Any],
+    docstring_style: DocstringStyle | None = None,
+    name_override: str | None = None,
+    description_override: str | None = None,
+    use_docstring_info: bool = True,  # noqa: FBT001, FBT002
+    strict_json_schema: bool = True,  # noqa: FBT001, FBT002
+) -> FuncSchema:
+    """Read signature and docstring of a function, method, `functools.partial` or callable object.
+
+    Args:
+        func: The function. Arguments that a partial binds by name are not shown to the model.
+        docstring_style: Style of the docstring; None to find it out.
+        name_override: Name in place of the function's own.
+        description_override: Description in place of the docstring's.
+        use_docstring_info: Whether the docstring is read at all.
+        strict_json_schema: Whether the schema is closed and all parameters required.
+
+    Raises:
+        DeclarationError: The function cannot be called with a JSON object; the text names the
+            parameter and what to write instead.
+        UserError: It takes a context of another library.
+    """
+    source = source_of(func)
+    name = name_of(func, source) if name_override is None else name_override
+    said, about = (
+        documentation_of(func, source, docstring_style) if use_docstring_info else ("", {})
+    )
+    definitions: dict[str, Any] = {}
+    fields: dict[str, str] = {}
+    always: set[str] = set()
+    takes_context = False
+    names = names_of(func, source)
+    parameters = parameters_of(func, name)
+    has_stars = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    for index, parameter in enumerate(parameters):
+        annotation = annotation_of(parameter, names, name)
+        if is_context(annotation, name):
+            takes_context = _check_context(parameter, index, name)
+            continue
+        own = f"p{index}"
+        fields[own] = parameter.name
+        if _is_passed(parameter, has_stars=has_stars):
+            always.add(own)
+        definitions[own] = _definition(annotation, parameter, about.get(parameter.name))
+    model, schema = _model(name, definitions)
+    if strict_json_schema:
+        schema = closed_schema(schema, what=f"tool {name!r}")
+    return FuncSchema(
+        name=name,
+        description=said if description_override is None else description_override,
+        params_pydantic_model=model,
+        params_json_schema=schema,
+        signature=inspect.Signature(parameters),
+        takes_context=takes_context,
+        strict_json_schema=strict_json_schema,
+        return_annotation=return_annotation_of(func, names),
+        fields=fields,
+        always=frozenset(always),
+    )
+
+
+def _check_context(parameter: inspect.Parameter, index: int, tool: str) -> bool:
+    """Refuse a context that is not the first parameter.
+
+    Raises:
+        DeclarationError: It is not the first parameter, or takes many arguments.
+    """
+    if index == 0 and parameter.kind not in _VARIADIC:
+        return True
+    msg = (
+        f"Tool {tool!r} takes its ToolContext as {parameter.name!r}, which is not the first"
+        " parameter. Move it to the front."
+    )
+    raise DeclarationError(msg)
+
+
+def _is_passed(parameter: inspect.Parameter, *, has_stars: bool) -> bool:
+    """Whether an argument is passed on even when the model omitted it."""
+    if parameter.kind in _VARIADIC:
+        return False
+    if parameter.default is EMPTY or isinstance(parameter.default, FieldInfo):
+        return True
+    by_position = parameter.kind is parameter.POSITIONAL_OR_KEYWORD and has_stars
+    return by_position or parameter.kind is parameter.POSITIONAL_ONLY
+
+
+def _definition(annotation: Any, parameter: inspect.Parameter, about: str | None) -> Any:
+    """Return the pydantic field of one parameter."""
+    base, *extras = (
+        typing.get_args(annotation) if typing.get_origin(annotation) is Annotated else [annotation]
+    )
+    default = parameter.default
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        base, default = _list_of(base), Field(default_factory=list)
+    elif parameter.kind is parameter.VAR_KEYWORD:
+        base, default = _dict_of(base), Field(default_factory=dict)
+    if default is None:
+        base = Optional[base]  # noqa: UP045  `|` fails on some special forms
+    described = [e.description for e in extras if isinstance(e, FieldInfo)]
+    texts = [extra for extra in extras if isinstance(extra, str)]
+    if isinstance(default, FieldInfo):
+        extras.append(default)
+        described.append(default.description)
+    elif default is not EMPTY:
+        extras.append(Field(default=default))
+    name = parameter.name
+    text = next(filter(None, (about, *texts, *described)), None)
+    named = Field(alias=name, validation_alias=name, serialization_alias=name, description=text)
+    extras.append(named)
+    return Annotated[(base, *extras)]
+
+
+def _list_of(each: Any) -> Any:
+    """Return the type of all of `*args`; `*args: tuple[int, ...]` counts as integers."""
+    if typing.get_origin(each) is tuple:
+        inner = typing.get_args(each)
+        each = inner[0] if len(inner) == 2 and inner[1] is Ellipsis else Any  # noqa: PLR2004
+    return list[each]
+
+
+def _dict_of(each: Any) -> Any:
+    """Return the type of all of `**kwargs`; `**kwargs: dict[str, int]` counts as integers."""
+    return each if typing.get_origin(each) is dict else dict[str, each]
+
+
+def _model(name: str, definitions: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Json]]:
+    config = ConfigDict(
+        extra="forbid", allow_inf_nan=False, protected_namespaces=(), title=f"{name}_args"
+    )
+    try:
+        model = create_model("Arguments", __config__=config, **definitions)
+        schema = model.model_json_schema(schema_generator=_Schema)
+    except (PydanticUserError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        msg = (
+            f"Tool {name!r} has a parameter whose type cannot be described to a model: {reason}"
+            " Use JSON types, Literal, enums, dataclasses, TypedDict or pydantic models."
+        )
+        raise DeclarationError(msg) from error
+    return model, {"properties": {}, **schema}
