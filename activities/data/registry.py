@@ -195,13 +195,11 @@ class Registry:
                 for `model`.
         """
         if head.run.model:
-            found: Model = self.code(head.run.model)
-            return found
+            return resolve_model(self.code(head.run.model))
         named = agent.model is None or isinstance(agent.model, str)
         if head.run.model_provider and (head.model or named):
             provider = self.code(head.run.model_provider)
-            made: Model = await invoke(provider.get_model, head.model or agent.model)
-            return made
+            return resolve_model(await invoke(provider.get_model, head.model or agent.model))
         return self.model(agent, snapshot, head.model)
 
     def model(self, agent: Agent, snapshot: AgentSnapshot, override: str) -> Model:

@@ -31,6 +31,7 @@ from holdfast.agents.tools.hooks import (
 )
 from holdfast.agents.tools.retriever import ToolRetriever
 from holdfast.errors import UserError
+from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
 from holdfast.models.llama_index import LLM
 from holdfast.task.data.agent_snapshot import AgentSnapshot
@@ -80,7 +81,7 @@ class Agent(AgentBase[ContextT]):
 
     _: KW_ONLY
     instructions: str | Callable[..., Any] | None = None
-    model: str | Model | LLM | None = None
+    model: str | Model | LLM | AskedModel | None = None
     tools: list[Any] = field(default_factory=list[Any])
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
@@ -107,7 +108,7 @@ class Agent(AgentBase[ContextT]):
             handoff_description: str | None = None,
             *,
             instructions: str | Callable[..., Any] | None = None,
-            model: str | Model | LLM | None = None,
+            model: str | Model | LLM | AskedModel | None = None,
             tools: Sequence[Tool | Callable[..., Any]] = (),
             model_settings: ModelSettings | Mapping[str, Any] = ...,
             worker: AgentWorker | RunsSteps = ...,

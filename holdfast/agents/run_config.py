@@ -11,9 +11,10 @@ from pydantic import Field
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.agents.handoffs import HandoffInputFilter
 from holdfast.errors import UserError, WrongTypeError
+from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model, check_model
 from holdfast.models.llama_index import LLM, as_model
-from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
+from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_data, check_fields
 from holdfast.values.messages import clean
@@ -106,8 +107,10 @@ class RunConfig:
         input_guardrails: Added to the first agent's.
         output_guardrails: Added to the last agent's.
         tracing_disabled: Whether no spans are made.
-        trace_include_sensitive_data: Whether spans carry inputs and outputs; None for the value of
-            HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA, which is yes by default.
+        trace_include_sensitive_data: Whether spans carry inputs and outputs: by default what
+            HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA says, else
+            OPENAI_AGENTS_TRACE_INCLUDE_SENSITIVE_DATA, else yes. A worker process whose environment
+            says no leaves them out, unless the process that calls the run says no and the run yes.
         workflow_name: Name of the trace.
         trace_id: Id of the trace.
         group_id: Id that groups traces, such as those of one conversation.
@@ -133,7 +136,7 @@ class RunConfig:
         UserError: A field has a value of a wrong type or out of range.
     """
 
-    model: str | Model | LLM | None = None
+    model: str | Model | LLM | AskedModel | None = None
     model_provider: Any = None
     model_settings: ModelSettings | None = None
     handoff_input_filter: HandoffInputFilter | None = None
@@ -169,6 +172,8 @@ class RunConfig:
                     msg = f"RunConfig cannot use {name}={said}: {clean(str(cause))}."
                     raise UserError(msg) from None
                 object.__setattr__(self, name, made)
+        if self.trace_include_sensitive_data is None:
+            object.__setattr__(self, "trace_include_sensitive_data", includes_sensitive_data())
         for name, default in _MAY_BE_NONE:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)

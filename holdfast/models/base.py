@@ -154,10 +154,13 @@ def check_model(model: Any) -> None:
     """
     if model is None or isinstance(model, str):
         return
-    if isinstance(model, type) or not isinstance(model, Model):
+    if isinstance(model, type) or not (
+        isinstance(model, Model) or callable(getattr(model, "get_response", None))
+    ):
         msg = (
             f"model={shown(model)} ({type(model).__name__}) is no model. Pass a name, as"
-            ' "gpt-5-mini", or an object with `name` and `async def respond(request)`.'
+            ' "gpt-5-mini", or an object with `name` and `async def respond(request)`, or with'
+            " the Agents SDK's `get_response`."
         )
         raise WrongTypeError(msg)
 

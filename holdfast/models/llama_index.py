@@ -231,11 +231,14 @@ def _get(holder: Any, name: str) -> Any:
 
 
 def _failure(model: str, error: Exception) -> ModelUnavailableError | ModelRequestError:
-    """Say whether time can heal what an LLM raised."""
+    """Return the error for what an LLM raised."""
+    msg = f"Model {model!r} of LlamaIndex raised {type(error).__name__}: {error}"
+    return ModelUnavailableError(msg) if is_passing(error) else ModelRequestError(msg)
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether time can heal what a provider's client raised."""
     status = getattr(error, "status_code", None)
     names = {base.__name__ for base in type(error).__mro__}
     heals = isinstance(status, int) and (status in HEALED_BY_TIME or status >= 500)  # noqa: PLR2004
-    msg = f"Model {model!r} of LlamaIndex raised {type(error).__name__}: {error}"
-    if heals or names & _LASTING or isinstance(error, TimeoutError | ConnectionError):
-        return ModelUnavailableError(msg)
-    return ModelRequestError(msg)
+    return heals or bool(names & _LASTING) or isinstance(error, TimeoutError | ConnectionError)

@@ -6,7 +6,9 @@ import os
 from collections.abc import Awaitable, Callable
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.agents_sdk import AskedModel, AskingModel, is_asked
 from holdfast.models.base import Model
+from holdfast.models.defaults import default_api, default_client
 from holdfast.models.llama_index import LLM, as_model
 from holdfast.models.providers import misdirected
 
@@ -17,13 +19,13 @@ _ADAPTERS = ("litellm", "any-llm")
 _MADE: dict[tuple[str, str], Model] = {}
 
 
-def resolve_model(model: str | Model | LLM | None) -> Model:
+def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
     """Return the model that a setting names.
 
     A name means: "offline" the built-in planner, "chat:NAME" Chat Completions, "responses:NAME"
-    the Responses API. A plain name goes to the API that HOLDFAST_MODEL_API names ("responses", the
-    default, or "chat"). None means the name in HOLDFAST_MODEL, else gpt-5-mini. Equal names give
-    the same object.
+    the Responses API. A plain name goes to the API of `set_default_openai_api`, else to the one
+    that HOLDFAST_MODEL_API names ("responses", the default, or "chat"). None means the name in
+    HOLDFAST_MODEL, else gpt-5-mini. Equal names give the same object.
 
     Raises:
         InvalidArgumentError: The name is empty, has the prefix of an adapter that there is none
@@ -33,14 +35,14 @@ def resolve_model(model: str | Model | LLM | None) -> Model:
     if model is None:
         model = os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
     if not isinstance(model, str):
-        made: Model = as_model(model)
+        made: Model = AskingModel(model) if is_asked(model) else as_model(model)
         return made
     if model == "offline":
         return _make("offline", model)
     api, colon, name = model.partition(":")
     # A colon is also part of names: "llama3:8b", "ft:gpt-4o:...".
     if not colon or api not in ("chat", "responses"):
-        api, name = os.environ.get("HOLDFAST_MODEL_API") or "responses", model
+        api, name = default_api() or os.environ.get("HOLDFAST_MODEL_API") or "responses", model
         if api not in ("chat", "responses"):
             raise InvalidArgumentError(
                 f"HOLDFAST_MODEL_API is {api!r}; it must be 'responses' or 'chat'."
@@ -56,7 +58,9 @@ def resolve_model(model: str | Model | LLM | None) -> Model:
         raise InvalidArgumentError(
             f"Model name {model!r} is empty. Pass the provider's name of a model, or 'offline'."
         )
-    if wrong := misdirected(name, os.environ.get("OPENAI_BASE_URL")):
+    client = default_client()
+    place = os.environ.get("OPENAI_BASE_URL") if client is None else str(client.base_url)
+    if wrong := misdirected(name, place):
         raise InvalidArgumentError(wrong)
     return _make(api, name)
 

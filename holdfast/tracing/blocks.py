@@ -20,6 +20,7 @@ from holdfast.values.text.redact import redact
 
 DEFAULT_WORKFLOW_NAME = "Agent workflow"
 SENSITIVE = "HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA"
+SENSITIVE_OF_SDK = "OPENAI_AGENTS_TRACE_INCLUDE_SENSITIVE_DATA"
 
 
 class Trace:
@@ -68,7 +69,7 @@ class Trace:
         Args:
             mark_as_current: Whether tasks created from now on belong to it.
         """
-        around = None if self.trace_id else _around()
+        around = None if self.trace_id else span_around()
         self.disabled = self.disabled or (around is not None and around.disabled)
         found = around.trace_id if around is not None else self.trace_id
         self.trace_id = f"trace_{trace_digits(found)}" if found else gen_trace_id()
@@ -206,13 +207,13 @@ def around(trace_id: str = "") -> Around | None:
     block = _current.get()
     if block is not None and block.disabled:
         return Around("", "", disabled=True, block=block)
-    found = _around()
+    found = span_around()
     if trace_id and (found is None or trace_digits(found.trace_id) != trace_digits(trace_id)):
         return Around(trace_id, "", disabled=False, block=block)
     return found
 
 
-def _around() -> Around | None:
+def span_around() -> Around | None:
     """Return OpenTelemetry's current span if it belongs to the block's trace, else the block."""
     block = _current.get()
     if switch.spans() is not None:
@@ -229,16 +230,21 @@ def _around() -> Around | None:
 def includes_sensitive_data() -> bool:
     """Whether this process puts inputs, outputs and messages into spans; yes by default.
 
-    0, false, no or off in `HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA` turns it off.
+    0, false, no or off in `HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA` turns it off; if that is not set,
+    in `OPENAI_AGENTS_TRACE_INCLUDE_SENSITIVE_DATA`.
     """
-    return os.environ.get(SENSITIVE, "").strip().lower() not in ("0", "false", "no", "off")
+    said = os.environ.get(SENSITIVE) or os.environ.get(SENSITIVE_OF_SDK) or ""
+    return said.strip().lower() not in ("0", "false", "no", "off")
 
 
 def metadata_attributes(metadata: Mapping[str, Json]) -> dict[str, Any]:
     """Write metadata as span attributes: plain values as they are, others as JSON text."""
+    return as_attributes("holdfast.metadata", metadata)
+
+
+def as_attributes(prefix: str, data: Mapping[str, Json]) -> dict[str, Any]:
+    """Write data as span attributes below a prefix, as `metadata_attributes` does."""
     return {
-        f"holdfast.metadata.{key}": value
-        if isinstance(value, str | bool | int | float)
-        else as_text(value)
-        for key, value in metadata.items()
+        f"{prefix}.{key}": value if isinstance(value, str | bool | int | float) else as_text(value)
+        for key, value in data.items()
     }

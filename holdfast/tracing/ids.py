@@ -14,6 +14,7 @@ from holdfast.values.base import canonical, digest
 TRACE_DIGITS = 32
 SPAN_DIGITS = 16
 
+_SPAN_ID = re.compile(r"(?:span_[0-9a-f]{8})?([0-9a-f]{16})")
 _TRACE_ID = re.compile(r"(?:trace_)?([0-9a-f]{32})")
 
 
@@ -27,6 +28,18 @@ def trace_digits(given: str) -> str:
     if known is not None and int(known[1], 16):
         return known[1]
     return _digits(TRACE_DIGITS, "trace", given)
+
+
+def span_digits(given: str) -> str:
+    """Return the 16 hexadecimal digits for a span id that a user gave.
+
+    Of `span_<24 digits>` the last 16, and OpenTelemetry's own form as it is; any other text is
+    replaced by its digest.
+    """
+    known = _SPAN_ID.fullmatch(given)
+    if known is not None and int(known[1], 16):
+        return known[1]
+    return _digits(SPAN_DIGITS, "span", given)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ OpenTelemetry is an extra: nothing here imports it, unless the program has impor
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ class _Switch:
         self.given: TracerProvider | None = None
         self.provider: TracerProvider | None = None
         self.spans: Spans | None = None
-        self.disabled = False
+        self.disabled: bool | None = None
 
 
 _switch = _Switch()
@@ -62,8 +63,14 @@ def set_tracing_disabled(disabled: bool) -> None:  # noqa: FBT001  the Agents SD
 
 
 def is_disabled() -> bool:
-    """Whether tasks that this process creates have no trace."""
-    return _switch.disabled
+    """Whether tasks that this process creates have no trace.
+
+    1, true, yes or on in `OPENAI_AGENTS_DISABLE_TRACING` says so, too.
+    """
+    if _switch.disabled is not None:
+        return _switch.disabled
+    said = os.environ.get("OPENAI_AGENTS_DISABLE_TRACING", "").strip().lower()
+    return said in ("1", "true", "yes", "on")
 
 
 def _global_provider() -> TracerProvider | None:

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
 from holdfast.task.data.head import AGENTS_SDK, KeptConversation, RunRules, TaskHead
-from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
+from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.values.code.code_refs import refer
 from holdfast.values.code.context_data import type_ref
 from holdfast.values.money import Amount
@@ -64,7 +64,7 @@ def run_head(
         group_id=config.group_id or "",
         trace_metadata=dict(config.trace_metadata or {}),
         traced=not config.tracing_disabled,
-        sensitive=config.trace_include_sensitive_data,
+        sensitive=_sensitive(config),
         streams=streams,
         kept=kept,
     )
@@ -75,6 +75,12 @@ def run_head(
         settings=config.model_settings,
         run=rules,
     )
+
+
+def _sensitive(config: RunConfig) -> bool | None:
+    """Return whether a run says what its spans hold; None for what each process says by itself."""
+    tells = config.trace_include_sensitive_data
+    return None if tells and includes_sensitive_data() else tells
 
 
 def run_budget(max_turns: int | None, max_dollars: Amount | None = None) -> Budget | None:

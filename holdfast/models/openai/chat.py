@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
+from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import ModelRequestError
@@ -54,6 +55,20 @@ class ChatCompletionsModel(OpenAIModel):
     def _stream_options(self, request: ModelRequest) -> dict[str, Json]:
         tells_usage = request.settings.include_usage is not False
         return {"stream_options": {"include_usage": tells_usage}}
+
+
+class OpenAIChatCompletionsModel(ChatCompletionsModel):
+    """A `ChatCompletionsModel` with the constructor of the Agents SDK."""
+
+    def __init__(self, model: str, openai_client: AsyncOpenAI | None = None) -> None:
+        """Remember how to reach the model; nothing is opened yet.
+
+        Args:
+            model: Model name, as the provider knows it.
+            openai_client: A client to use as it is, apart from its retries.
+        """
+        super().__init__(model, client=openai_client)
+        self.model = model
 
 
 async def request_body(model: str, request: ModelRequest) -> RequestBody:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -14,6 +14,7 @@ import openai
 from openai import AsyncOpenAI, AsyncStream
 
 from holdfast.errors import InvalidArgumentError, ModelError, ModelRequestError
+from holdfast.models.defaults import default_client, default_key
 from holdfast.models.openai.bodies import HEAVY_BYTES, RequestBody
 from holdfast.models.openai.failures import (
     ErrorStatus,
@@ -53,7 +54,12 @@ class Connection:
     """
 
     def __init__(
-        self, model: str, client: AsyncOpenAI | None, base_url: str | None, api_key: str | None
+        self,
+        model: str,
+        client: AsyncOpenAI | None,
+        base_url: str | None,
+        api_key: str | None,
+        options: Mapping[str, str] | None = None,
     ) -> None:
         """Keep what the model was made with; nothing is opened yet."""
         self.model = model
@@ -63,7 +69,9 @@ class Connection:
                 " openai.AsyncOpenAI. Pass base_url and api_key in its place, or nothing."
             )
             raise InvalidArgumentError(msg)
-        self._given = None if client is None else client.with_options(max_retries=0)
+        self._own = None if client is None else client.with_options(max_retries=0)
+        self._shared: tuple[AsyncOpenAI, AsyncOpenAI] | None = None
+        self._options = dict(options or {})
         self._base_url = base_url
         self._api_key = api_key
         self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Place, AsyncOpenAI]] = (
@@ -71,11 +79,22 @@ class Connection:
         )
 
     @property
+    def _given(self) -> AsyncOpenAI | None:
+        """The client to use as it is: the model's, else the process's default."""
+        shared = None if self._base_url or self._api_key else default_client()
+        if self._own is not None or shared is None:
+            return self._own
+        if self._shared is None or self._shared[0] is not shared:
+            self._shared = shared, shared.with_options(max_retries=0)
+        return self._shared[1]
+
+    @property
     def secret(self) -> str:
         """The key in use, to be kept out of texts."""
-        if self._given is not None:
-            return self._given.api_key
-        return (self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
+        if (given := self._given) is not None:
+            return given.api_key
+        key = self._api_key or default_key() or os.environ.get("OPENAI_API_KEY")
+        return (key or "").strip()
 
     def client(self) -> AsyncOpenAI:
         """Return the client for the running loop, without retries of its own.
@@ -83,8 +102,8 @@ class Connection:
         Raises:
             ModelRequestError: There is no API key, or one that cannot be sent.
         """
-        if self._given is not None:
-            return self._given
+        if (given := self._given) is not None:
+            return given
         loop = asyncio.get_running_loop()
         place = (os.getpid(), self._base_url or os.environ.get("OPENAI_BASE_URL"), self.secret)
         made = self._made.setdefault(loop, {})
@@ -107,7 +126,12 @@ class Connection:
         try:
             sender = openai.DefaultAsyncHttpxClient(event_hooks={"response": [_read_error]})
             return AsyncOpenAI(
-                api_key=key, base_url=base_url or None, max_retries=0, http_client=sender
+                api_key=key,
+                base_url=base_url or None,
+                max_retries=0,
+                http_client=sender,
+                organization=self._options.get("organization"),
+                project=self._options.get("project"),
             )
         except openai.OpenAIError as error:
             raise model_error(error, model=self.model, secret=key) from None

@@ -49,18 +49,26 @@ class OpenAIModel(ABC):
         client: AsyncOpenAI | None = None,
         base_url: str | None = None,
         api_key: str | None = None,
+        organization: str | None = None,
+        project: str | None = None,
     ) -> None:
         """Remember how to reach the model; nothing is opened yet.
 
         Args:
             name: Model name, as the provider knows it.
             client: A client to use as it is, apart from its retries; it must belong to the loop
-                that calls the model.
+                that calls the model. Without client, base_url and api_key, that of
+                `set_default_openai_client` is used, if there is one.
             base_url: Address of the API; None takes OPENAI_BASE_URL, else OpenAI's.
-            api_key: Key; None takes OPENAI_API_KEY at each call.
+            api_key: Key; None takes that of `set_default_openai_key`, else OPENAI_API_KEY, at each
+                call.
+            organization: Organization that the calls belong to; None takes OPENAI_ORG_ID.
+            project: Project that the calls belong to; None takes OPENAI_PROJECT_ID.
         """
         self._name = name
-        self._connection = Connection(name, client, base_url, api_key)
+        place = {"organization": organization, "project": project}
+        options = {key: value for key, value in place.items() if value is not None}
+        self._connection = Connection(name, client, base_url, api_key, options)
 
     @property
     def name(self) -> str:

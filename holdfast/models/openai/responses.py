@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError
@@ -38,6 +39,20 @@ class ResponsesModel(OpenAIModel):
 
     def _read(self, body: dict[str, Json], request_id: str | None) -> ModelAnswer:
         return read_answer(body, model=self._name, request_id=request_id)
+
+
+class OpenAIResponsesModel(ResponsesModel):
+    """A `ResponsesModel` with the constructor of the Agents SDK."""
+
+    def __init__(self, model: str, openai_client: AsyncOpenAI | None = None) -> None:
+        """Remember how to reach the model; nothing is opened yet.
+
+        Args:
+            model: Model name, as the provider knows it.
+            openai_client: A client to use as it is, apart from its retries.
+        """
+        super().__init__(model, client=openai_client)
+        self.model = model
 
 
 async def request_body(model: str, request: ModelRequest) -> RequestBody:

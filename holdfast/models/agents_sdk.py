@@ -1,0 +1,288 @@
+"""Models with the methods of the Agents SDK: `get_response` and `stream_response`."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from holdfast.errors import HoldfastError, ModelRequestError, ModelUnavailableError
+from holdfast.models.base import Model as OneMethodModel
+from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell
+from holdfast.models.llama_index import is_passing
+from holdfast.models.openai.items import to_response_items
+from holdfast.values.base import Json
+
+
+class ModelTracing(enum.Enum):
+    """Whether a model makes spans of its calls. Holdfast makes them, so models get DISABLED."""
+
+    DISABLED = 0
+    ENABLED = 1
+    ENABLED_WITHOUT_DATA = 2
+
+    def is_disabled(self) -> bool:
+        """Whether no spans are made."""
+        return self is ModelTracing.DISABLED
+
+    def include_data(self) -> bool:
+        """Whether spans hold inputs and outputs."""
+        return self is ModelTracing.ENABLED
+
+
+class Model(ABC):
+    """Base class for models of one's own, with the signatures of the Agents SDK.
+
+    A call makes one attempt: Temporal repeats it when time can heal what it raised (a lost
+    connection, status 408, 409, 425, 429 or 5xx). Other errors leave the task waiting.
+    """
+
+    @abstractmethod
+    async def get_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[Any],
+        model_settings: Any,
+        tools: list[Any],
+        output_schema: Any,
+        handoffs: list[Any],
+        tracing: ModelTracing,
+        *,
+        previous_response_id: str | None,
+        conversation_id: str | None,
+        prompt: Any,
+    ) -> Any:
+        """Answer one request with a ModelResponse.
+
+        Args:
+            system_instructions: The agent's instructions.
+            input: The conversation, as items of the Responses API.
+            model_settings: ModelSettings.
+            tools: What may be called, handoffs included: objects with `name`, `description`,
+                `params_json_schema` and `strict_json_schema`.
+            output_schema: Structure of the answer; None for a text.
+            handoffs: Always empty: they are among the tools.
+            tracing: Always DISABLED.
+            previous_response_id: The response that this call goes on from.
+            conversation_id: The provider's conversation.
+            prompt: Always None.
+        """
+
+    @abstractmethod
+    def stream_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[Any],
+        model_settings: Any,
+        tools: list[Any],
+        output_schema: Any,
+        handoffs: list[Any],
+        tracing: ModelTracing,
+        *,
+        previous_response_id: str | None,
+        conversation_id: str | None,
+        prompt: Any,
+    ) -> AsyncIterator[Any]:
+        """Answer one request with events of the Responses API, the last one `response.completed`.
+
+        One that raises NotImplementedError is not streamed: `get_response` is asked then.
+        Arguments are those of `get_response`.
+        """
+
+    async def close(self) -> None:  # noqa: B027  a model may have nothing to release
+        """Release what the model holds; Holdfast never calls it."""
+
+
+class ModelProvider(ABC):
+    """Base class for what makes models of names, for `RunConfig(model_provider=...)`."""
+
+    @abstractmethod
+    def get_model(self, model_name: str | None) -> Any:
+        """Return the model of a name; of None, the provider's default."""
+
+    async def aclose(self) -> None:  # noqa: B027  as for a model
+        """Release what the provider holds; Holdfast never calls it."""
+
+
+class AskedModel(Protocol):
+    """What of the Agents SDK's models is needed to take an object as a model."""
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+        """Answer one request."""
+        ...
+
+
+def is_asked(given: object) -> bool:
+    """Whether an object is a model with the Agents SDK's methods, and has none of ours."""
+    if isinstance(given, type | str | OneMethodModel):
+        return False
+    return callable(getattr(given, "get_response", None))
+
+
+@dataclass(frozen=True)
+class OfferedTool:
+    """A tool or handoff, as a model of the Agents SDK reads it."""
+
+    name: str
+    description: str
+    params_json_schema: dict[str, Json]
+    strict_json_schema: bool
+
+
+@dataclass(frozen=True)
+class AskedOutput:
+    """Structure of an answer, with the methods of the Agents SDK's output schemas."""
+
+    spec: OutputSpec
+
+    def is_plain_text(self) -> bool:
+        """Return False: a text has no structure."""
+        return False
+
+    def name(self) -> str:
+        """Name of the structure."""
+        return self.spec.name
+
+    def json_schema(self) -> dict[str, Json]:
+        """JSON Schema of the answer."""
+        return self.spec.json_schema
+
+    def is_strict_json_schema(self) -> bool:
+        """Whether the provider may enforce it."""
+        return self.spec.strict
+
+    def validate_json(self, json_str: str) -> Any:
+        """Decode an answer; Holdfast validates it when it is recorded."""
+        return json.loads(json_str)
+
+
+class AskingModel:
+    """Asks a model of the Agents SDK.
+
+    Attributes:
+        model: That model.
+    """
+
+    provider = "custom"
+    """As traces name it."""
+
+    def __init__(self, model: Any) -> None:
+        """Take a model that `is_asked` says yes to."""
+        self.model = model
+
+    @property
+    def name(self) -> str:
+        """Its `model` or `name`, if that is a text, else its class's name."""
+        named = (getattr(self.model, each, None) for each in ("model", "name"))
+        return next((each for each in named if isinstance(each, str) and each), self._kind)
+
+    @property
+    def _kind(self) -> str:
+        return type(self.model).__name__
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
+        try:
+            found = await self.model.get_response(**_arguments(request))
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
+        return self._read(found.output, found.usage, found.response_id)
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request, and pass on the pieces meanwhile.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
+        from holdfast.models.openai.responses import read_answer
+        from holdfast.models.openai.responses_stream import ResponseStream
+
+        if not callable(getattr(self.model, "stream_response", None)):
+            return await self.respond(request)
+        coming = ResponseStream(tell)
+        try:
+            events = self.model.stream_response(**_arguments(request))
+            if inspect.isawaitable(events):
+                events = await events
+            async for event in events:
+                coming.take(_data(event))
+        except NotImplementedError:
+            return await self.respond(request)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
+        if coming.body is None:
+            raise coming.missing(self.name)
+        return read_answer(coming.body, model=self.name)
+
+    def _read(self, output: Any, usage: Any, response_id: str | None) -> ModelAnswer:
+        from holdfast.models.openai.responses import read_answer
+
+        body: dict[str, Json] = {
+            "id": response_id,
+            "status": "completed",
+            "output": [_data(item) for item in output],
+            "usage": _usage(usage),
+        }
+        return read_answer(body, model=self.name)
+
+    def _failure(self, error: Exception) -> ModelUnavailableError | ModelRequestError:
+        msg = f"Model {self.name!r} raised {type(error).__name__}: {error}"
+        return ModelUnavailableError(msg) if is_passing(error) else ModelRequestError(msg)
+
+
+def _arguments(request: ModelRequest) -> dict[str, Any]:
+    """Return the arguments of `get_response` for a request."""
+    choice = None if request.tool_choice == "auto" else request.tool_choice
+    return {
+        "system_instructions": request.instructions or None,
+        "input": to_response_items(request.messages),
+        "model_settings": request.settings.model_copy(update={"tool_choice": choice}),
+        "tools": [
+            OfferedTool(tool.name, tool.description, dict(tool.parameters), tool.strict)
+            for tool in request.tools
+        ],
+        "output_schema": None if request.output is None else AskedOutput(request.output),
+        "handoffs": [],
+        "tracing": ModelTracing.DISABLED,
+        "previous_response_id": request.previous_response_id or None,
+        "conversation_id": request.conversation_id or None,
+        "prompt": None,
+    }
+
+
+def _data(given: Any) -> dict[str, Json]:
+    """Return an item or event as data."""
+    if hasattr(given, "model_dump"):
+        made: dict[str, Json] = given.model_dump(mode="json", exclude_unset=True, warnings=False)
+        return made
+    return dict(cast("Mapping[str, Json]", given))
+
+
+def _usage(usage: Any) -> Json:
+    """Return what an answer has cost, in the words of the Responses API."""
+    if usage is None:
+        return None
+    details = {
+        f"{side}_tokens_details": {name: getattr(of, name, 0) or 0 for name in names}
+        for side, names in (
+            ("input", ("cached_tokens", "cache_write_tokens")),
+            ("output", ("reasoning_tokens",)),
+        )
+        if (of := getattr(usage, f"{side}_tokens_details", None)) is not None
+    }
+    counts = ("input_tokens", "output_tokens")
+    return {name: getattr(usage, name, 0) or 0 for name in counts} | details

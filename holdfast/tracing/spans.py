@@ -1,0 +1,386 @@
+"""Spans of the program's own, by the names and signatures of the Agents SDK."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from holdfast.errors import HoldfastError
+from holdfast.tracing import switch
+from holdfast.tracing.blocks import (
+    Around,
+    Trace,
+    as_attributes,
+    gen_trace_id,
+    includes_sensitive_data,
+    span_around,
+)
+from holdfast.tracing.ids import span_digits, trace_digits
+from holdfast.values.text.redact import redact
+
+
+@dataclass
+class SpanData:
+    """What a span says; its fields may be set until the span ends."""
+
+    type: ClassVar[str] = ""
+    sensitive: ClassVar[frozenset[str]] = frozenset()
+
+    def title(self) -> str:
+        """Name of the span as it is exported."""
+        raise NotImplementedError
+
+    def export(self) -> dict[str, Any]:
+        """Return the type and the fields as data."""
+        return {"type": self.type, **asdict(self)}
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the fields as attributes; sensitive ones only where this process tells them."""
+        hidden = frozenset[str]() if includes_sensitive_data() else self.sensitive
+        known = {key: v for key, v in vars(self).items() if v is not None and key not in hidden}
+        return as_attributes(f"holdfast.{self.type}", known)
+
+
+@dataclass
+class AgentSpanData(SpanData):
+    """An agent that runs."""
+
+    type: ClassVar[str] = "agent"
+    name: str = ""
+    handoffs: list[str] | None = None
+    tools: list[str] | None = None
+    output_type: str | None = None
+
+    def title(self) -> str:
+        """Name of the span."""
+        return f"invoke_agent {self.name}"
+
+
+@dataclass
+class FunctionSpanData(SpanData):
+    """A function that is called."""
+
+    type: ClassVar[str] = "function"
+    sensitive: ClassVar[frozenset[str]] = frozenset({"input", "output"})
+    name: str = ""
+    input: str | None = None
+    output: Any = None
+
+    def title(self) -> str:
+        """Name of the span."""
+        return f"execute_tool {self.name}"
+
+
+@dataclass
+class GenerationSpanData(SpanData):
+    """A model call."""
+
+    type: ClassVar[str] = "generation"
+    sensitive: ClassVar[frozenset[str]] = frozenset({"input", "output"})
+    input: Sequence[Mapping[str, Any]] | None = None
+    output: Sequence[Mapping[str, Any]] | None = None
+    model: str | None = None
+    model_config: Mapping[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+
+    def title(self) -> str:
+        """Name of the span."""
+        return f"chat {self.model or ''}".strip()
+
+
+@dataclass
+class GuardrailSpanData(SpanData):
+    """A guardrail that is run."""
+
+    type: ClassVar[str] = "guardrail"
+    name: str = ""
+    triggered: bool = False
+
+    def title(self) -> str:
+        """Name of the span."""
+        return f"guardrail {self.name}"
+
+
+@dataclass
+class HandoffSpanData(SpanData):
+    """A handoff."""
+
+    type: ClassVar[str] = "handoff"
+    from_agent: str | None = None
+    to_agent: str | None = None
+
+    def title(self) -> str:
+        """Name of the span."""
+        return f"handoff {self.from_agent} to {self.to_agent}"
+
+
+@dataclass
+class CustomSpanData(SpanData):
+    """Whatever the program says."""
+
+    type: ClassVar[str] = "custom"
+    name: str = ""
+    data: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def title(self) -> str:
+        """Name of the span."""
+        return self.name
+
+
+class Span:
+    """A span of the program's own: the parent of spans that are made inside its `with` block.
+
+    Attributes:
+        span_data: What it says; fields may be set until it ends.
+        span_id: Its id; with OpenTelemetry, its last 16 hexadecimal digits are the span's.
+        trace_id: Its trace, once it has started.
+        parent_id: Id of its parent, or None.
+        started_at: When it started, ISO 8601; None before.
+        ended_at: When it ended; None before.
+        error: What `set_error` was given.
+    """
+
+    def __init__(
+        self, data: SpanData, span_id: str | None, parent: Trace | Span | None, *, disabled: bool
+    ) -> None:
+        """Take the settings; nothing is recorded before `start`."""
+        self.span_data = data
+        self.span_id = span_id or gen_span_id()
+        self.trace_id = ""
+        self.parent_id: str | None = None
+        self.started_at: str | None = None
+        self.ended_at: str | None = None
+        self.error: Mapping[str, Any] | None = None
+        self.disabled = disabled
+        self._parent = parent
+        self._span: Any = None
+        self._current: AbstractContextManager[None] | None = None
+        self._before: Token[Span | None] | None = None
+
+    @property
+    def digits(self) -> str:
+        """The 16 hexadecimal digits by which OpenTelemetry knows it."""
+        return span_digits(self.span_id)
+
+    def start(self, mark_as_current: bool = False) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
+        """Start the span.
+
+        Args:
+            mark_as_current: Whether spans made from now on are below it.
+        """
+        if self.started_at is not None:
+            return
+        self.started_at = _now()
+        above = self._above()
+        self.trace_id = f"trace_{trace_digits(above.trace_id)}" if above else gen_trace_id()
+        self.parent_id = (above.parent or None) if above else None
+        self.disabled = self.disabled or (above is not None and above.disabled)
+        spans = None if self.disabled or switch.is_disabled() else switch.spans()
+        if spans is not None:
+            from holdfast.tracing import otel
+
+            parent, digits = self.parent_id or "", trace_digits(self.trace_id)
+            place = otel.Place(digits, self.digits, parent, True if parent else None)
+            self._span = spans.start(place, self.span_data.title(), attributes={})
+        if mark_as_current:
+            self._before = _current.set(self)
+            if self._span is not None:
+                from holdfast.tracing import otel
+
+                self._current = otel.current(self._span)
+                self._current.__enter__()
+
+    def _above(self) -> Around | None:
+        """Return what the span is below: its parent, else the span or block around the caller."""
+        match self._parent:
+            case Trace() as block:
+                return Around(block.trace_id, block.parent, disabled=block.disabled)
+            case Span() as span:
+                return Around(span.trace_id, span.digits, disabled=span.disabled)
+            case None:
+                found, around = span_around(), _current.get()
+                is_known = found is not None and switch.spans() is not None
+                if around is None or (is_known and not around.disabled):
+                    return found
+                return Around(around.trace_id, around.digits, disabled=around.disabled)
+
+    def finish(self, reset_current: bool = False) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
+        """End the span.
+
+        Args:
+            reset_current: Whether spans made from now on are below the one around it.
+        """
+        if reset_current and self._before is not None:
+            if self._current is not None:
+                self._current.__exit__(None, None, None)
+                self._current = None
+            _current.reset(self._before)
+            self._before = None
+        if self.ended_at is not None:
+            return
+        self.ended_at = _now()
+        if self._span is not None:
+            from holdfast.tracing import otel
+
+            for key, value in otel.told(self.span_data.attributes()).items():
+                self._span.set_attribute(key, value)
+            self._span.update_name(self.span_data.title())
+            otel.end(self._span)
+
+    def set_error(self, error: Mapping[str, Any]) -> None:
+        """Say that the span has failed.
+
+        Args:
+            error: `message`, a text, and `data`, which is not exported.
+        """
+        self.error = error
+        self._fail("error", str(error.get("message", "")))
+
+    def _fail(self, kind: str, text: str) -> None:
+        if self._span is not None:
+            from holdfast.tracing import otel
+
+            otel.fail(self._span, kind, redact(text) if includes_sensitive_data() else "")
+
+    def export(self) -> dict[str, Any]:
+        """Return the span as data."""
+        return {
+            "object": "trace.span",
+            "id": self.span_id,
+            "trace_id": self.trace_id,
+            "parent_id": self.parent_id,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "span_data": self.span_data.export(),
+            "error": self.error,
+        }
+
+    def __enter__(self) -> Self:
+        """Start the span as the current one."""
+        self.start(mark_as_current=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        stack: TracebackType | None,
+    ) -> None:
+        """End the span; an error that leaves the block is recorded, and propagates.
+
+        The text of one of Holdfast's own errors is left out, as it is in a `trace()` block.
+        """
+        if error is not None:
+            self._fail(type(error).__name__, "" if isinstance(error, HoldfastError) else str(error))
+        self.finish(reset_current=True)
+
+
+_current: ContextVar[Span | None] = ContextVar("holdfast_span", default=None)
+
+
+def get_current_span() -> Span | None:
+    """Return the span of the innermost block of these makers around the caller."""
+    return _current.get()
+
+
+def gen_span_id() -> str:
+    """Make a random span id: `span_` and 24 hexadecimal digits."""
+    return f"span_{uuid.uuid4().hex[:8]}{secrets.token_hex(8)}"
+
+
+def gen_group_id() -> str:
+    """Make a random group id: `group_` and 24 hexadecimal digits."""
+    return f"group_{uuid.uuid4().hex[:24]}"
+
+
+def custom_span(
+    name: str,
+    data: dict[str, Any] | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span | None = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+) -> Span:
+    """Make a span of any work of the program's own.
+
+    Args:
+        name: Its name.
+        data: What it says: data, exported as one attribute.
+        span_id: Its id, best from `gen_span_id()`; made up by default.
+        parent: What it is below; by default the span, else the trace, around the caller.
+        disabled: Whether it is not exported.
+    """
+    return Span(CustomSpanData(name, data or {}), span_id, parent, disabled=disabled)
+
+
+def agent_span(
+    name: str,
+    handoffs: list[str] | None = None,
+    tools: list[str] | None = None,
+    output_type: str | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span | None = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+) -> Span:
+    """Make a span of an agent of the program's own; the last three arguments: `custom_span`."""
+    data = AgentSpanData(name, handoffs, tools, output_type)
+    return Span(data, span_id, parent, disabled=disabled)
+
+
+def function_span(
+    name: str,
+    input: str | None = None,
+    output: str | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span | None = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+) -> Span:
+    """Make a span of a function that is called; the last three arguments: `custom_span`."""
+    return Span(FunctionSpanData(name, input, output), span_id, parent, disabled=disabled)
+
+
+def generation_span(
+    input: Sequence[Mapping[str, Any]] | None = None,
+    output: Sequence[Mapping[str, Any]] | None = None,
+    model: str | None = None,
+    model_config: Mapping[str, Any] | None = None,
+    usage: dict[str, Any] | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span | None = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+) -> Span:
+    """Make a span of a model call; the last three arguments: `custom_span`."""
+    data = GenerationSpanData(input, output, model, model_config, usage)
+    return Span(data, span_id, parent, disabled=disabled)
+
+
+def guardrail_span(
+    name: str,
+    triggered: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+    span_id: str | None = None,
+    parent: Trace | Span | None = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+) -> Span:
+    """Make a span of a check; the last three arguments: `custom_span`."""
+    return Span(GuardrailSpanData(name, triggered), span_id, parent, disabled=disabled)
+
+
+def handoff_span(
+    from_agent: str | None = None,
+    to_agent: str | None = None,
+    span_id: str | None = None,
+    parent: Trace | Span | None = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+) -> Span:
+    """Make a span of a handoff; the last three arguments: `custom_span`."""
+    return Span(HandoffSpanData(from_agent, to_agent), span_id, parent, disabled=disabled)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
