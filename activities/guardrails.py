@@ -28,8 +28,8 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
 from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import Blob, clean, user
-from holdfast.values.run_context import RunContextWrapper
-from holdfast.values.usage import Usage
+from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.runs.usage import Usage
 
 MOST_SHOWN_BYTES = 2048
 """Largest final output that the error of a tripped guardrail carries."""

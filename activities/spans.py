@@ -14,7 +14,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.attempts import attempt_of, place_here
-from holdfast.agents.handoffs import HandoffFailedError, HandoffTool
+from holdfast.agents.handoffs.handoff import HandoffFailedError, HandoffTool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.task.data.calls import Outcome

@@ -24,13 +24,13 @@ from holdfast.agents.guardrails import (
     input_guardrail,
     output_guardrail,
 )
-from holdfast.agents.handoff_filters import (
+from holdfast.agents.handoffs.filters import (
     HandoffHistoryMapper,
     HandoffInputData,
     nest_handoff_history,
     remove_all_tools,
 )
-from holdfast.agents.handoffs import Handoff, HandoffInputFilter, handoff
+from holdfast.agents.handoffs.handoff import Handoff, HandoffInputFilter, handoff
 from holdfast.agents.hooks import AgentHooks, RunHooks
 from holdfast.agents.model_input import CallModelData, ModelInputData
 from holdfast.agents.output_type import AgentOutputSchema, AgentOutputSchemaBase
@@ -41,9 +41,12 @@ from holdfast.agents.runs.error_handlers import (
 )
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import FunctionTool, Tool, function_tool, tool
-from holdfast.agents.tools.docstrings import FuncDocumentation, generate_func_documentation
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, default_tool_error_function
-from holdfast.agents.tools.function_schema import FuncSchema, function_schema
+from holdfast.agents.tools.functions.docstrings import (
+    FuncDocumentation,
+    generate_func_documentation,
+)
+from holdfast.agents.tools.functions.function_schema import FuncSchema, function_schema
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
@@ -109,10 +112,10 @@ from holdfast.tracing import gen_trace_id, get_current_trace, set_tracing_disabl
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import Retrieved, SourceNode
-from holdfast.values.run_context import AgentHookContext, RunContextWrapper
+from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
+from holdfast.values.runs.usage import RequestUsage, Usage
 from holdfast.values.settings import Always, ApprovalRule, Budget, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
-from holdfast.values.usage import RequestUsage, Usage
 from holdfast.values.version import __version__
 from holdfast.workers.tool_use import (
     FunctionToolResult,
@@ -122,7 +125,7 @@ from holdfast.workers.tool_use import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.agents.items import (
+    from holdfast.agents.items.run_items import (
         HandoffCallItem,
         HandoffOutputItem,
         InputItem,
@@ -204,19 +207,19 @@ _LATE = {
     "handoff_span": "holdfast.tracing.spans",
     "Trace": "holdfast.tracing.blocks",
     "AgentRunner": "holdfast.client.agent_runner.runner",
-    "HandoffCallItem": "holdfast.agents.items",
-    "HandoffOutputItem": "holdfast.agents.items",
+    "HandoffCallItem": "holdfast.agents.items.run_items",
+    "HandoffOutputItem": "holdfast.agents.items.run_items",
     "HoldfastPlugin": "holdfast.serving.plugin",
-    "InputItem": "holdfast.agents.items",
+    "InputItem": "holdfast.agents.items.run_items",
     "ItemHelpers": "holdfast.agents.runs.item_helpers",
-    "MessageOutputItem": "holdfast.agents.items",
+    "MessageOutputItem": "holdfast.agents.items.run_items",
     "ModelResponse": "holdfast.agents.runs.results",
-    "ReasoningItem": "holdfast.agents.items",
+    "ReasoningItem": "holdfast.agents.items.run_items",
     "Price": "holdfast.models.prices",
     "Prices": "holdfast.models.prices",
     "RunConfig": "holdfast.agents.run_config",
     "RunData": "holdfast.agents.runs.results",
-    "RunItem": "holdfast.agents.items",
+    "RunItem": "holdfast.agents.items.run_items",
     "RunResult": "holdfast.client.runner.runner",
     "RunResultStreaming": "holdfast.client.runner.runner",
     "RunState": "holdfast.agents.runs.state",
@@ -225,9 +228,9 @@ _LATE = {
     "Session": "holdfast.client.agent_runner.sessions",
     "SessionABC": "holdfast.client.caller_sessions.protocol",
     "SessionSettings": "holdfast.agents.run_config",
-    "ToolApprovalItem": "holdfast.agents.items",
-    "ToolCallItem": "holdfast.agents.items",
-    "ToolCallOutputItem": "holdfast.agents.items",
+    "ToolApprovalItem": "holdfast.agents.items.run_items",
+    "ToolCallItem": "holdfast.agents.items.run_items",
+    "ToolCallOutputItem": "holdfast.agents.items.run_items",
     "ToolExecutionConfig": "holdfast.agents.run_config",
     "configure": "holdfast.client.runner.runner",
     "flush_traces": "holdfast.tracing.export",

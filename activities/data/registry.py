@@ -134,7 +134,7 @@ class Registry:
         modules: set[str] = set()
         for agent in self._agents.values():
             modules |= _modules_of(agent)
-        return look_up(ref, modules | {"holdfast.agents.handoff_filters"})
+        return look_up(ref, modules | {"holdfast.agents.handoffs.filters"})
 
     def context_loader(self, head: TaskHead) -> Callable[[Json], Any]:
         """Return the function that makes a run's context object of JSON data."""

@@ -28,9 +28,9 @@ from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Blob, Message, ToolCall, Usage, clean
-from holdfast.values.run_context import AgentHookContext, RunContextWrapper
+from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
+from holdfast.values.runs.usage import Usage as RunUsage
 from holdfast.values.steps import ToolOutput
-from holdfast.values.usage import Usage as RunUsage
 from holdfast.workers.context.context import StepContext
 from holdfast.workers.context.offer import AgentCode
 from holdfast.workers.tool_use import (

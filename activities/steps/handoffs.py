@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agents.handoff_filters import (
+from holdfast.agents.handoffs.filters import (
     HandoffInputData,
     conversation,
     nest_handoff_history,
     nested,
     next_input,
 )
-from holdfast.agents.handoff_invocation import check_callable
-from holdfast.agents.handoffs import Handoff
+from holdfast.agents.handoffs.handoff import Handoff
+from holdfast.agents.handoffs.invocation import check_callable
 from holdfast.agents.runs.item_reading import conversation_items, message_items, team_of
 from holdfast.errors import InvalidArgumentError, NotFoundError, UserError, message_of, remedy_of
 from holdfast.models.openai.items import from_response_items, to_response_items
@@ -23,7 +23,7 @@ from holdfast.task.data.head import RunRules
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import Message, ToolCall
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import AFTER, HistoryRef
 from holdfast.workers.context.offer import StepHandoffs, StepView
 

@@ -19,7 +19,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError
 from holdfast.agents.tools.error_texts import ToolErrorFormatter
-from holdfast.agents.tools.schema import is_same_shape
+from holdfast.agents.tools.functions.schema import is_same_shape
 from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.failures import NOT_REPEATABLE, facts

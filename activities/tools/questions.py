@@ -33,7 +33,7 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import clean, shown
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.tool_result import read_result
 
 

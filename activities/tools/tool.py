@@ -34,7 +34,7 @@ from holdfast.activities.tools.child_result import ChildUnreadError
 from holdfast.activities.tools.inline import InlineCalls
 from holdfast.activities.tools.lookup import Ready, find
 from holdfast.agents.agent_tool import AgentTool
-from holdfast.agents.handoffs import HandoffFailedError
+from holdfast.agents.handoffs.handoff import HandoffFailedError
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, ToolResultError
 from holdfast.agents.tools.error_texts import (
@@ -59,7 +59,7 @@ from holdfast.values.messages import Blob, FilePart, clean
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import SourceNode, nodes_of
 from holdfast.values.pauses import pauses
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 from holdfast.values.tool_result import read_result

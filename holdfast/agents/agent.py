@@ -17,7 +17,7 @@ from holdfast.agents.agent_tool import (
     as_tool,
 )
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
-from holdfast.agents.handoffs import Handoff, handoff
+from holdfast.agents.handoffs.handoff import Handoff, handoff
 from holdfast.agents.hooks import AgentHooks
 from holdfast.agents.instructions import system_prompt
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
@@ -36,7 +36,7 @@ from holdfast.models.base import Model
 from holdfast.models.llama_index import LLM
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
-from holdfast.values.run_context import ContextT, RunContextWrapper
+from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.settings import ApprovalRule, ModelSettings
 from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker

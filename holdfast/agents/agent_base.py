@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
-from holdfast.values.run_context import ContextT
+from holdfast.values.runs.run_context import ContextT
 
 
 @dataclass

@@ -16,8 +16,8 @@ from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.tools.arguments import ToolArgumentsError, explain
 from holdfast.agents.tools.context import NestedResult, ToolContext
+from holdfast.agents.tools.functions.schema import object_schema, strict_schema, without_titles
 from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
-from holdfast.agents.tools.schema import object_schema, strict_schema, without_titles
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.task.data.agent_snapshot import ToolPolicy

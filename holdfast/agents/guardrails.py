@@ -8,7 +8,7 @@ from typing import Any, Generic, overload
 
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.values.code.user_calls import invoke
-from holdfast.values.run_context import ContextT, RunContextWrapper
+from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic
 
 from holdfast.errors import WrongTypeError
-from holdfast.values.run_context import AgentHookContext, ContextT, RunContextWrapper
+from holdfast.values.runs.run_context import AgentHookContext, ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from holdfast.agents.tools.schema import object_schema, strict_schema, without_titles
+from holdfast.agents.tools.functions.schema import object_schema, strict_schema, without_titles
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError, message_of
 from holdfast.models.base import OutputSpec
 from holdfast.values import json_patch as merge_patch

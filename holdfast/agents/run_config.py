@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
-from holdfast.agents.handoffs import HandoffInputFilter
+from holdfast.agents.handoffs.handoff import HandoffInputFilter
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model, check_model

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.items import RunItem, ToolApprovalItem
+from holdfast.agents.items.raw_items import RawItem
+from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.output_type import typed_output
-from holdfast.agents.raw_items import RawItem
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.item_helpers import RunInput
@@ -21,8 +21,8 @@ from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
 from holdfast.values.code import context_data as context_object
 from holdfast.values.messages import user
-from holdfast.values.run_context import RunContextWrapper
-from holdfast.values.usage import Usage
+from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.runs.usage import Usage
 
 ANSWERED = ("answered", "finished")
 DECIDABLE = ("tool", "unknown")

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, cast
 from pydantic import Field, SkipValidation
 
 from holdfast.errors import WrongTypeError
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import ToolOutput
 from holdfast.values.text.shown import shown
 

@@ -34,8 +34,8 @@ from temporalio.worker import (
 from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.activities import long_calls
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
-from holdfast.agents.handoff_filters import HandoffInputData
-from holdfast.agents.handoffs import handoff
+from holdfast.agents.handoffs.filters import HandoffInputData
+from holdfast.agents.handoffs.handoff import handoff
 from holdfast.agents.hooks import AgentHooks
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.guardrails import (

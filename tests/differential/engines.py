@@ -50,10 +50,10 @@ class Holdfast(Lib):
     modules = (
         "holdfast",
         "holdfast.agents.guardrails",
-        "holdfast.agents.handoffs",
-        "holdfast.agents.handoff_filters",
+        "holdfast.agents.handoffs.handoff",
+        "holdfast.agents.handoffs.filters",
         "holdfast.agents.hooks",
-        "holdfast.values.run_context",
+        "holdfast.values.runs.run_context",
         "holdfast.workers.tool_use",
         "holdfast.agents.tools.guardrails",
         "holdfast.agents.run_config",

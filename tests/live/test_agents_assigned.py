@@ -16,7 +16,7 @@ from holdfast import (
     ToolApprovalItem,
     UserError,
 )
-from holdfast.agents.handoffs import Handoff
+from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look, outputs, tools

@@ -22,8 +22,8 @@ from holdfast import (
     UserError,
     tool,
 )
-from holdfast.agents.handoff_filters import HandoffInputData, remove_all_tools
-from holdfast.agents.handoffs import Handoff, handoff
+from holdfast.agents.handoffs.filters import HandoffInputData, remove_all_tools
+from holdfast.agents.handoffs.handoff import Handoff, handoff
 from holdfast.errors import UndoRefusedError
 from holdfast.reading.streams.events import RunItemStreamEvent
 from holdfast.task.handoff_calls import IGNORED

@@ -29,6 +29,9 @@ from holdfast import (
     RunResultStreaming,
     RunState,
     configure,
+    set_default_openai_api,
+    set_default_openai_client,
+    set_default_openai_key,
 )
 from holdfast import sync as twins
 from holdfast.client.agent_runner.sessions import Session
@@ -75,7 +78,10 @@ PUBLIC = (
 MADE_FOR_USERS = (RunResultStreaming, StepContext, FuncSchema)
 """What only Holdfast makes."""
 
-CHANGES_THE_PROCESS = (configure, set_tracing_disabled, instrument)
+CHANGES_THE_PROCESS = (
+    configure, set_tracing_disabled, instrument, set_default_openai_api, set_default_openai_client,
+    set_default_openai_key,
+)  # fmt: skip
 MAKERS = (
     AgentRunner.connect, Image.from_path, Image.from_url, Image.from_bytes, RunState.of,
     RunState.from_json, RunState.from_string, messages.user, messages.assistant, messages.system,

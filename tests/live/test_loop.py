@@ -22,7 +22,7 @@ from holdfast import (
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
 from holdfast.errors import ModelRefusalError
 from holdfast.testing import FakeOpenAI
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import ToolOutput
 from holdfast.workers.tool_use import ToolsToFinalOutputResult
 from tests.support.rig import MakeAgent, Rig, activities_of

@@ -21,7 +21,7 @@ from holdfast import (
     tool,
 )
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
-from holdfast.agents.handoffs import handoff
+from holdfast.agents.handoffs.handoff import handoff
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,

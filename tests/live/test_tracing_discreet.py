@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from holdfast import ModelBehaviorError, RunConfig, Runner, StepFailedError, tool
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
-from holdfast.agents.handoffs import handoff
+from holdfast.agents.handoffs.handoff import handoff
 from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
 from holdfast.errors import InputGuardrailTripwireTriggered
 from holdfast.testing import FakeOpenAI

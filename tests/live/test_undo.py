@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
-from holdfast.agents.items import ToolCallItem, ToolCallOutputItem
+from holdfast.agents.items.run_items import ToolCallItem, ToolCallOutputItem
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import (

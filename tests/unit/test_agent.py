@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Agent, RunContextWrapper, TaskStep, TaskStepOutput, UserError
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
-from holdfast.agents.handoffs import Handoff
+from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents.hooks import AgentHooks, RunHooks
 from holdfast.workers import AgentWorker, ReActAgentWorker, StepContext
 

@@ -24,7 +24,7 @@ from holdfast import (
     tool,
 )
 from holdfast.activities.data.registry import live
-from holdfast.agents.handoffs import Handoff
+from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.errors import InvalidArgumentError
 from holdfast.workers import ReActAgentWorker
 

@@ -41,7 +41,7 @@ from holdfast.task.data.records import (
 )
 from holdfast.values.code.code_refs import look_up
 from holdfast.values.messages import ToolCall, assistant
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import TaskStep
 
 

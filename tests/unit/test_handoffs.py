@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from holdfast import Agent, UserError, tool
 from holdfast.activities.data.registry import Registry, live
-from holdfast.agents.handoff_filters import (
+from holdfast.agents.handoffs.filters import (
     END,
     PREAMBLE,
     START,
@@ -22,8 +22,9 @@ from holdfast.agents.handoff_filters import (
     remove_all_tools,
     unfolded,
 )
-from holdfast.agents.handoffs import Handoff, default_tool_name, handoff
-from holdfast.agents.items import (
+from holdfast.agents.handoffs.handoff import Handoff, default_tool_name, handoff
+from holdfast.agents.items.raw_items import RawItem
+from holdfast.agents.items.run_items import (
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,
@@ -32,7 +33,6 @@ from holdfast.agents.items import (
     ToolCallItem,
     ToolCallOutputItem,
 )
-from holdfast.agents.raw_items import RawItem
 from holdfast.archive.archive import Archive
 from holdfast.task.handoff_calls import IGNORED, called_handoff, handed_to, transfer_message
 from holdfast.values.messages import Message, ToolCall

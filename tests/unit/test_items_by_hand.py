@@ -10,8 +10,8 @@ import pytest
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
 from holdfast import Agent, ItemHelpers, ModelResponse, Usage, UserError
-from holdfast.agents.handoff_filters import HandoffInputData, next_input, remove_all_tools
-from holdfast.agents.items import (
+from holdfast.agents.handoffs.filters import HandoffInputData, next_input, remove_all_tools
+from holdfast.agents.items.run_items import (
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import Agent
-from holdfast.agents.items import HandoffOutputItem, ToolCallOutputItem
+from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.runs.item_reading import Team, step_items, step_messages, team_of
 from holdfast.client.runner.hooks import hook_calls
 from holdfast.models.base import ModelAnswer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import Agent, ItemHelpers, RunState, Usage, function_tool
-from holdfast.agents.raw_items import RawItem
+from holdfast.agents.items.raw_items import RawItem
 
 
 def message(*parts: dict[str, Any], role: str = "assistant") -> RawItem:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.values.messages import Usage
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 
 
 def test_a_unit_test_needs_no_arguments() -> None:

@@ -20,9 +20,9 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from holdfast.agents.tools.context import ToolContext
-from holdfast.agents.tools.function_schema import FuncSchema, function_schema
+from holdfast.agents.tools.functions.function_schema import FuncSchema, function_schema
 from holdfast.errors import InvalidArgumentError, UserError
-from holdfast.values.run_context import AgentHookContext, RunContextWrapper
+from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
 
 if TYPE_CHECKING:
     from decimal import Context as OnlyForCheckers

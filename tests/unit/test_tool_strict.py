@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from holdfast.agents.tools.decorator import tool
-from holdfast.agents.tools.schema import object_schema, strict_schema, without_titles
+from holdfast.agents.tools.functions.schema import object_schema, strict_schema, without_titles
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing.fake_api.checks.strict_schema import strict_problem
 

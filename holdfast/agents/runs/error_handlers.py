@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from holdfast.errors import AgentsException, UserError
 from holdfast.models.base import ModelAnswer
 from holdfast.values.base import Json
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
-    from holdfast.agents.items import RunItem
+    from holdfast.agents.items.run_items import RunItem
 
 ErrorKind = Literal["max_turns", "model_refusal", "invalid_final_output"]
 """Kinds of errors that a handler may handle."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.agents.items import MessageOutputItem, RunItem
-from holdfast.agents.raw_items import dumped, member, plain
+from holdfast.agents.items.raw_items import dumped, member, plain
+from holdfast.agents.items.run_items import MessageOutputItem, RunItem
 from holdfast.values.base import Json
 
 RunInput = str | Sequence[dict[str, Json]]

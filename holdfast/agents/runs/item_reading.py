@@ -8,7 +8,8 @@ from itertools import takewhile
 from typing import Any
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.items import (
+from holdfast.agents.items.raw_items import RawItem
+from holdfast.agents.items.run_items import (
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,
@@ -18,7 +19,6 @@ from holdfast.agents.items import (
     ToolCallItem,
     ToolCallOutputItem,
 )
-from holdfast.agents.raw_items import RawItem
 from holdfast.models.openai.items import to_response_items
 from holdfast.task.ledger.references import last_round
 from holdfast.task.step_body import StepBody, StepCall

@@ -10,8 +10,8 @@ from typing import Any, Generic, Literal, Self, cast
 from typing_extensions import TypeVar
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.items import ToolApprovalItem
-from holdfast.agents.raw_items import RawItem, dumped, plain
+from holdfast.agents.items.raw_items import RawItem, dumped, plain
+from holdfast.agents.items.run_items import ToolApprovalItem
 from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.state_context import Deserializer, Serializer, as_wrapper, read, written
@@ -28,7 +28,7 @@ from holdfast.agents.runs.state_form import (
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
-from holdfast.values.run_context import ContextT, RunContextWrapper
+from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown
 
 AgentT = TypeVar("AgentT", bound=Agent[Any], default=Agent[Any])

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from holdfast.agents.items import ToolApprovalItem
+from holdfast.agents.items.run_items import ToolApprovalItem
 from holdfast.errors import UserError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.ids import MADE

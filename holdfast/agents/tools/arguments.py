@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from holdfast.agents.tools.function_schema import FuncSchema
+from holdfast.agents.tools.functions.function_schema import FuncSchema
 from holdfast.errors import ModelBehaviorError
 
 _QUOTED_CHARACTERS = 200

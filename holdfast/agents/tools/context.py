@@ -10,16 +10,16 @@ from typing import Any, Generic, Literal, Protocol, cast
 from pydantic import Field
 from typing_extensions import TypeVar
 
-from holdfast.agents.items import RunItem
-from holdfast.agents.raw_items import RawItem
+from holdfast.agents.items.raw_items import RawItem
+from holdfast.agents.items.run_items import RunItem
 from holdfast.errors import DeclarationError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.code.context_data import KEY as CONTEXT_KEY
 from holdfast.values.code.context_data import dump
 from holdfast.values.messages import Usage as UsageRecord
-from holdfast.values.run_context import ContextT, RunContextWrapper
+from holdfast.values.runs.run_context import ContextT, RunContextWrapper
+from holdfast.values.runs.usage import Usage
 from holdfast.values.text.shown import shown
-from holdfast.values.usage import Usage
 
 StateT = TypeVar("StateT", bound=Mapping[str, Any], default=dict[str, Any])
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.errors import ModelBehaviorError
 from holdfast.values.code.user_calls import invoke, place_of
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 
 FIXED_ERROR = "An error occurred while running the tool. Please try again."

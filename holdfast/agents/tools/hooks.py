@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, cast
 
 from holdfast.agents.tools.context import Effect, ToolContext
-from holdfast.agents.tools.signature import EMPTY
+from holdfast.agents.tools.functions.signature import EMPTY
 from holdfast.errors import DeclarationError
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.text.shown import shown

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.error_texts import default_tool_error_function, formatted_error
-from holdfast.agents.tools.function_schema import FuncSchema
+from holdfast.agents.tools.functions.function_schema import FuncSchema
 from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.values.code.user_calls import invoke
 

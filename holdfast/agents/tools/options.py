@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, TypedDict, cast
 
-from holdfast.agents.tools.docstrings import DocstringStyle
+from holdfast.agents.tools.functions.docstrings import DocstringStyle
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import (
     ApprovalPredicate,

@@ -13,7 +13,13 @@ import typing_extensions as ext
 from holdfast.agents.tools.arguments import ToolArgumentsError, parse_arguments
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.declaration import check_tool, refuse_option, refuse_to_offer
-from holdfast.agents.tools.function_schema import FuncSchema, function_schema
+from holdfast.agents.tools.functions.function_schema import FuncSchema, function_schema
+from holdfast.agents.tools.functions.schema import (
+    closed_schema,
+    sent_schema,
+    strict_schema,
+    without_titles,
+)
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import (
     ApprovalPredicate,
@@ -26,7 +32,6 @@ from holdfast.agents.tools.hooks import (
 )
 from holdfast.agents.tools.invoker import Invoker
 from holdfast.agents.tools.options import ToolOptions
-from holdfast.agents.tools.schema import closed_schema, sent_schema, strict_schema, without_titles
 from holdfast.errors import InvalidArgumentError, ToolTimeoutError, UserError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import (

@@ -10,7 +10,7 @@ from holdfast.client.caller_sessions.protocol import SessionLike, name_of, takes
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
 
 Item = dict[str, Json]

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.agents.hooks import RunHooks
-from holdfast.agents.items import HandoffOutputItem, ToolCallOutputItem
+from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.agents.runs.item_reading import (
@@ -42,10 +42,10 @@ from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
 from holdfast.values.pauses import pauses
-from holdfast.values.run_context import AgentHookContext, RunContextWrapper
+from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
+from holdfast.values.runs.usage import Usage as RunUsage
 from holdfast.values.steps import AgentResponse
 from holdfast.values.text.logs import log
-from holdfast.values.usage import Usage as RunUsage
 
 T = TypeVar("T")
 

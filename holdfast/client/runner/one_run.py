@@ -44,7 +44,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.values.code import context_data as context_object
 from holdfast.values.code import user_calls
 from holdfast.values.code.code_refs import beginning, forget, refer
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.settings import Budget
 from holdfast.values.steps import CLOSED
 from holdfast.values.text.logs import log

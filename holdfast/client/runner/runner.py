@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from holdfast.agents.agent import Agent, reachable
 from holdfast.agents.hooks import RunHooks, check_run_hooks
-from holdfast.agents.items import RunItem, ToolApprovalItem
+from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
@@ -41,7 +41,7 @@ from holdfast.values.checks.ids import (
     session_id,
 )
 from holdfast.values.code.code_refs import beginning
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from temporalio.exceptions import TemporalError
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.items import RunItem
+from holdfast.agents.items.run_items import RunItem
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.client.agent_runner.caller import Caller
@@ -46,7 +46,7 @@ from holdfast.reading.streams.events import (
 from holdfast.reading.streams.reader import StreamReader
 from holdfast.values.base import Json
 from holdfast.values.pauses import pauses
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:

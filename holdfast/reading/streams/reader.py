@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Iterator
 from typing import Any, Literal
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.items import HandoffCallItem
+from holdfast.agents.items.run_items import HandoffCallItem
 from holdfast.agents.runs.item_reading import Team, message_items
 from holdfast.errors import TaskNotFoundError
 from holdfast.models.base import Delta

@@ -13,9 +13,9 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
-from holdfast.agents.tools.docstrings import DocstringStyle, documentation_of
-from holdfast.agents.tools.schema import closed_schema, sent_schema, without_titles
-from holdfast.agents.tools.signature import (
+from holdfast.agents.tools.functions.docstrings import DocstringStyle, documentation_of
+from holdfast.agents.tools.functions.schema import closed_schema, sent_schema, without_titles
+from holdfast.agents.tools.functions.signature import (
     EMPTY,
     annotation_of,
     is_context,

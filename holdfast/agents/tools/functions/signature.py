@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, cast
 
 from holdfast.agents.tools.context import ToolContext
 from holdfast.errors import DeclarationError, UserError
-from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import RunContextWrapper
 
 EMPTY = inspect.Parameter.empty
 

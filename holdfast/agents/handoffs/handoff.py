@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from holdfast.agents.agent_base import AgentBase
-from holdfast.agents.handoff_invocation import (
+from holdfast.agents.handoffs.invocation import (
     Invocation,
     UnfitInputError,
     check_callable,
@@ -20,8 +20,8 @@ from holdfast.agents.handoff_invocation import (
 )
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.functions.schema import without_titles
 from holdfast.agents.tools.hooks import is_offered
-from holdfast.agents.tools.schema import without_titles
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import (
     ModelBehaviorError,
@@ -33,11 +33,11 @@ from holdfast.errors import (
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy
 from holdfast.task.handoff_calls import transfer_message
-from holdfast.values.run_context import ContextT
+from holdfast.values.runs.run_context import ContextT
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
-    from holdfast.agents.handoff_filters import HandoffInputData
+    from holdfast.agents.handoffs.filters import HandoffInputData
 
     HandoffInputFilter = Callable[
         [HandoffInputData], HandoffInputData | Awaitable[HandoffInputData]

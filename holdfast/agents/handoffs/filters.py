@@ -17,8 +17,8 @@ from holdfast.values.base import Json
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
-    from holdfast.agents.items import RunItem
-    from holdfast.values.run_context import RunContextWrapper
+    from holdfast.agents.items.run_items import RunItem
+    from holdfast.values.runs.run_context import RunContextWrapper
 
 Item = dict[str, Json]
 

@@ -8,8 +8,8 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 
 from holdfast.errors import UserError
-from holdfast.values.call_decisions import AskedCall, CallDecisions, Verdict
-from holdfast.values.usage import Usage
+from holdfast.values.runs.call_decisions import AskedCall, CallDecisions, Verdict
+from holdfast.values.runs.usage import Usage
 
 ContextT = TypeVar("ContextT", default=Any)
 

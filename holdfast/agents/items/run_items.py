@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.agents.agent_base import AgentBase
-from holdfast.agents.raw_items import member, plain
+from holdfast.agents.items.raw_items import member, plain
 from holdfast.errors import UserError
 from holdfast.values.base import Json
-from holdfast.values.call_decisions import ToolKey
+from holdfast.values.runs.call_decisions import ToolKey
 
 ItemType = Literal[
     "message_output_item",

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from holdfast.agents.tools.schema import object_schema, strict_schema
+from holdfast.agents.tools.functions.schema import object_schema, strict_schema
 from holdfast.errors import (
     InvalidArgumentError,
     ModelBehaviorError,

@@ -1,0 +1,1 @@
+"""Handoffs: declarations, input filters, and their invocation by the model."""

@@ -1,0 +1,1 @@
+"""Functions as tools: signatures, docstrings, JSON schemas."""
