@@ -41,6 +41,7 @@ from holdfast.workflows.children.reports import Reporter
 from holdfast.workflows.core import Core, introduce
 from holdfast.workflows.ends.closing import Closing
 from holdfast.workflows.ends.rollover import Rollover
+from holdfast.workflows.notices import Notices
 from holdfast.workflows.requests.commands import Commands, command_signal
 from holdfast.workflows.requests.parent import ParentWords
 from holdfast.workflows.requests.updates import Updates
@@ -86,6 +87,7 @@ class AgentTask(Opening):
         core = self.core
         introduce(given)
         exporting = asyncio.create_task(core.spans.export())
+        notifying = asyncio.create_task(Notices(core.ledger).send())
         reading = asyncio.create_task(self.commands.read())
         if given.carried is not None:
             core.publish()
@@ -101,6 +103,7 @@ class AgentTask(Opening):
         if reporting is not None:
             await reporter.finish()
         await workflow.wait_condition(self.is_done)
+        notifying.cancel()
         exporting.cancel()
         reading.cancel()
         return self._result()

@@ -31,6 +31,7 @@ class Registry:
 
     Attributes:
         prices: What models cost, if this process records that.
+        notifies: Whether this process has notifiers, see `AgentRunner.local`.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Registry:
         snapshots: dict[str, AgentSnapshot] | None = None,
         *,
         prices: Prices | None = None,
+        notifies: bool = False,
     ) -> None:
         """Register agents.
 
@@ -48,6 +50,7 @@ class Registry:
             archive: Where their snapshots are.
             snapshots: Those that are known already, and those that will be, by digest.
             prices: See above.
+            notifies: See above.
 
         Raises:
             UserError: Two agents have one name, among these or those that they hand over to or
@@ -56,6 +59,7 @@ class Registry:
         agents = tuple(agents)
         reachable(agents)
         self.prices = prices
+        self.notifies = notifies
         self._archive = archive
         self._agents: dict[str, Agent] = {}
         self._lent: dict[str, None] = {}
@@ -116,7 +120,9 @@ class Registry:
         first = known(head.run.agent) if head.run.agent else None
         if first is None:
             return self
-        return Registry([first], self._archive, self._snapshots, prices=self.prices)
+        return Registry(
+            [first], self._archive, self._snapshots, prices=self.prices, notifies=self.notifies
+        )
 
     def refer(self, thing: Any) -> str:
         """Return a reference to a function, by which other processes can find it."""

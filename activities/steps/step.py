@@ -107,6 +107,7 @@ class StepActivities:
             run_guards=self._run_guards(registry, head),
             step=await self._first_step(agent),
             commits=await commits_now(head),
+            notifies=registry.notifies,
         )
 
     def _rules(self, registry: Registry, snapshot: AgentSnapshot, head: TaskHead) -> dict[str, Any]:

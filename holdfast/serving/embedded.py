@@ -18,6 +18,7 @@ from pathlib import Path
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from holdfast.activities.notices.notifiers import Notifier, checked_notifiers
 from holdfast.agents.agent import Agent, reachable
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
@@ -87,15 +88,26 @@ class LocalEngine:
     have another one, for the same reason.
     """
 
-    def __init__(self, data_dir: Path | None, *, prices: Prices | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path | None,
+        *,
+        prices: Prices | None = None,
+        notify: Iterable[Notifier] | None = None,
+    ) -> None:
         """Set up an engine.
 
         Args:
             data_dir: Directory of database and archive; None for memory.
             prices: What models cost; those that `HOLDFAST_PRICES` names by default.
+            notify: What notifies people of approvals; what `HOLDFAST_NOTIFY` names by default.
+
+        Raises:
+            InvalidArgumentError: One of these is no notifier, or cannot be used.
         """
         self.data_dir = data_dir
         self._prices = prices
+        self._notifiers = checked_notifiers(notify)
         self.server: ServerInfo | None = None
         self._agents: dict[str, dict[str, Agent]] = {}
         self._lent: dict[str, set[str]] = {}
@@ -248,7 +260,13 @@ class LocalEngine:
         """
         if self._host is None or self._archive is None:
             raise InvalidArgumentError(_NOT_STARTED)
-        return Activities(agents, self._archive, self._host.tools, prices=self._prices)
+        return Activities(
+            agents,
+            self._archive,
+            self._host.tools,
+            prices=self._prices,
+            notify=self._notifiers,
+        )
 
     async def _serve(self, queue: str, activities: Activities) -> None:
         """Start the worker of a queue."""

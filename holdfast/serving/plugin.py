@@ -18,6 +18,8 @@ from holdfast.activities.error_handlers import HandlingActivities
 from holdfast.activities.failures import ReadableResults
 from holdfast.activities.guardrails import GuardingActivities
 from holdfast.activities.long_calls import LongCalls
+from holdfast.activities.notices.activity import NoticeActivities
+from holdfast.activities.notices.notifiers import Notifier, checked_notifiers
 from holdfast.activities.steps.step import StepActivities
 from holdfast.activities.task_end import ClosingActivities
 from holdfast.activities.tools.child_start import NestingActivities
@@ -54,6 +56,7 @@ class Activities:
         loops: UserLoops | None = None,
         *,
         prices: Prices | None = None,
+        notify: Iterable[Notifier] | None = None,
     ) -> None:
         """Set up the activities; they share one cache.
 
@@ -62,9 +65,14 @@ class Activities:
             archive: The archive of the namespace.
             loops: Where their work is done; on the worker's own loop by default.
             prices: What models cost; those that `HOLDFAST_PRICES` names by default.
+            notify: What notifies people of approvals; what `HOLDFAST_NOTIFY` names by default.
+
+        Raises:
+            InvalidArgumentError: One of these is no notifier, or cannot be used.
         """
         prices = Prices.from_environment() if prices is None else prices
-        self.registry = Registry(agents, archive, prices=prices)
+        notifiers = checked_notifiers(notify)
+        self.registry = Registry(agents, archive, prices=prices, notifies=bool(notifiers))
         source = Source(archive, Cache())
         tools = ToolActivities(self.registry, source)
         steps = StepActivities(self.registry, source, tools.inline)
@@ -86,6 +94,7 @@ class Activities:
             judging.recall,
             HandlingActivities(self.registry, source).handle,
             GuardingActivities(self.registry, source).guard,
+            NoticeActivities(notifiers).notify,
             nesting.nest,
             nesting.is_own,
             nesting.end_nested,
@@ -108,15 +117,23 @@ class HoldfastPlugin(SimplePlugin):
         agents: Agents that workers of this client serve, on whatever queue they poll.
         prices: What models cost, recorded with each call; those that `HOLDFAST_PRICES` names by
             default, else none.
+        notify: What notifies people when a task waits for them, such as
+            `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
     """
 
     def __init__(
-        self, *, archive: Archive, agents: Iterable[Agent] = (), prices: Prices | None = None
+        self,
+        *,
+        archive: Archive,
+        agents: Iterable[Agent] = (),
+        prices: Prices | None = None,
+        notify: Iterable[Notifier] | None = None,
     ) -> None:
         """Set up the plugin.
 
         Raises:
-            InvalidArgumentError: The archive is none, or one of the agents is something else.
+            InvalidArgumentError: The archive is none, or one of the agents or notifiers is
+                something else.
         """
         check_arguments(HoldfastPlugin.__init__, archive=archive, prices=prices)
         given = cast("object", agents)
@@ -133,7 +150,9 @@ class HoldfastPlugin(SimplePlugin):
             return dataclasses.replace(made, external_storage=archive_storage(archive))
 
         self._activities = (
-            Activities(served, archive, UserLoops(), prices=prices) if served else None
+            Activities(served, archive, UserLoops(), prices=prices, notify=notify)
+            if served
+            else None
         )
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
             "holdfast",

@@ -21,6 +21,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from holdfast.activities.failures import log_failures_once
+from holdfast.activities.notices.notifiers import Notifier
 from holdfast.activities.user_loop import UserLoops
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
@@ -78,6 +79,7 @@ def build_workers(
     archive: Archive,
     loops: UserLoops | None = None,
     prices: Prices | None = None,
+    notify: Iterable[Notifier] | None = None,
     **options: Any,
 ) -> Workers:
     """Build the Temporal workers that serve an app.
@@ -91,12 +93,14 @@ def build_workers(
         archive: The archive of the namespace.
         loops: Where tools and models do their work.
         prices: As for `build_worker`.
+        notify: As for `build_worker`.
         options: Options of each worker.
 
     Raises:
         UserError: Two agents have one name.
+        InvalidArgumentError: A notifier is none.
     """
-    activities = Activities(app.agents, archive, loops or UserLoops(), prices=prices)
+    activities = Activities(app.agents, archive, loops or UserLoops(), prices=prices, notify=notify)
     workers = [serving_worker(client, activities, queue=queue, **options) for queue in app.queues]
     if app.name == DEFAULT_APP:
         workers.append(session_worker(client, activities, **options))
@@ -110,6 +114,7 @@ def build_worker(
     app: str,
     archive: Archive,
     prices: Prices | None = None,
+    notify: Iterable[Notifier] | None = None,
     **options: Any,
 ) -> Worker:
     """Build a Temporal worker that serves the agents of a named app.
@@ -121,12 +126,15 @@ def build_worker(
         archive: The archive of the namespace.
         prices: What models cost, recorded with each call; those that `HOLDFAST_PRICES` names by
             default, else none.
+        notify: What notifies people when a task waits for them, such as
+            `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
         options: Anything that `temporalio.worker.Worker` takes, laid over our own choices.
 
     Raises:
         UserError: Two different agents have one name.
+        InvalidArgumentError: A notifier is none.
     """
-    activities = Activities(agents, archive, UserLoops(), prices=prices)
+    activities = Activities(agents, archive, UserLoops(), prices=prices, notify=notify)
     return serving_worker(client, activities, queue=queue_of(check_app(app)), **options)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Self, cast
 
 from temporalio.client import Client
 
+from holdfast.activities.notices.notifiers import Notifier
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import store_images
@@ -138,6 +139,7 @@ class RunnerBase:
         data_dir: str | Path | None = ".holdfast",
         app: str | None = None,
         prices: Prices | None = None,
+        notify: Iterable[Notifier] | None = None,
         **options: Any,
     ) -> Self:
         """Run everything on this machine: the Temporal dev server and a worker in this process.
@@ -149,17 +151,20 @@ class RunnerBase:
             app: Name of the app, as for `AgentRunner`.
             prices: What models cost, recorded with each call; those that `HOLDFAST_PRICES` names
                 by default, else none.
+            notify: What notifies people when a task waits for them, such as
+                `Webhook`; what `HOLDFAST_NOTIFY` names by default, else nothing.
             options: As for `AgentRunner`.
 
         Raises:
-            InvalidArgumentError: No agent was given, or a value that is not an agent.
+            InvalidArgumentError: No agent was given, or a value that is not an agent or notifier.
             UserError: Two agents have one name, among these or those that they hand over to or call
                 as tools.
         """
         _check_agents(agents)
         check_arguments(RunnerBase.local, data_dir=data_dir, prices=prices)
         name = DEFAULT_APP if app is None else check_app(app)
-        engine = LocalEngine(None if data_dir is None else _directory(data_dir), prices=prices)
+        where = None if data_dir is None else _directory(data_dir)
+        engine = LocalEngine(where, prices=prices, notify=notify)
         engine.add(name, agents)
         return cls(agent=agents[0].name, app=name, engine=engine, **options)
 

@@ -109,6 +109,11 @@ class Approval(Value):
     escalated: float = 0.0
 
     @property
+    def stage(self) -> Literal["asked", "escalated"]:
+        """Whether it has been escalated."""
+        return "escalated" if self.escalated else "asked"
+
+    @property
     def may_decide(self) -> tuple[str, ...]:
         """People and roles that may decide now; empty for anybody."""
         return (*self.who, *self.escalate_to) if self.escalated else self.who

@@ -103,6 +103,7 @@ class Described(AgentRules):
         run_guards: Guardrails that the run brought along.
         step: First step as the AgentWorker made it; defaults mean the usual first step.
         commits: The session's commits that the task sees.
+        notifies: Whether the worker process has notifiers, see `AgentRunner.local`.
     """
 
     snapshot: str
@@ -110,6 +111,7 @@ class Described(AgentRules):
     run_guards: tuple[GuardRule, ...] = ()
     step: TaskStep = TaskStep()
     commits: ChainRef = ChainRef()
+    notifies: bool = False
 
     def rules(self, agent: str) -> AgentRules:
         """Return the rules of an agent; without a name, or for another one, those of the first."""
@@ -192,6 +194,7 @@ class Carried(Value):
         said: Number of the newest order sent to any of them.
         published: Status that lists show; with the ids of the approvals in the memo, and the number
             of all that are open.
+        noticed: The open approvals that people were notified of.
         paused_by_run: Whether a streamed run that was to stop after its turn has paused the task:
             running its state resumes it. What a person has paused, a person resumes.
         paused_after: Number of a mark: while the task is paused, a step that began after it goes no
@@ -235,6 +238,7 @@ class Carried(Value):
     published: str = "running"
     published_approvals: tuple[str, ...] = ()
     published_count: int = 0
+    noticed: tuple[str, ...] = ()
     serial: int = 0
     undelivered: tuple[int, ...] = ()
     given: tuple[tuple[int, tuple[str, ...]], ...] = ()

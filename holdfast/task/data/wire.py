@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.calls import Begun, Outcome
+from holdfast.task.data.calls import Approval, Begun, Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import TaskHead
@@ -86,6 +86,18 @@ class GuardInput(Value):
     step: AdvanceInput
     rule: GuardRule
     i: int = 0
+
+
+class NoticeInput(Value):
+    """Input of the notify activity.
+
+    Attributes:
+        approval: The approval that people are notified of.
+        kind: What has happened to it.
+    """
+
+    approval: Approval
+    kind: Literal["asked", "escalated"] = "asked"
 
 
 class Probed(Value):

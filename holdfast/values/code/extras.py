@@ -12,6 +12,7 @@ PACKAGES = {
     "testing": ("starlette", "uvicorn"),
     "otel": ("opentelemetry",),
     "prices": ("genai_prices",),
+    "notify": ("apprise",),
     "desk": ("fastapi", "nicegui", "uvicorn"),
 }
 """The packages of each extra, by the names under which they are imported."""

@@ -1,0 +1,86 @@
+"""The activity `notify`: tells people that a task waits for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from holdfast.activities.data.source import task_id
+from holdfast.activities.failures import clean_message, typed_failures
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.notices.notifiers import (
+    DESK_VARIABLE,
+    Notice,
+    NotificationError,
+    Notifier,
+    card_url,
+)
+from holdfast.task.data.wire import NoticeInput
+from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.text.redact import redact
+
+
+class NoticeActivities:
+    """Sends messages for the tasks of one worker process."""
+
+    def __init__(self, notifiers: Sequence[Notifier]) -> None:
+        """Send messages by these."""
+        self._notifiers = notifiers
+
+    @activity.defn(name="notify")
+    async def notify(self, given: NoticeInput) -> None:
+        """Send a message by each notifier that has not delivered it at an earlier attempt."""
+        if not self._notifiers:
+            msg = "This worker process has no notifiers, though another one of its app has."
+            raise ApplicationError(msg, type="NotificationError")
+        with typed_failures():
+            notice = notice_of(given)
+            async with heartbeats() as pulse:
+                sent = _sent_before()
+                failures: list[Exception] = []
+                pulse.carry(lambda: {"sent": [*sent]})
+                for n, notifier in enumerate(self._notifiers):
+                    if n in sent:
+                        continue
+                    try:
+                        await notifier.send(notice)
+                    except Exception as error:  # noqa: BLE001  the others get the message all the same
+                        failures.append(error)
+                    else:
+                        sent.append(n)
+                        pulse.beat()
+        if failures:
+            text = " ".join(clean_message(each) for each in failures)
+            is_final = all(isinstance(e, NotificationError) and e.is_final for e in failures)
+            raise ApplicationError(text, type="NotificationError", non_retryable=is_final)
+
+
+def notice_of(given: NoticeInput) -> Notice:
+    """Make the message, without secrets."""
+    approval = given.approval
+    return Notice(
+        id=f"{approval.id}:{given.kind}",
+        type="approval.asked" if given.kind == "asked" else "approval.escalated",
+        at=approval.escalated or approval.asked,
+        task=task_id(),
+        agent=approval.agent,
+        approval=approval.id,
+        kind=approval.kind,
+        tool=approval.tool,
+        arguments=redact(approval.as_agreed),
+        text=redact(approval.text),
+        who=approval.may_decide,
+        expires=approval.expires,
+        url=card_url(os.environ.get(DESK_VARIABLE, ""), approval.id),
+    )
+
+
+def _sent_before() -> list[int]:
+    """Return the positions of the notifiers that have delivered the message already."""
+    for details in activity.info().heartbeat_details:
+        if is_object(details) and is_array(numbers := details.get("sent")):
+            return [number for number in numbers if isinstance(number, int)]
+    return []

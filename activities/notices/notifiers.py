@@ -1,0 +1,293 @@
+"""Messages to people when a task waits for them: webhooks, and the channels of apprise.
+
+A worker that is given notifiers sends a message for each approval that its tasks ask for, and
+another one when it is escalated. Temporal retries what cannot be delivered; a message may arrive
+more than once, with the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import os
+import time
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
+from urllib.parse import quote, urlsplit
+
+from pydantic import Field
+
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.values.base import Json, Value
+from holdfast.values.code.extras import needing
+from holdfast.values.text.shown import shown
+
+NOTIFY_VARIABLE = "HOLDFAST_NOTIFY"
+SECRET_VARIABLE = "HOLDFAST_NOTIFY_SECRET"  # noqa: S105  the name of a variable
+DESK_VARIABLE = "HOLDFAST_DESK_URL"
+
+PREFIX = "whsec_"
+"""Begins a written secret, as the specification of Standard Webhooks says."""
+
+FEWEST_BYTES, MOST_BYTES = 24, 64
+"""Length of a secret, by the same specification."""
+
+SECONDS = 20.0
+"""How long one delivery may take."""
+
+PASSING = frozenset({408, 425, 429})
+"""Refusals of a request that may be accepted later."""
+
+
+class NotificationError(HoldfastError):
+    """A message about an approval was not delivered.
+
+    Attributes:
+        is_final: Whether sending it again is of no use.
+    """
+
+    def __init__(self, *texts: object, is_final: bool = False, remedy: str = "") -> None:
+        """Word the error."""
+        super().__init__(*texts, remedy=remedy)
+        self.is_final = is_final
+
+
+class Notice(Value):
+    """What waits for a person. Secrets are removed from its texts.
+
+    Attributes:
+        id: Identifies the message: the same at each attempt to deliver it.
+        type: "approval.asked", or "approval.escalated" once more people may decide.
+        at: When that happened, seconds since the epoch.
+        task: Id of the task.
+        agent: The agent that asks.
+        approval: Id of the approval.
+        kind: What is to be decided: "tool" is a call before it is made; see `Approval`.
+        tool: The tool to be called.
+        arguments: Its arguments, JSON text.
+        text: Why the question is asked, where there is more to say.
+        who: People and roles that may decide; empty for anybody.
+        expires: When the approval expires, seconds since the epoch; 0 for never.
+        url: Its card in the desk; empty when the worker does not know the desk.
+    """
+
+    id: str
+    type: Literal["approval.asked", "approval.escalated"]
+    at: float
+    task: str
+    agent: str
+    approval: str
+    kind: str
+    tool: str = ""
+    arguments: str = ""
+    text: str = ""
+    who: tuple[str, ...] = Field(default=())
+    expires: float = 0.0
+    url: str = ""
+
+    @property
+    def title(self) -> str:
+        """The message in one line."""
+        what = f"call {self.tool}" if self.kind == "tool" else f"have an answer ({self.kind})"
+        again = " (escalated)" if self.type == "approval.escalated" else ""
+        return f"{self.agent} wants to {what}{again}"
+
+    @property
+    def body(self) -> str:
+        """The message in a few lines."""
+        lines = (self.text, self.arguments, f"Task {self.task}", self.url)
+        return "\n".join(line for line in lines if line)
+
+
+@runtime_checkable
+class Notifier(Protocol):
+    """Delivers messages; a class of your own may be one."""
+
+    async def send(self, notice: Notice) -> None:
+        """Deliver a message.
+
+        Raises:
+            NotificationError: It was not delivered, and perhaps never will be.
+            Exception: It was not delivered, and is to be sent again.
+        """
+        ...
+
+
+class Webhook:
+    """Posts messages to a URL, signed as the specification of Standard Webhooks says.
+
+    The body is `{"type": ..., "timestamp": ..., "data": {...}}`; `data` has the other fields of the
+    Notice. Any answer from 200 to 299 accepts the message. Redirects are not followed.
+
+    Args:
+        url: An address that begins with "https://" or "http://".
+        secret: Key of the signature: 24 to 64 bytes in base64, with or without "whsec_" before.
+
+    Raises:
+        InvalidArgumentError: The URL or the secret cannot be used.
+    """
+
+    def __init__(self, url: str, secret: str) -> None:
+        """Check the address and the secret."""
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            msg = "The url of a Webhook begins with https:// or http:// and names a host."
+            raise InvalidArgumentError(msg)
+        self._url, self._key = url, _key_of(secret)
+        self._host = parts.hostname
+
+    def __repr__(self) -> str:
+        """Name the host; the rest of an address may be secret."""
+        return f"<Webhook to {self._host}>"
+
+    async def send(self, notice: Notice) -> None:
+        """Post a message.
+
+        Raises:
+            NotificationError: The receiver refused it, or could not be reached.
+        """
+        import httpx
+
+        body = body_of(notice)
+        headers = {"content-type": "application/json", **self.headers(notice.id, time.time(), body)}
+        try:
+            async with httpx.AsyncClient(timeout=SECONDS, follow_redirects=False) as client:
+                answer = await client.post(self._url, content=body, headers=headers)
+        except httpx.HTTPError as error:
+            msg = f"{self._host} did not answer: {type(error).__name__}."
+            raise NotificationError(msg) from None
+        if not answer.is_success:
+            is_final = not answer.is_server_error and answer.status_code not in PASSING
+            msg = f"{self._host} answered {answer.status_code} to the message {notice.id!r}."
+            raise NotificationError(msg, is_final=is_final)
+
+    def headers(self, id: str, at: float, body: bytes) -> dict[str, str]:
+        """Return the headers that identify and sign a message.
+
+        Args:
+            id: Identifies the message.
+            at: When it is sent, seconds since the epoch.
+            body: What is sent.
+        """
+        signed = b".".join((id.encode(), str(int(at)).encode(), body))
+        digest = hmac.new(self._key, signed, hashlib.sha256).digest()
+        return {
+            "webhook-id": id,
+            "webhook-timestamp": str(int(at)),
+            "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+        }
+
+
+class Apprise:
+    """Sends messages by any channel of the package apprise: chat, mail, SMS and others.
+
+    Needs the extra `notify`.
+
+    Args:
+        urls: Addresses as apprise reads them, such as "slack://..." or "mailto://...".
+
+    Raises:
+        InvalidArgumentError: apprise cannot read one of them.
+        ModuleNotFoundError: The extra is not installed.
+    """
+
+    def __init__(self, *urls: str) -> None:
+        """Read the addresses."""
+        with needing("notify", "Apprise"):
+            import apprise
+        self._channels: Any = apprise.Apprise()
+        for i, url in enumerate(urls):
+            if not self._channels.add(url):
+                scheme = url.partition(":")[0] if "://" in url else "no scheme"
+                msg = f"Address {i + 1} of Apprise ({scheme}) cannot be read by apprise."
+                raise InvalidArgumentError(msg)
+        if not urls:
+            msg = "Apprise needs at least one address."
+            raise InvalidArgumentError(msg)
+
+    def __repr__(self) -> str:
+        """Count the channels; their addresses hold passwords."""
+        return f"<Apprise with {len(self._channels)} channels>"
+
+    async def send(self, notice: Notice) -> None:
+        """Send a message by all channels.
+
+        Raises:
+            NotificationError: One of them did not take it; at the next attempt all get it again.
+        """
+        taken = await asyncio.to_thread(self._channels.notify, title=notice.title, body=notice.body)
+        if not taken:
+            msg = f"A channel of apprise did not take the message {notice.id!r}; its log says why."
+            raise NotificationError(msg)
+
+
+def body_of(notice: Notice) -> bytes:
+    """Return what is posted to a webhook."""
+    data: dict[str, Json] = notice.model_dump(mode="json", exclude={"id", "type", "at"})
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(notice.at))
+    sent = {"type": notice.type, "timestamp": stamp, "data": data}
+    return json.dumps(sent, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def card_url(desk: str, approval: str) -> str:
+    """Return the address of an approval's card; empty without a desk."""
+    return f"{desk.rstrip('/')}/?card={quote(approval, safe='')}" if desk else ""
+
+
+def notifiers_from_environment() -> tuple[Notifier, ...]:
+    """Return what HOLDFAST_NOTIFY names: addresses with commas between; none if it is not set.
+
+    An address that begins with "https://" or "http://" is a Webhook's, with the secret in
+    HOLDFAST_NOTIFY_SECRET; all others are apprise's.
+
+    Raises:
+        InvalidArgumentError: An address or the secret cannot be used.
+        ModuleNotFoundError: The extra `notify` is needed and not installed.
+    """
+    urls = [part.strip() for part in os.environ.get(NOTIFY_VARIABLE, "").split(",")]
+    urls = [url for url in urls if url]
+    secret = os.environ.get(SECRET_VARIABLE, "")
+    webhooks = [url for url in urls if urlsplit(url).scheme in {"http", "https"}]
+    if webhooks and not secret:
+        msg = f"{NOTIFY_VARIABLE} names a webhook, which needs a secret in {SECRET_VARIABLE}."
+        raise InvalidArgumentError(msg)
+    others = [url for url in urls if url not in webhooks]
+    made: list[Notifier] = [Webhook(url, secret) for url in webhooks]
+    return (*made, *([Apprise(*others)] if others else []))
+
+
+def checked_notifiers(given: Iterable[Notifier] | None) -> tuple[Notifier, ...]:
+    """Return notifiers that were given to a worker; those of the environment when none were.
+
+    Raises:
+        InvalidArgumentError: One has no async method `send`.
+    """
+    if given is None:
+        return notifiers_from_environment()
+    if not isinstance(cast("object", given), Iterable):
+        msg = f"notify is a list of notifiers, such as Webhook(url, secret); it was {shown(given)}."
+        raise InvalidArgumentError(msg)
+    every = tuple(cast("Iterable[object]", given))
+    for each in every:
+        if not isinstance(each, Notifier) or isinstance(each, type):
+            msg = f"notify lists notifiers, such as Webhook(url, secret); {shown(each)} is none."
+            raise InvalidArgumentError(msg)
+    return cast("tuple[Notifier, ...]", every)
+
+
+def _key_of(secret: str) -> bytes:
+    try:
+        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not FEWEST_BYTES <= len(key) <= MOST_BYTES:
+        msg = (
+            f"The secret of a Webhook is {FEWEST_BYTES} to {MOST_BYTES} bytes in base64, with or"
+            f' without "{PREFIX}" before it. Make one with: openssl rand -base64 32'
+        )
+        raise InvalidArgumentError(msg)
+    return key

@@ -1,0 +1,85 @@
+"""Messages to people about open approvals, sent by activities beside the task's own work.
+
+A message that cannot be delivered never holds up the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from holdfast.task.data.wire import NoticeInput
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.people import approvals
+
+ONE_ATTEMPT = timedelta(seconds=60)
+LONGEST = timedelta(days=1)
+PATIENT = RetryPolicy(maximum_interval=timedelta(minutes=10))
+
+
+class Notices:
+    """Sends the messages of one task."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Send messages about the approvals of this task."""
+        self._ledger = ledger
+        self._sending: dict[str, asyncio.Task[None]] = {}
+
+    async def send(self) -> None:
+        """Send a message for each approval, and another one when it is escalated.
+
+        What was decided meanwhile is not sent any more. Runs until it is cancelled.
+        """
+        try:
+            while True:
+                await workflow.wait_condition(self._has_changed)
+                due = self._due()
+                for key in [key for key in self._sending if key not in due]:
+                    self._sending.pop(key).cancel()
+                for key, notice in due.items():
+                    if self._is_new(key):
+                        self._sending[key] = asyncio.create_task(self._deliver(key, notice))
+        finally:
+            for task in self._sending.values():
+                task.cancel()
+
+    def _due(self) -> dict[str, NoticeInput]:
+        """Return the newest message about each open approval, by an id of its own."""
+        described = self._ledger.s.described
+        if described is None or not described.notifies:
+            return {}
+        return {
+            f"{approval.id}:{kind}": NoticeInput(approval=approval, kind=kind)
+            for approval in approvals.pending(self._ledger)
+            for kind in (approval.stage,)
+        }
+
+    def _is_new(self, key: str) -> bool:
+        return key not in self._sending and key not in self._ledger.s.noticed
+
+    def _has_changed(self) -> bool:
+        due = self._due()
+        return any(map(self._is_new, due)) or any(key not in due for key in self._sending)
+
+    async def _deliver(self, key: str, notice: NoticeInput) -> None:
+        try:
+            await workflow.execute_activity(
+                "notify",
+                notice,
+                start_to_close_timeout=ONE_ATTEMPT,
+                schedule_to_close_timeout=LONGEST,
+                heartbeat_timeout=timedelta(seconds=self._ledger.given.heartbeat),
+                retry_policy=PATIENT,
+                summary=f"{notice.kind}: {notice.approval.tool or notice.approval.kind}",
+            )
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise asyncio.CancelledError from error
+            workflow.logger.warning("Nobody was notified of %s: %s", key, error.cause)
+        due = self._due()
+        kept = [each for each in self._ledger.s.noticed if each in due]
+        self._ledger.change(noticed=(*kept, key))
