@@ -19,8 +19,10 @@ PEERS := $(patsubst benchmarks/peers/%.txt,.build/peers/%/.installed,$(wildcard 
 # Minutes of a campaign of faults.
 CAMPAIGN ?= 60
 UV_VERSION := 0.13.8
+# pip pins NAME[EXTRA] by a line for NAME[EXTRA] only: for one without the extra, it takes the
+# newest release and refuses its hash. So the extras stay in the lock.
 COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-    --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
+    --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
 .PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo fuzz fuzz-verbs bench bench-peers soak exhaust lock clean

@@ -14,6 +14,23 @@ from typing import Any
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance
 
 _BESIDE = {"query_workflow", "remove_from_cache"}
+# Commands of which each is one event. One that is cancelled in the same workflow task is none.
+_RECORDED = {
+    "modify_workflow_properties",
+    "schedule_activity",
+    "signal_external_workflow_execution",
+    "start_child_workflow_execution",
+    "start_timer",
+    "upsert_workflow_search_attributes",
+}
+_CANCELS = {
+    "cancel_child_workflow_execution",
+    "cancel_signal_workflow",
+    "cancel_timer",
+    "request_cancel_activity",
+}
+# Around the commands of a workflow task: its end, and the schedule and the begin of the next.
+_EVENTS_BETWEEN_BEGINS = 3
 
 
 class SplitWorkflowTaskError(Exception):
@@ -26,6 +43,10 @@ class WholeTasks(WorkflowInstance):
     What a query brought early stands alone as long as nothing follows it. Else the workflow task is
     failed before any of it is recorded: the run leaves the cache, and the server's next attempt
     brings the whole to a fresh one.
+
+    A query can also bring a workflow task that has begun in another worker process and is lost with
+    it. That shows when the next one begins: the history is then too short to hold the commands that
+    the workflow has made. As many other events as there are commands hide it.
     """
 
     def __init__(self, inner: WorkflowInstance) -> None:
@@ -33,6 +54,7 @@ class WholeTasks(WorkflowInstance):
         self._inner = inner
         self._at = (0, 0)
         self._is_early = False
+        self._commands = 0
 
     def activate(self, act: Any) -> Any:
         """Handle an activation.
@@ -40,20 +62,39 @@ class WholeTasks(WorkflowInstance):
         Raises:
             SplitWorkflowTaskError: Events of its workflow task were handled before it.
         """
-        if any(job.WhichOneof("variant") in _BESIDE for job in act.jobs):
+        # Each workflow task has a time of its own, that of its begin; more events of the same time
+        # are those of one that has not begun.
+        at = (act.timestamp.ToNanoseconds(), act.history_length)
+        variants = {job.WhichOneof("variant") for job in act.jobs}
+        if variants & _BESIDE:
+            if "query_workflow" in variants and at[0] != self._at[0]:
+                # Another workflow task has begun, and brought no more events than early ones.
+                if not self._is_early:
+                    self._commands = 0
+                self._is_early = False
+                self._at = at
             return self._inner.activate(act)
-        if self._is_early:
+        if self._is_early or self._is_unrecorded(at):
             msg = (
                 "A query brought a part of this workflow task before its begin. It is tried again"
                 " as a whole; nothing is lost."
             )
             raise SplitWorkflowTaskError(msg)
-        # Each workflow task has a time of its own, that of its begin; more events of the same time
-        # are those of one that has not begun.
-        at = (act.timestamp.ToNanoseconds(), act.history_length)
         self._is_early = at[0] == self._at[0] and at[1] > self._at[1]
+        if at != self._at:
+            self._commands = 0
         self._at = at
-        return self._inner.activate(act)
+        completion = self._inner.activate(act)
+        if not act.is_replaying:
+            self._commands = _count_recorded(completion, self._commands)
+        return completion
+
+    def _is_unrecorded(self, at: tuple[int, int]) -> bool:
+        """Tell whether the commands of the workflow task before are not in the history."""
+        if not self._commands or at == self._at:
+            return False
+        begun = self._at[1]
+        return begun < at[1] < begun + _EVENTS_BETWEEN_BEGINS + self._commands
 
     def get_info(self) -> Any:
         """Describe the run."""
@@ -74,3 +115,22 @@ class WholeTasksRunner(UnsandboxedWorkflowRunner):
     def create_instance(self, det: Any) -> WorkflowInstance:
         """Make a run of a workflow."""
         return WholeTasks(super().create_instance(det))
+
+
+def _count_recorded(completion: Any, before: int) -> int:
+    """Count the events that the commands of a workflow task are at least.
+
+    Args:
+        completion: What the workflow answered to an activation.
+        before: The count of the activations before of the same workflow task.
+    """
+    variants = [command.WhichOneof("variant") for command in completion.successful.commands]
+    if not _CANCELS.isdisjoint(variants):
+        return 0
+    answers = [
+        command.update_response.WhichOneof("response")
+        for command in completion.successful.commands
+        if command.HasField("update_response")
+    ]
+    accepted = [answer for answer in answers if answer in {"accepted", "completed"}]
+    return before + len(accepted) + sum(variant in _RECORDED for variant in variants)

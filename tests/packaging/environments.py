@@ -123,10 +123,14 @@ def make_environment(
 
 
 def _versions() -> str:
-    """Return the locked versions; their hashes would have to be there for the wheel, too."""
+    """Return the locked versions, as constraints.
+
+    They have no hashes, which would have to be there for the wheel, too, and no extras, which pip
+    does not take in a constraint.
+    """
     lines = (ROOT / "requirements-dev.lock").read_text("utf-8").splitlines()
     pins = [line.removesuffix("\\").strip() for line in lines if re.match(r"[a-z0-9]", line)]
-    return "\n".join(pins) + "\n"
+    return "\n".join(re.sub(r"\[[^]]*\]", "", pin, count=1) for pin in pins) + "\n"
 
 
 def _check(*command: str) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from importlib import metadata
 
 import pytest
 from packaging.requirements import Requirement
@@ -84,6 +85,43 @@ def test_every_pin_has_one_version_and_a_hash(lock: str) -> None:
     for pin in pins:
         assert str(pin.version)
         assert pin.hashes, f"{pin.requirement} has no hash"
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_distribution_wanted_with_extras_is_pinned_with_them(lock: str) -> None:
+    # pip takes the newest release of what is wanted with an extra and is pinned without it, and
+    # refuses its hash: an installation fails from the day on which there is a newer release.
+    pins = read_lock(lock)
+    wanted: set[tuple[str, str]] = set()
+    for name, found in pins.items():
+        extras = {extra for pin in found for extra in pin.requirement.extras}
+        wanted |= {
+            (canonicalize_name(requirement.name), extra)
+            for requirement in _installed_requirements(name, extras)
+            for extra in requirement.extras
+        }
+    pinned = {
+        (name, extra)
+        for name, found in pins.items()
+        for pin in found
+        for extra in pin.requirement.extras
+    }
+    assert wanted <= pinned
+
+
+def _installed_requirements(name: str, extras: set[str]) -> list[Requirement]:
+    """Return what an installed distribution requires here with some extras."""
+    try:
+        lines = metadata.requires(name) or []
+    except metadata.PackageNotFoundError:  # it is for another platform
+        return []
+    requirements = [Requirement(line) for line in lines]
+    return [
+        requirement
+        for requirement in requirements
+        if requirement.marker is None
+        or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+    ]
 
 
 @pytest.mark.parametrize("lock", LOCKS)

@@ -6,19 +6,30 @@ from typing import Any
 
 import pytest
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance
 
 from holdfast.serving.activations import SplitWorkflowTaskError, WholeTasks
 
 
 class Inner(WorkflowInstance):
-    """Notes the jobs of each activation."""
+    """Notes the jobs of each activation, and answers with commands."""
 
-    def __init__(self) -> None:
+    def __init__(self, *commands: str) -> None:
         self.seen: list[list[str]] = []
+        self.commands = commands
 
     def activate(self, act: Any) -> Any:
         self.seen.append([job.WhichOneof("variant") for job in act.jobs])
+        made = WorkflowActivationCompletion()
+        made.successful.SetInParent()
+        for kind in self.commands:
+            command = made.successful.commands.add()
+            if kind in {"accepted", "rejected", "completed"}:
+                getattr(command.update_response, kind).SetInParent()
+            else:
+                getattr(command, kind).SetInParent()
+        return made
 
     def get_info(self) -> Any:
         raise NotImplementedError
@@ -61,3 +72,72 @@ def test_what_follows_an_early_event_is_refused() -> None:
         whole.activate(act(2, 7, "do_update"))
     whole.activate(act(0, 7, "remove_from_cache"))
     assert inner.seen[-1] == ["remove_from_cache"]
+
+
+def test_early_events_are_whole_when_their_workflow_task_brings_no_others() -> None:
+    inner = Inner("upsert_workflow_search_attributes", "schedule_activity")
+    whole = WholeTasks(inner)
+    whole.activate(act(1, 6, "initialize_workflow"))
+    whole.activate(act(1, 12, "signal_workflow"))
+    whole.activate(act(1, 12, "query_workflow"))
+    whole.activate(act(2, 13, "query_workflow"))  # the workflow task has begun
+    whole.activate(act(3, 18, "do_update"))
+    assert len(inner.seen) == 5
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_what_follows_a_workflow_task_that_was_lost_is_refused(is_early: bool) -> None:
+    whole = WholeTasks(Inner("upsert_workflow_search_attributes", "schedule_activity"))
+    whole.activate(act(1, 6, "initialize_workflow"))
+    if is_early:
+        whole.activate(act(1, 12, "signal_workflow"))
+        whole.activate(act(1, 12, "query_workflow"))
+    else:
+        whole.activate(act(2, 13, "signal_workflow"))
+    whole.activate(act(2, 13, "query_workflow"))
+    with pytest.raises(SplitWorkflowTaskError, match="tried again as a whole"):
+        whole.activate(act(3, 17, "do_update"))  # no events of the commands are between
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [(), ("rejected",), ("schedule_activity", "request_cancel_activity"), ("respond_to_query",)],
+    ids=["none", "rejected update", "cancelled at once", "query"],
+)
+def test_a_workflow_task_without_commands_in_the_history_goes_before_another(
+    commands: tuple[str, ...],
+) -> None:
+    inner = Inner(*commands)
+    whole = WholeTasks(inner)
+    whole.activate(act(1, 3, "initialize_workflow"))
+    whole.activate(act(2, 6, "do_update"))
+    whole.activate(act(3, 9, "do_update"))
+    assert len(inner.seen) == 3
+
+
+def test_the_commands_of_a_workflow_task_are_counted_together() -> None:
+    whole = WholeTasks(Inner("accepted", "completed"))
+    whole.activate(act(1, 3, "do_update"))
+    whole.activate(act(1, 3, "resolve_activity"))
+    whole.activate(act(2, 10, "do_update"))  # 4 events of commands, 3 of workflow tasks
+    with pytest.raises(SplitWorkflowTaskError, match="tried again as a whole"):
+        whole.activate(act(3, 14, "do_update"))
+
+
+def test_replayed_commands_are_not_looked_for() -> None:
+    inner = Inner("schedule_activity")
+    whole = WholeTasks(inner)
+    replayed = act(1, 3, "initialize_workflow")
+    replayed.is_replaying = True
+    whole.activate(replayed)
+    whole.activate(act(2, 6, "do_update"))
+    assert len(inner.seen) == 2
+
+
+def test_a_workflow_task_for_a_query_alone_is_between_two() -> None:
+    inner = Inner("upsert_workflow_search_attributes", "schedule_activity")
+    whole = WholeTasks(inner)
+    whole.activate(act(1, 3, "initialize_workflow"))
+    whole.activate(act(2, 8, "query_workflow"))
+    whole.activate(act(3, 11, "do_update"))
+    assert len(inner.seen) == 3
