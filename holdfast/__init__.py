@@ -125,6 +125,7 @@ from holdfast.workers.tool_use import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.activities.notices.notifiers import Apprise, Notice, Notifier, Webhook
     from holdfast.agents.items.run_items import (
         HandoffCallItem,
         HandoffOutputItem,
@@ -178,14 +179,18 @@ if TYPE_CHECKING:
     )
 
 _LATE = {
+    "Apprise": "holdfast.activities.notices.notifiers",
     "Model": "holdfast.models.agents_sdk",
     "ModelProvider": "holdfast.models.agents_sdk",
     "ModelTracing": "holdfast.models.agents_sdk",
     "MultiProvider": "holdfast.models.openai_providers",
     "MultiProviderMap": "holdfast.models.openai_providers",
+    "Notice": "holdfast.activities.notices.notifiers",
+    "Notifier": "holdfast.activities.notices.notifiers",
     "OpenAIProvider": "holdfast.models.openai_providers",
     "OpenAIChatCompletionsModel": "holdfast.models.openai.chat",
     "OpenAIResponsesModel": "holdfast.models.openai.responses",
+    "Webhook": "holdfast.activities.notices.notifiers",
     "set_default_openai_api": "holdfast.models.defaults",
     "set_default_openai_client": "holdfast.models.defaults",
     "set_default_openai_key": "holdfast.models.defaults",
@@ -249,6 +254,7 @@ __all__ = [
     "AgentUpdatedStreamEvent",
     "AgentsException",
     "Always",
+    "Apprise",
     "ApprovalDecided",
     "ApprovalRule",
     "Attempt",
@@ -296,6 +302,8 @@ __all__ = [
     "ModelTracing",
     "MultiProvider",
     "MultiProviderMap",
+    "Notice",
+    "Notifier",
     "OpenAIChatCompletionsModel",
     "OpenAIProvider",
     "OpenAIResponsesModel",
@@ -377,6 +385,7 @@ __all__ = [
     "Usage",
     "UserError",
     "Waiting",
+    "Webhook",
     "__version__",
     "agent_span",
     "configure",

@@ -280,6 +280,19 @@ class ComponentError(HoldfastError):
         super().__init__(f"Component {component!r} {what}")
 
 
+class NotificationError(HoldfastError):
+    """A message about an approval was not delivered.
+
+    Attributes:
+        is_final: Whether sending it again is of no use.
+    """
+
+    def __init__(self, *texts: object, is_final: bool = False, remedy: str = "") -> None:
+        """Word the error."""
+        super().__init__(*texts, remedy=remedy)
+        self.is_final = is_final
+
+
 class EngineError(HoldfastError):
     """The Temporal server, a worker process or the archive cannot be used as asked."""
 

@@ -14,10 +14,10 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.notices.notifiers import (
     DESK_VARIABLE,
     Notice,
-    NotificationError,
     Notifier,
     card_url,
 )
+from holdfast.errors import NotificationError
 from holdfast.task.data.wire import NoticeInput
 from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.text.redact import redact

@@ -21,8 +21,9 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import Field
 
-from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, NotificationError, WrongTypeError
 from holdfast.values.base import Json, Value
+from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.code.extras import needing
 from holdfast.values.text.shown import shown
 
@@ -41,19 +42,6 @@ SECONDS = 20.0
 
 PASSING = frozenset({408, 425, 429})
 """Refusals of a request that may be accepted later."""
-
-
-class NotificationError(HoldfastError):
-    """A message about an approval was not delivered.
-
-    Attributes:
-        is_final: Whether sending it again is of no use.
-    """
-
-    def __init__(self, *texts: object, is_final: bool = False, remedy: str = "") -> None:
-        """Word the error."""
-        super().__init__(*texts, remedy=remedy)
-        self.is_final = is_final
 
 
 class Notice(Value):
@@ -133,16 +121,22 @@ class Webhook:
 
     def __init__(self, url: str, secret: str) -> None:
         """Check the address and the secret."""
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        check_arguments(Webhook.__init__, url=url, secret=secret)
+        import httpx
+
+        try:
+            parts = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            msg = f"The url of a Webhook cannot be used: {error}."
+            raise InvalidArgumentError(msg) from None
+        if parts.scheme not in {"http", "https"} or not parts.host:
             msg = "The url of a Webhook begins with https:// or http:// and names a host."
             raise InvalidArgumentError(msg)
-        self._url, self._key = url, _key_of(secret)
-        self._host = parts.hostname
+        self._url, self._key = parts, _key_of(secret)
 
     def __repr__(self) -> str:
         """Name the host; the rest of an address may be secret."""
-        return f"<Webhook to {self._host}>"
+        return f"<Webhook to {self._url.host}>"
 
     async def send(self, notice: Notice) -> None:
         """Post a message.
@@ -158,11 +152,11 @@ class Webhook:
             async with httpx.AsyncClient(timeout=SECONDS, follow_redirects=False) as client:
                 answer = await client.post(self._url, content=body, headers=headers)
         except httpx.HTTPError as error:
-            msg = f"{self._host} did not answer: {type(error).__name__}."
+            msg = f"{self._url.host} did not answer: {type(error).__name__}."
             raise NotificationError(msg) from None
         if not answer.is_success:
             is_final = not answer.is_server_error and answer.status_code not in PASSING
-            msg = f"{self._host} answered {answer.status_code} to the message {notice.id!r}."
+            msg = f"{self._url.host} answered {answer.status_code} to the message {notice.id!r}."
             raise NotificationError(msg, is_final=is_final)
 
     def headers(self, id: str, at: float, body: bytes) -> dict[str, str]:
@@ -197,6 +191,10 @@ class Apprise:
 
     def __init__(self, *urls: str) -> None:
         """Read the addresses."""
+        for i, url in enumerate(cast("tuple[object, ...]", urls)):
+            if not isinstance(url, str):
+                msg = f"Address {i + 1} of Apprise is text; it was {shown(url)}."
+                raise WrongTypeError(msg)
         with needing("notify", "Apprise"):
             import apprise
         self._channels: Any = apprise.Apprise()

@@ -25,6 +25,7 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import Replayer, Worker
 
 from holdfast import Agent, AgentRunner, Task
+from holdfast.activities.notices.notifiers import Notifier
 from holdfast.activities.user_loop import UserLoops
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
@@ -147,6 +148,7 @@ class Rig:
         *agents: Agent,
         own_loop: bool = False,
         prices: Prices | None = None,
+        notify: Iterable[Notifier] | None = None,
         **options: Any,
     ) -> None:
         """Start a worker for these agents, in the place of the one before.
@@ -156,6 +158,7 @@ class Rig:
             own_loop: Whether tools have a loop of their own, as in all workers but those of tests,
                 which share events with their tools.
             prices: What models cost.
+            notify: What notifies people of approvals.
             options: Options of the worker.
         """
         await self.stop()
@@ -164,7 +167,8 @@ class Rig:
         loops = UserLoops() if own_loop else None
         if loops is not None:
             self._resources.push_async_callback(loops.close)
-        activities = Activities(agents, self.engine.archive, loops, prices=prices)
+        archive = self.engine.archive
+        activities = Activities(agents, archive, loops, prices=prices, notify=notify)
         self.worker = serving_worker(self.engine.client, activities, queue=self.queue, **given)
         await self._resources.enter_async_context(self.worker)
 

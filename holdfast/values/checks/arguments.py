@@ -33,7 +33,8 @@ def check_arguments(function: Callable[..., Any], **given: object) -> None:
     try:
         _model_of(known, tuple(given)).model_validate(given)
     except ValidationError as error:
-        raise InvalidArgumentError(misfit(function.__name__, error)) from None
+        name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+        raise InvalidArgumentError(misfit(name, error)) from None
 
 
 def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None:

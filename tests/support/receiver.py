@@ -1,0 +1,96 @@
+"""A receiver of webhooks, as a person's own service is one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@dataclass(frozen=True)
+class Received:
+    """One request.
+
+    Attributes:
+        id: The header webhook-id.
+        body: The JSON body.
+        is_signed: Whether the signature is right.
+    """
+
+    id: str
+    body: dict[str, Any]
+    is_signed: bool
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the message is about."""
+        return self.body["data"]
+
+
+@dataclass
+class Receiver:
+    """Accepts messages, or refuses them with the statuses that a test has set.
+
+    Attributes:
+        url: Its address.
+        got: All requests, oldest first.
+        statuses: Answers to the next requests; 204 follows them.
+        always: The answer to all others.
+    """
+
+    url: str = ""
+    got: list[Received] = field(default_factory=list[Received])
+    statuses: list[int] = field(default_factory=list[int])
+    always: int = 204
+
+    def ids(self) -> list[str]:
+        """Return the id of each request."""
+        return [each.id for each in self.got]
+
+    def take(self, headers: Any, body: bytes) -> int:
+        """Note a request and return the status of its answer."""
+        id, at = headers["webhook-id"], headers["webhook-timestamp"]
+        key = base64.b64decode(SECRET.removeprefix("whsec_"))
+        digest = hmac.digest(key, f"{id}.{at}.".encode() + body, hashlib.sha256)
+        right = "v1," + base64.b64encode(digest).decode()
+        is_signed = hmac.compare_digest(right, headers["webhook-signature"])
+        self.got.append(Received(id, json.loads(body), is_signed))
+        return self.statuses.pop(0) if self.statuses else self.always
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    """Run a receiver on a free port."""
+    receiver = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            status = receiver.take(self.headers, body)
+            self.send_response(status)
+            if status == 307:  # to another path of the same server
+                self.send_header("location", "/elsewhere")
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the library's name
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        receiver.url = f"http://127.0.0.1:{server.server_port}/hook"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield receiver
+        finally:
+            server.shutdown()
+            thread.join()
