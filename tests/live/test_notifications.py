@@ -1,0 +1,306 @@
+"""People are notified when a task waits for them, on the real server, by real requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+
+from holdfast import AgentRunner, ApprovalRule, Notice, Notifier, Task, Webhook, tool
+from holdfast.agents.tools.decorator import Tool
+from holdfast.errors import NotificationError
+from holdfast.testing import FakeOpenAI, calls
+from tests.support.people import ask, asked
+from tests.support.receiver import SECRET, Receiver, receiving
+from tests.support.rig import MakeAgent, Rig, histories, until, until_rolled
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as made:
+        yield made
+
+
+class Book:
+    """A notifier of one's own, which refuses messages while it is closed.
+
+    Attributes:
+        sent: The ids of the messages that it has taken.
+        tried: How many it was given.
+        closed: What it raises.
+    """
+
+    def __init__(self, closed: Exception | None = None) -> None:
+        self.sent: list[str] = []
+        self.tried = 0
+        self.closed = closed
+
+    async def send(self, notice: Notice) -> None:
+        self.tried += 1
+        if self.closed is not None:
+            raise self.closed
+        self.sent.append(notice.id)
+
+
+def paying(rule: ApprovalRule | bool = True) -> Tool:
+    """Make a tool whose calls a person decides."""
+
+    @tool(needs_approval=rule)
+    def pay(euros: int, note: str = "") -> str:
+        """Pay."""
+        return f"paid {euros}{note and '!'}"
+
+    return pay
+
+
+async def serve(
+    rig: Rig,
+    make_agent: MakeAgent,
+    *notifiers: Notifier,
+    rule: ApprovalRule | bool = True,
+    **options: object,
+) -> AgentRunner:
+    await rig.serve(make_agent(paying(rule)), notify=notifiers)
+    return rig.runner(**options)
+
+
+async def waiting(runner: AgentRunner, model: FakeOpenAI, **arguments: object) -> Task:
+    """Create a task that waits for a decision about a payment."""
+    model.call("pay", {"euros": 3, **arguments})
+    model.reply("done")
+    task = await runner.create_task("pay 3")
+    assert (await runner.run_step(task)).status == "waiting"
+    return task
+
+
+async def sent(rig: Rig, task: Task, event: str) -> int:
+    """Count events of the activity `notify` in a task's history."""
+    kind = EventType.Value(f"EVENT_TYPE_ACTIVITY_TASK_{event}")
+    found = 0
+    for history in await histories(rig.engine.client, task.task_id):
+        scheduled = {
+            each.event_id
+            for each in history.events
+            if each.activity_task_scheduled_event_attributes.activity_type.name == "notify"
+        }
+        for each in history.events:
+            if each.event_type == kind:
+                own = each.event_id if event == "SCHEDULED" else _scheduled_id(each)
+                found += own in scheduled
+    return found
+
+
+def _scheduled_id(event: object) -> int:
+    for name in ("completed", "failed", "canceled", "cancel_requested", "timed_out"):
+        attributes = getattr(event, f"activity_task_{name}_event_attributes")
+        if attributes.scheduled_event_id:
+            return int(attributes.scheduled_event_id)
+    return 0
+
+
+async def test_an_approval_is_posted_once_and_again_only_when_it_was_refused(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, receiver: Receiver
+) -> None:
+    receiver.statuses = [500]
+    runner = await serve(rig, make_agent, Webhook(receiver.url, SECRET))
+    task = await waiting(runner, model, note="key sk-live-A1b2C3d4E5f6G7")
+    question = await ask(runner, task)
+
+    async def delivered() -> bool:
+        return await sent(rig, task, "COMPLETED") == 1
+
+    await until(delivered)
+    assert receiver.ids() == [f"{question.id}:asked"] * 2
+    first = receiver.got[0]
+    assert first.is_signed
+    assert first.body["type"] == "approval.asked"
+    assert (first.data["task"], first.data["agent"]) == (task.task_id, "agent")
+    assert (first.data["kind"], first.data["tool"]) == ("tool", "pay")
+    assert '"euros":3' in first.data["arguments"].replace(" ", "")
+    assert "A1b2C3d4" not in first.data["arguments"]
+    await runner.approve(question, "ann")
+    assert str(await runner.run_task(task)) == "done"
+    assert len(receiver.got) == 2
+
+
+async def test_a_notifier_that_has_delivered_is_left_out_of_the_next_attempt(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    good, bad = Book(), Book(NotificationError("It is closed."))
+    runner = await serve(rig, make_agent, bad, good)
+    task = await waiting(runner, model)
+    question = await ask(runner, task)
+
+    async def tried_again() -> bool:
+        return bad.tried > 1
+
+    await until(tried_again)
+    bad.closed = None
+
+    async def delivered() -> bool:
+        return await sent(rig, task, "COMPLETED") == 1
+
+    await until(delivered)
+    assert good.sent == bad.sent == [f"{question.id}:asked"]
+    assert good.tried == 1
+    await runner.approve(question, "ann")
+    assert str(await runner.run_task(task)) == "done"
+
+
+async def test_a_message_that_nobody_will_ever_take_is_given_up(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    gone = Book(NotificationError("It is gone.", is_final=True))
+    runner = await serve(rig, make_agent, gone)
+    task = await waiting(runner, model)
+
+    async def given_up() -> bool:
+        return await sent(rig, task, "FAILED") == 1
+
+    await until(given_up)
+    assert gone.tried == 1
+    await runner.approve(await ask(runner, task), "ann")
+    assert str(await runner.run_task(task)) == "done"
+
+
+async def test_a_decision_ends_what_is_not_delivered_yet(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, receiver: Receiver
+) -> None:
+    receiver.always = 503
+    runner = await serve(rig, make_agent, Webhook(receiver.url, SECRET))
+    task = await waiting(runner, model)
+
+    async def tried() -> bool:
+        return bool(receiver.got)
+
+    await until(tried)
+    await runner.reject(await ask(runner, task), "ann", "no")
+    assert str(await runner.run_task(task)) == "done"
+    assert await sent(rig, task, "SCHEDULED") == 1
+    assert await sent(rig, task, "CANCEL_REQUESTED") == 1
+    assert await sent(rig, task, "COMPLETED") == 0
+
+
+async def test_an_escalation_is_a_message_of_its_own(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    rule = ApprovalRule(by="anna", escalate_after_seconds=0.3, escalate_to="role:boss")
+    book = Book()
+    runner = await serve(rig, make_agent, book, rule=rule, roles={"boss": ["cy"]})
+    task = await waiting(runner, model)
+    question = await ask(runner, task)
+
+    async def escalated() -> bool:
+        return f"{question.id}:escalated" in book.sent
+
+    await until(escalated)
+    # The first one is dropped when nobody has taken it before the escalation.
+    assert book.sent[-1] == f"{question.id}:escalated"
+    assert len(book.sent) == len(set(book.sent))
+    await runner.approve(question, "cy")
+    assert str(await runner.run_task(task)) == "done"
+
+
+async def test_nothing_is_scheduled_without_notifiers(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = await serve(rig, make_agent)
+    task = await waiting(runner, model)
+    await runner.approve(await ask(runner, task), "ann")
+    assert str(await runner.run_task(task)) == "done"
+    assert await sent(rig, task, "SCHEDULED") == 0
+
+
+async def test_what_was_sent_is_not_sent_again_after_a_rollover(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    book = Book()
+    runner = await serve(rig, make_agent, book, roll_events=50)
+    task = await waiting(runner, model)
+    question = await ask(runner, task)
+
+    async def delivered() -> bool:
+        return await sent(rig, task, "COMPLETED") == 1
+
+    await until(delivered)
+    while len(await histories(runner.client, task.task_id)) < 2:
+        await runner.pause(task, by="ann")
+        await runner.resume(task, by="ann")
+    await until_rolled(runner.client, task.task_id)
+    await runner.approve(question, "ann")
+    assert str(await runner.run_task(task)) == "done"
+    assert book.sent == [f"{question.id}:asked"]
+    assert await sent(rig, task, "SCHEDULED") == 1
+
+
+async def test_a_message_on_its_way_does_not_hinder_a_rollover(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    book = Book(NotificationError("It is closed."))
+    runner = await serve(rig, make_agent, book, roll_events=50)
+    task = await waiting(runner, model)
+    question = await ask(runner, task)
+
+    async def tried() -> bool:
+        return bool(book.tried)
+
+    await until(tried)
+    while len(await histories(runner.client, task.task_id)) < 2:
+        await runner.pause(task, by="ann")
+        await runner.resume(task, by="ann")
+    book.closed = None
+
+    async def delivered() -> bool:
+        return bool(book.sent)
+
+    await until(delivered)
+    await runner.approve(question, "ann")
+    assert str(await runner.run_task(task)) == "done"
+    assert set(book.sent) == {f"{question.id}:asked"}
+
+
+async def test_a_child_tasks_question_is_sent_once(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    book = Book()
+    clerk = make_agent(paying(), name="clerk")
+    await rig.serve(make_agent(clerk.as_tool("clerk", "Pays."), name="boss"), notify=[book])
+    runner = rig.runner(agent="boss")
+    model.call("clerk", {"input": "pay"})
+    model.call("pay", {"euros": 3})
+    model.reply("paid")
+    model.reply("done")
+    task = await runner.create_task("q")
+    assert (await runner.run_step(task)).status == "waiting"
+    question = await ask(runner, task)
+
+    async def delivered() -> bool:
+        return bool(book.sent)
+
+    await until(delivered)
+    await runner.approve(question, "ann")
+    assert str(await runner.run_task(task)) == "done"
+    assert book.sent == [f"{question.id}:asked"]
+
+
+async def test_two_questions_of_one_answer_are_two_messages(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    book = Book()
+    runner = await serve(rig, make_agent, book)
+    model.add(calls([("pay", {"euros": 3}), ("pay", {"euros": 4})]))
+    model.reply("done")
+    task = await runner.create_task("pay 3 and 4")
+    assert (await runner.run_step(task)).status == "waiting"
+    both = await asked(runner, task, 2)
+
+    async def delivered() -> bool:
+        return len(book.sent) == 2
+
+    await until(delivered)
+    assert sorted(book.sent) == sorted(f"{each.id}:asked" for each in both)
+    for each in both:
+        await runner.approve(each, "ann")
+    assert str(await runner.run_task(task)) == "done"
+    assert len(book.sent) == 2
