@@ -310,6 +310,8 @@ def make_agent(job: Job) -> Agent:
             worker = AskActAsk()
         case "fan":
             worker = FanOut()
+        case "asking":
+            tools = {name: replace(each, needs_approval=True) for name, each in tools.items()}
         case "without-charge":
             del tools["charge"]
         case "team" | "filtering-team":

@@ -165,3 +165,11 @@ def test_a_trace_is_drawn_with_what_failed_in_its_place(tmp_path: Path) -> None:
     [failed] = [line for line in drawn if "failed: float division by zero" in line]
     assert failed.startswith("      execute_tool divide")
     assert drawn[drawn.index(failed) + 1].startswith("        check b")
+
+
+def test_the_receiver_of_a_webhook_checks_it_and_approves(tmp_path: Path) -> None:
+    printed = printed_by("desk/webhook.py", tmp_path).splitlines()
+    assert printed == [
+        'clerk asks: pay {"to": "Kim", "euros": 40}',
+        "Kim has the money.",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
@@ -59,7 +60,7 @@ async def serve(
     make_agent: MakeAgent,
     *notifiers: Notifier,
     rule: ApprovalRule | bool = True,
-    **options: object,
+    **options: Any,
 ) -> AgentRunner:
     await rig.serve(make_agent(paying(rule)), notify=notifiers)
     return rig.runner(**options)

@@ -7,8 +7,8 @@ import hashlib
 import hmac
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -33,7 +33,8 @@ class Received:
     @property
     def data(self) -> dict[str, Any]:
         """What the message is about."""
-        return self.body["data"]
+        found: dict[str, Any] = self.body["data"]
+        return found
 
 
 @dataclass
@@ -45,12 +46,18 @@ class Receiver:
         got: All requests, oldest first.
         statuses: Answers to the next requests; 204 follows them.
         always: The answer to all others.
+        is_open: Requests are answered as long as it is set.
     """
 
     url: str = ""
     got: list[Received] = field(default_factory=list[Received])
     statuses: list[int] = field(default_factory=list[int])
     always: int = 204
+    is_open: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        """Answer from the begin."""
+        self.is_open.set()
 
     def ids(self) -> list[str]:
         """Return the id of each request."""
@@ -64,11 +71,12 @@ class Receiver:
         right = "v1," + base64.b64encode(digest).decode()
         is_signed = hmac.compare_digest(right, headers["webhook-signature"])
         self.got.append(Received(id, json.loads(body), is_signed))
+        self.is_open.wait()
         return self.statuses.pop(0) if self.statuses else self.always
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
+def receiving() -> Generator[Receiver]:
     """Run a receiver on a free port."""
     receiver = Receiver()
 
@@ -76,6 +84,10 @@ def receiving() -> Iterator[Receiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             status = receiver.take(self.headers, body)
+            with suppress(ConnectionError):  # the sender was killed
+                self.answer(status)
+
+        def answer(self, status: int) -> None:
             self.send_response(status)
             if status == 307:  # to another path of the same server
                 self.send_header("location", "/elsewhere")
@@ -92,5 +104,6 @@ def receiving() -> Iterator[Receiver]:
         try:
             yield receiver
         finally:
+            receiver.is_open.set()
             server.shutdown()
             thread.join()
