@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast.cli.arguments import (
     AgentsOption,
+    AlwaysOption,
     AppOption,
     ApprovalArgument,
     ByOption,
     KeepOption,
     ReasonOption,
     RoleOption,
+    SameOption,
     TaskArgument,
+    UntilOption,
     WaitOption,
     login_name,
 )
 from holdfast.cli.exits import EPILOG, ExitCode
 from holdfast.cli.options import Common, shared
 
+if TYPE_CHECKING:
+    from holdfast.values.settings import Always
+
 people = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+def _later(same: list[str] | None, until: datetime | None, *, always: bool) -> bool | Always:
+    """Return for which later calls a decision holds as well."""
+    from holdfast.values.settings import Always
+
+    if not (always or same or until):
+        return False
+    return Always(same=same or (), until=until.astimezone() if until else None)
 
 
 @people.command(epilog=EPILOG)
@@ -45,11 +60,17 @@ async def approvals(
     task: Annotated[
         str | None, typer.Argument(metavar="TASK", help="Only of this task.", show_default=False)
     ] = None,
+    *,
+    mine: Annotated[bool, typer.Option("--mine", help="Only what you can decide.")] = False,
+    by: ByOption = "",
+    role: RoleOption = None,
 ) -> ExitCode | None:
     """List what waits for a person."""
     from holdfast.cli.commands.decisions import approvals_command
+    from holdfast.task.people.deciders import Person
 
-    return await approvals_command(common, task)
+    person = Person(by or login_name(), role or ()) if mine else None
+    return await approvals_command(common, task, person)
 
 
 @people.command(epilog=EPILOG)
@@ -63,27 +84,18 @@ async def approve(
         typer.Option("--arguments", metavar="JSON", help="Run it with these instead."),
     ] = None,
     note: Annotated[str, typer.Option("--note", help="For the auditor.")] = "",
-    always: Annotated[
-        bool, typer.Option("--always", help="Later calls of the tool in this task as well.")
-    ] = False,
-    same: Annotated[
-        list[str] | None,
-        typer.Option("--same", metavar="NAME", help="Those with the same value of this argument."),
-    ] = None,
-    until: Annotated[
-        datetime | None, typer.Option("--until", help="Later calls until then, in local time.")
-    ] = None,
+    always: AlwaysOption = False,
+    same: SameOption = None,
+    until: UntilOption = None,
     by: ByOption = "",
     role: RoleOption = None,
     wait: WaitOption = False,
 ) -> ExitCode | None:
     """Let a call run; or: it did not happen, run it; or: one more model call."""
     from holdfast.cli.commands.decisions import Decision, decide_command, parse_arguments
-    from holdfast.values.settings import Always
 
     given = None if arguments is None else parse_arguments(arguments)
-    bounds = Always(same=same or (), until=until.astimezone() if until else None)
-    later = bounds if always or same or until else False
+    later = _later(same, until, always=always)
     decision = Decision(
         verb="approve", by=by or login_name(), roles=role, arguments=given, text=note, always=later
     )
@@ -119,6 +131,9 @@ async def reject(
     *,
     approval: ApprovalArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why; the model reads it.")],
+    always: AlwaysOption = False,
+    same: SameOption = None,
+    until: UntilOption = None,
     by: ByOption = "",
     role: RoleOption = None,
     wait: WaitOption = False,
@@ -126,7 +141,8 @@ async def reject(
     """Do not let a call run; or: give it up; or: finish now."""
     from holdfast.cli.commands.decisions import Decision, decide_command
 
-    decision = Decision(verb="reject", by=by or login_name(), roles=role, text=reason)
+    later = _later(same, until, always=always)
+    decision = Decision(verb="reject", by=by or login_name(), roles=role, text=reason, always=later)
     return await decide_command(common, approval, decision, wait=wait)
 
 

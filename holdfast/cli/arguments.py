@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -40,6 +41,16 @@ QueueOption = Annotated[
 ]
 ByOption = Annotated[
     str, typer.Option("--by", help="Who asks; you by default.", show_default=False)
+]
+AlwaysOption = Annotated[
+    bool, typer.Option("--always", help="Later calls of the tool in this task as well.")
+]
+SameOption = Annotated[
+    list[str] | None,
+    typer.Option("--same", metavar="NAME", help="Those with the same value of this argument."),
+]
+UntilOption = Annotated[
+    datetime | None, typer.Option("--until", help="Later calls until then, in local time.")
 ]
 RoleOption = Annotated[
     list[str] | None,

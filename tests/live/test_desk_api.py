@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
-from holdfast import AgentRunner, tool
+from holdfast import AgentRunner, ApprovalRule, tool
+from holdfast.cli.arguments import login_name
 from holdfast.desk import desk_app
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
 from tests.support.desk_api import client_of
@@ -102,6 +104,59 @@ async def test_arguments_are_edited_by_who_asks_and_all_of_it_can_be_read(
     session = (await api.get("/api/v1/sessions/trip")).json()
     assert (session["tasks"], session["messages"][0]["content"]) == ([task_id], "pay bo 30")
     assert (await api.get(at)).json()["status"] == "finished"
+
+
+async def test_a_decision_for_later_calls_is_bounded_listed_and_revoked(
+    api: httpx.AsyncClient, runner: AgentRunner
+) -> None:
+    me = (await api.get("/api/v1/me")).json()
+    task_id = await created(api, "pay bo 30")
+    approval = await asking(api, task_id)
+    at = f"/api/v1/approvals/{approval}"
+    odd = await api.post(f"{at}/approve", json={"always": {"same": ["whom"]}})
+    assert odd.status_code in (400, 409, 422)
+    assert "whom" in odd.text
+    bounds = {"same": ["to"], "until": "2999-01-01T00:00:00+00:00"}
+    assert (await api.post(f"{at}/approve", json={"always": bounds})).status_code == 200
+    await until_status(runner, task_id, "answered")
+    [rule] = (await api.get(f"/api/v1/tasks/{task_id}/rules")).json()
+    assert (rule["id"], rule["by"], rule["values"]) == (approval, me["name"], {"to": "bo"})
+    assert rule["until"] > 30e9
+    revoking = f"/api/v1/rules/{rule['id']}/revoke"
+    assert (await api.post(revoking)).json()["verb"] == "revoke"
+    assert (await api.get(f"/api/v1/tasks/{task_id}/rules")).json() == []
+    assert (await api.post(revoking)).status_code == 409
+
+
+async def test_later_calls_are_rejected_too(api: httpx.AsyncClient, runner: AgentRunner) -> None:
+    task_id = await created(api, "pay bo 30")
+    approval = await asking(api, task_id)
+    body = {"reason": "never", "always": True}
+    assert (await api.post(f"/api/v1/approvals/{approval}/reject", json=body)).status_code == 200
+    await until_status(runner, task_id, "answered")
+    [rule] = (await api.get(f"/api/v1/tasks/{task_id}/rules")).json()
+    assert (rule["verb"], rule["values"], rule["until"]) == ("reject", {}, 0.0)
+
+
+async def test_mine_is_what_the_sender_can_decide(rig: Rig, make_agent: MakeAgent) -> None:
+    ours, theirs = (
+        replace(pay, needs_approval=ApprovalRule(by=by)) for by in ("role:ours", "role:theirs")
+    )
+    await rig.serve(make_agent(ours, name="ours"), make_agent(theirs, name="theirs"))
+    name = login_name()
+    runner = rig.runner(agent="ours", roles={"ours": [name], "theirs": ["bo"]})
+    async with client_of(desk_app(runner)) as api:
+        mine = await created(api, "pay bo 30")
+        other = await created(api, "pay bo 30", agent="theirs")
+        both = {await asking(api, mine), await asking(api, other)}
+
+        async def listed() -> bool:
+            found = (await api.get("/api/v1/approvals")).json()
+            return both <= {each["id"] for each in found}
+
+        await until(listed)
+        found = (await api.get("/api/v1/approvals", params={"mine": True})).json()
+        assert {each["id"] for each in found} & both == {f"{mine}:1"}
 
 
 async def test_a_key_creates_one_task_and_another_input_is_refused(api: httpx.AsyncClient) -> None:

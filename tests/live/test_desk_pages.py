@@ -246,6 +246,33 @@ async def test_a_call_that_two_must_approve_says_who_has(
     await until_status(runner, task, "answered")
 
 
+async def test_later_calls_are_approved_within_bounds_and_revoked(
+    runner: AgentRunner, desk: Served, browser: Browser
+) -> None:
+    [task] = await ask(runner, "pay Kim 930")
+    async with person(browser, desk.url) as page:
+        await page.goto(f"{desk.url}/?q={task}&mine=1")
+        await expect(page.get_by_role("article")).to_contain_text("Who gets the money.")
+        await page.keyboard.press("w")
+        dialog = page.get_by_role("dialog")
+        await expect(dialog).to_contain_text("pay cannot be undone.")
+        await dialog.get_by_label("Only with this euros: 930").click()
+        assert await serious(page) == []
+        await dialog.get_by_role("button", name="Run pay, and later calls").click()
+        await expect(page.get_by_text(f"Approved, with later calls: {task}:1")).to_be_visible()
+        await until_status(runner, task, "answered")
+        [rule] = await runner.standing_rules(task)
+        assert (rule.by, rule.values, rule.until) == ("ann", {"to": "Kim"}, 0.0)
+        await page.goto(f"{desk.url}/tasks/{task}")
+        said = page.get_by_text("ann has approved calls of pay with to = Kim.")
+        await expect(said).to_be_visible()
+        assert await serious(page) == []
+        await page.get_by_role("button", name="Revoke").click()
+        await page.get_by_role("button", name="Revoke the rule").click()
+        await expect(said).to_have_count(0)
+    assert await runner.standing_rules(task) == []
+
+
 async def test_a_verb_that_is_forbidden_says_so_and_does_nothing(
     runner: AgentRunner, desk: Served, browser: Browser
 ) -> None:

@@ -36,7 +36,7 @@ async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
 def routes(app: FastAPI) -> list[tuple[str, str]]:
     """List method and path of each route of the API and of each page."""
     found = [
-        (method.upper(), path.format(task_id="t1", approval_id="t1:1", name="s", step_id="s1"))
+        (method.upper(), path.format(task_id="t1", approval_id="t1:1", name="s", step_id="s1", rule_id="t1:1"))
         for path, methods in app.openapi()["paths"].items()
         for method in methods
     ]
@@ -87,6 +87,7 @@ async def test_each_verb_needs_its_role(runner: AgentRunner, tmp_path: Path) -> 
         ("POST", f"{on}/edit", {"arguments": {}}),
         ("POST", f"{on}/reject", {"reason": "x"}),
         ("POST", f"{on}/respond", {"result": 1}),
+        ("POST", f"/api/v1/rules/{task.task_id}:1/revoke", None),
     ]
     forbidden = {"vic": [*operating, *deciding], "ole": deciding, "ada": operating}
     for name, verbs in forbidden.items():

@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 
 from holdfast.desk.views.arguments import differences, fields_of, parsed
-from holdfast.desk.views.cards import Card, Context, buttons_of, card_of
+from holdfast.desk.views.buttons import buttons_of
+from holdfast.desk.views.cards import Card, Context, card_of, shown_rule
 from holdfast.desk.views.filters import InboxFilter, choices
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
-from holdfast.task.data.calls import Approval, call_digest
+from holdfast.task.data.calls import Approval, StandingRule, Vote, call_digest
+from holdfast.task.people.deciders import Person
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.steps import Task
 
+ANN = Person("ann", ["finance"])
 PAY = ToolCall(id="c1", name="pay", arguments='{"to": "Kim", "euros": 930}')
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -121,7 +124,13 @@ def test_buttons_say_what_they_do_in_the_case() -> None:
         ("r", "reject", "Give it up"),
     ]
     assert labels["tool"][0] == ("a", "approve", "Run pay")
-    assert [verb for _, verb, _ in labels["tool"]] == ["approve", "edit", "reject", "respond"]
+    assert [verb for _, verb, _ in labels["tool"]] == [
+        "approve",
+        "edit",
+        "always",
+        "reject",
+        "respond",
+    ]
     assert [label for *_, label in labels["limit"]] == ["Allow one more model call", "Finish now"]
     money = approval(kind="limit", arguments='{"max_dollars": "0.40"}')
     assert [(b.verb, b.label) for b in buttons_of(money)] == [
@@ -171,8 +180,45 @@ def test_the_filter_of_the_inbox_is_its_url() -> None:
     query = {"agent": "clerk", "tool": "pay", "kind": "tool", "older": "60", "q": "kim"}
     wanted = InboxFilter.read(query)
     assert wanted.query == query
-    assert wanted.takes(approval(), now=160.0)
-    assert not wanted.takes(approval(), now=159.0)
-    assert not wanted.takes(approval(agent="other"), now=160.0)
+    assert wanted.takes(approval(), ANN, now=160.0)
+    assert not wanted.takes(approval(), ANN, now=159.0)
+    assert not wanted.takes(approval(agent="other"), ANN, now=160.0)
     assert InboxFilter.read({"kind": "<script>", "older": "-1"}).query == {}
     assert choices([approval(), approval(tool="", agent="b")], "tool") == ["pay"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_mine"),
+    [
+        ({}, True),
+        ({"who": ("ann",)}, True),
+        ({"who": ("role:finance",)}, True),
+        ({"who": ("ben", "role:board")}, False),
+        ({"who": ("ben",), "escalate_to": ("Ann",)}, False),
+        ({"who": ("ben",), "escalate_to": ("Ann",), "escalated": 150.0}, True),
+        ({"not_asker": True, "asker": "Ann"}, False),
+        ({"quorum": 2, "votes": (Vote(by="ANN", at=1.0),)}, False),
+        ({"quorum": 2, "votes": (Vote(by="ben", at=1.0),)}, True),
+    ],
+)
+def test_mine_is_what_a_person_can_decide(fields: dict[str, Any], is_mine: bool) -> None:
+    wanted = InboxFilter.read({"mine": "1"})
+    assert wanted.query == {"mine": "1"}
+    assert wanted.takes(approval(**fields), ANN, now=160.0) is is_mine
+    assert InboxFilter.read({"mine": "yes"}).takes(approval(**fields), ANN, now=160.0)
+
+
+def test_later_calls_are_approved_where_one_person_decides_alone() -> None:
+    [later] = [each for each in buttons_of(approval()) if each.verb == "always"]
+    assert (later.key, later.label, later.asks) == ("w", "Run pay, and later calls", "later")
+    assert later.warning == "pay cannot be undone."
+    for other in (approval(quorum=2), approval(kind="unknown"), approval(kind="limit")):
+        assert "always" not in [each.verb for each in buttons_of(other)]
+
+
+def test_a_standing_rule_reads_as_a_sentence() -> None:
+    rule = StandingRule(verb="approve", by="ann", id="t1:4", tool="pay")
+    assert shown_rule(rule) == "ann has approved all calls of pay."
+    bounded = rule.model_copy(update={"verb": "reject", "values": {"to": "Kim"}, "until": 60.0})
+    said = shown_rule(bounded)
+    assert said.startswith("ann has rejected calls of pay with to = Kim until ")

@@ -32,6 +32,7 @@ from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import Entry
 from holdfast.task.data.state import Receipt
 from holdfast.task.people.approvals import decided_by
+from holdfast.task.people.deciders import Person, can_decide
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json
 from holdfast.values.settings import Always
@@ -52,7 +53,7 @@ class Decision:
         arguments: Edited arguments, of approve.
         text: The note of approve, the reason of reject, the result of respond.
         roles: Roles of the person who decides.
-        always: Whether approve holds for later calls as well, and for which.
+        always: Whether approve or reject holds for later calls as well, and for which.
     """
 
     verb: Literal["approve", "reject", "respond"]
@@ -79,7 +80,9 @@ class Decision:
                     always=self.always,
                 )
             case "reject":
-                return await runner.reject(approval, self.by, self.text, roles=self.roles)
+                return await runner.reject(
+                    approval, self.by, self.text, roles=self.roles, always=self.always
+                )
             case "respond":
                 return await runner.respond(approval, self.by, self.text, roles=self.roles)
             case _:
@@ -108,14 +111,18 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(msg)
 
 
-async def approvals_command(common: Common, typed: str | None) -> ExitCode:
-    """List what waits for a person, oldest first."""
+async def approvals_command(
+    common: Common, typed: str | None, person: Person | None = None
+) -> ExitCode:
+    """List what waits for a person, oldest first; with one named, what that person can decide."""
     async with engine_of(common) as engine:
         if typed is None:
             found = await engine.runner().pending_approvals()
         else:
             waiting = await waiting_in(engine, await find_task(engine, typed))
             found = [each.approval for each in waiting]
+    if person is not None:
+        found = [each for each in found if can_decide(each, person)]
     if common.json:
         for approval in found:
             output.emit({"task_id": task_of(approval.id), **approval.model_dump(mode="json")})

@@ -250,6 +250,10 @@ class TaskControl(RunnerBase):
         """
         return await self._decide(approval, "respond", by, {"result": result}, roles)
 
+    def roles_of(self, person: str) -> list[str]:
+        """List the roles of a person by the map that this handle was given, sorted."""
+        return roles_of(self._roles, check_by(person))
+
     async def standing_rules(self, task: TaskLike) -> list[StandingRule]:
         """List the decisions of a task that hold for later calls, oldest first."""
         return await self._read.standing_rules(id_of(task))

@@ -26,9 +26,10 @@ from holdfast.desk.views.timeline import Timeline, timeline_of
 from holdfast.desk.views.workers import Queue
 from holdfast.errors import NotFoundError
 from holdfast.reading.audit.event import AuditEvent
-from holdfast.task.data.calls import Approval
+from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.state import SessionState
 from holdfast.task.happenings import happenings
+from holdfast.task.people.deciders import Person
 from holdfast.values.messages import Message, Usage
 from holdfast.values.steps import AgentResponse, Task, TaskStatus, TaskStep, TaskStepOutput
 
@@ -202,6 +203,12 @@ async def approvals_of(asked: Asked, task_id: str) -> list[Approval]:
     return await asked.runner.pending_approvals(task_id)
 
 
+@reads.get("/tasks/{task_id:path}/rules")
+async def rules(asked: Asked, task_id: str) -> list[StandingRule]:
+    """List the decisions that hold for later calls, oldest first."""
+    return await asked.runner.standing_rules(task_id)
+
+
 @reads.get("/tasks/{task_id:path}/audit", response_class=StreamingResponse)
 async def audit(asked: Asked, task_id: str) -> StreamingResponse:
     """Return every event of a task as JSON lines, oldest first."""
@@ -234,12 +241,17 @@ async def list_approvals(
     tool: str = "",
     kind: Literal["", "tool", "unknown", "limit", "undo"] = "",
     q: str = "",
+    mine: bool = False,
 ) -> list[Approval]:
-    """List what waits for a person over all tasks, oldest first."""
-    wanted = InboxFilter(agent=agent, tool=tool, kind=kind, text=q)
+    """List what waits for a person over all tasks, oldest first.
+
+    With `mine`, only what the sender of the request can decide.
+    """
+    wanted = InboxFilter(agent=agent, tool=tool, kind=kind, text=q, mine=mine)
+    person = Person(asked.visitor.name, asked.runner.roles_of(asked.visitor.name))
     now = time.time()
     found = await asked.runner.pending_approvals()
-    return [approval for approval in found if wanted.takes(approval, now=now)]
+    return [approval for approval in found if wanted.takes(approval, person, now=now)]
 
 
 @reads.get("/approvals/{approval_id:path}")

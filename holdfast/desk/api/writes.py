@@ -12,7 +12,7 @@ from holdfast.desk.api.access import Asked, CleanJSON
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.state import Receipt
 from holdfast.values.base import Json
-from holdfast.values.settings import Budget
+from holdfast.values.settings import Always, Budget
 from holdfast.values.steps import AgentResponse, Task, UndoReceipt
 
 KEY_DIGITS = 24
@@ -45,7 +45,7 @@ class Approve(Body):
 
     arguments: dict[str, Any] | None = None
     note: str = ""
-    always: bool = False
+    always: bool | Always = False
 
 
 class Edit(Body):
@@ -60,7 +60,7 @@ class Reject(Body):
 
     reason: str
     message: str | None = None
-    always: bool = False
+    always: bool | Always = False
 
 
 class Respond(Body):
@@ -237,6 +237,13 @@ async def fork(asked: Asked, task_id: str, body: Fork) -> Task:
     """Start a new task from a step of this one."""
     by = await asked.may("fork", task_id)
     return await asked.runner.fork(task_id, by=by, **body.model_dump())
+
+
+@writes.post("/rules/{rule_id:path}/revoke")
+async def revoke(asked: Asked, rule_id: str) -> Receipt:
+    """End a decision for later calls; calls that it has decided stay."""
+    by = await asked.may("revoke", rule_id)
+    return await asked.runner.revoke_rule(rule_id, by)
 
 
 @writes.post("/approvals/{approval_id:path}/approve")

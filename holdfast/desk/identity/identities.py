@@ -32,7 +32,7 @@ _OPERATING = frozenset(
         "abandon",
     }
 )
-_DECIDING = frozenset({"approve", "edit", "reject", "respond"})
+_DECIDING = frozenset({"approve", "edit", "reject", "respond", "revoke"})
 
 ALLOWED: Mapping[Role, frozenset[str]] = {
     "viewer": frozenset({READ}),

@@ -16,6 +16,7 @@ from holdfast.desk.pages.parts import (
     QUIET,
     STRONG,
     empty,
+    facts,
     heading,
     link,
     quiet,
@@ -24,7 +25,7 @@ from holdfast.desk.pages.parts import (
     url,
 )
 from holdfast.desk.views.sessions import Turn, app_in, name_of, turn_of
-from holdfast.desk.views.words import clock
+from holdfast.desk.views.words import clock, cost_shown
 from holdfast.errors import TaskNotFoundError
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.state import SessionState
@@ -103,9 +104,14 @@ class Sessions:
             messages = await read_messages(runner.archive, commit.sha256)
             whole = [await resolve_message(each, runner.reader.text) for each in messages]
             shown.append(turn_of(commit.task, whole))
+        try:
+            cost = cost_shown(await session.usage())
+        except TaskNotFoundError as error:
+            cost = f"not known: {error}"
         self._drawn = state.digest
         self._body.clear()
         with self._body:
+            facts([("Cost", cost)])
             for turn in shown:
                 _draw_turn(turn)
 

@@ -4,43 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from holdfast.desk.views.arguments import Field, fields_of
-from holdfast.desk.views.words import age, cut, data_of, object_of, pretty, span
+from holdfast.desk.views.buttons import Button, buttons_of
+from holdfast.desk.views.words import age, brief, clock, cut, data_of, object_of, pretty, span
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
-from holdfast.task.data.calls import Approval, ApprovalKind, call_digest
+from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule, call_digest
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
-
-Verb = Literal["approve", "edit", "reject", "respond"]
-Colour = Literal["positive", "primary", "negative", "grey"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Button:
-    """A decision that a card offers.
-
-    Attributes:
-        verb: What is decided; "edit" approves with other arguments.
-        key: The key for it.
-        label: What it does in this case.
-        more: What it does, in a sentence.
-        asks: What a person must type: "" for nothing.
-        warning: Why it is asked twice; empty when it is not.
-        colour: How it is drawn.
-    """
-
-    verb: Verb
-    key: str
-    label: str
-    more: str
-    asks: Literal["", "note", "reason", "result", "arguments"] = ""
-    warning: str = ""
-    colour: Colour = "grey"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,152 +188,19 @@ def title_of(approval: Approval) -> str:
             return approval.tool
 
 
+def shown_rule(rule: StandingRule) -> str:
+    """Return a decision for later calls, in a sentence."""
+    what = "approved" if rule.verb == "approve" else "rejected"
+    values = ", ".join(f"{name} = {brief(value)}" for name, value in rule.values.items())
+    which = f"calls of {rule.tool} with {values}" if values else f"all calls of {rule.tool}"
+    until = f" until {clock(rule.until)}" if rule.until else ""
+    return f"{rule.by} has {what} {which}{until}."
+
+
 def is_whole(approval: Approval) -> bool:
     """Whether the arguments of an approval are whole: lists cut long ones."""
     call = ToolCall(id=approval.call_id, name=approval.tool, arguments=approval.arguments)
     return not approval.digest or call_digest(call) == approval.digest
-
-
-def buttons_of(approval: Approval) -> tuple[Button, ...]:
-    """Return the decisions on an approval, labelled by what they do in its case."""
-    tool = approval.tool or "it"
-    match approval.kind:
-        case "tool":
-            return _of_call(approval, tool)
-        case "unknown":
-            return _of_unknown(tool)
-        case "limit":
-            return _of_limit(approval)
-        case "undo":
-            return (
-                Button(
-                    verb="approve",
-                    key="a",
-                    label=f"Undo {tool}",
-                    more="The tool's own undo runs now.",
-                    colour="primary",
-                ),
-                Button(
-                    verb="reject",
-                    key="r",
-                    label=f"Leave {tool} as it is",
-                    more="It stays as it is, and the undo ends here.",
-                    asks="reason",
-                    colour="negative",
-                ),
-                Button(
-                    verb="respond",
-                    key="v",
-                    label="It is undone already",
-                    more="You have undone it by other means: enter how.",
-                    asks="result",
-                ),
-            )
-
-
-def _of_limit(approval: Approval) -> tuple[Button, ...]:
-    finish = Button(
-        verb="reject",
-        key="r",
-        label="Finish now",
-        more="The model gives its last answer, without tools.",
-        asks="reason",
-        colour="negative",
-    )
-    raised = (object_of(data_of(approval.arguments)) or {}).get("max_dollars")
-    if not isinstance(raised, str):
-        one_more = Button(
-            verb="approve",
-            key="a",
-            label="Allow one more model call",
-            more="The task goes on for one model call over its budget.",
-            colour="primary",
-        )
-        return one_more, finish
-    return (
-        Button(
-            verb="approve",
-            key="a",
-            label=f"Raise the budget to ${raised}",
-            more="The task goes on until that is used up.",
-            colour="primary",
-        ),
-        Button(
-            verb="edit",
-            key="e",
-            label="Raise it to another amount",
-            more="The task goes on with the budget that you give.",
-            asks="arguments",
-        ),
-        finish,
-    )
-
-
-def _of_call(approval: Approval, tool: str) -> tuple[Button, ...]:
-    final = f"{tool} cannot be undone." if approval.effect not in ("read", "reversible") else ""
-    return (
-        Button(
-            verb="approve",
-            key="a",
-            label=f"Run {tool}",
-            more="The call runs with these arguments.",
-            warning=final,
-            colour="positive",
-        ),
-        Button(
-            verb="edit",
-            key="e",
-            label="Edit arguments",
-            more="The call runs with the arguments that you give; the agent reads the change.",
-            asks="arguments",
-            warning=final,
-            colour="primary",
-        ),
-        Button(
-            verb="reject",
-            key="r",
-            label=f"Do not run {tool}",
-            more="The call does not run; the agent reads your reason.",
-            asks="reason",
-            colour="negative",
-        ),
-        Button(
-            verb="respond",
-            key="v",
-            label="Enter a result",
-            more="The call does not run; the agent reads your result instead.",
-            asks="result",
-        ),
-    )
-
-
-def _of_unknown(tool: str) -> tuple[Button, ...]:
-    return (
-        Button(
-            verb="approve",
-            key="a",
-            label=f"It did not happen: {tool} now",
-            more="The call runs again.",
-            warning=f"If {tool} has happened after all, it happens twice.",
-            colour="primary",
-        ),
-        Button(
-            verb="respond",
-            key="v",
-            label="It happened: enter the result",
-            more="The call does not run again; the agent reads your result.",
-            asks="result",
-            colour="positive",
-        ),
-        Button(
-            verb="reject",
-            key="r",
-            label="Give it up",
-            more="The call does not run again; the agent reads that its outcome is unknown.",
-            asks="reason",
-            colour="negative",
-        ),
-    )
 
 
 def _tool_of(

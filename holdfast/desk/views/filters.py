@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from holdfast.desk.views.cards import TITLES
 from holdfast.task.data.calls import Approval
+from holdfast.task.people.deciders import Person, can_decide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,7 @@ class InboxFilter:
         kind: Only of this kind.
         older: Only those that wait for at least so many seconds.
         text: Only those with this text in tool, arguments, agent or task id.
+        mine: Only those that the person who looks can decide.
     """
 
     agent: str = ""
@@ -27,6 +29,7 @@ class InboxFilter:
     kind: str = ""
     older: int = 0
     text: str = ""
+    mine: bool = False
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> InboxFilter:
@@ -39,6 +42,7 @@ class InboxFilter:
             kind=kind if kind in TITLES else "",
             older=int(older) if older.isdecimal() and len(older) < 10 else 0,  # noqa: PLR2004
             text=query.get("q", ""),
+            mine=query.get("mine", "") == "1",
         )
 
     @property
@@ -46,10 +50,11 @@ class InboxFilter:
         """The query of the URL, without what is not filtered."""
         older = str(self.older) if self.older else ""
         names = {"agent": self.agent, "tool": self.tool, "kind": self.kind, "older": older}
-        return {name: value for name, value in {**names, "q": self.text}.items() if value}
+        more = {"q": self.text, "mine": "1" if self.mine else ""}
+        return {name: value for name, value in {**names, **more}.items() if value}
 
-    def takes(self, approval: Approval, *, now: float) -> bool:
-        """Whether an approval is shown."""
+    def takes(self, approval: Approval, person: Person, *, now: float) -> bool:
+        """Whether an approval is shown to a person."""
         where = (approval.tool, approval.arguments, approval.agent, approval.id, approval.text)
         return (
             self.agent in ("", approval.agent)
@@ -57,6 +62,7 @@ class InboxFilter:
             and self.kind in ("", approval.kind)
             and now - approval.asked >= self.older
             and any(self.text.casefold() in each.casefold() for each in where)
+            and (not self.mine or can_decide(approval, person))
         )
 
 

@@ -96,3 +96,10 @@ def brief(value: Json, limit: int = 120) -> str:
     """Return data in one line."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return shortened(text, limit)
+
+
+def cost_shown(usage: Usage) -> str:
+    """Return what model calls have cost, in calls, tokens and dollars."""
+    calls = counted(usage.requests, "model call")
+    tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written"
+    return f"{calls}, {tokens}, {usage.cost_shown}" if usage.requests else calls

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from holdfast.task.data.calls import Approval, ApprovalKind, Vote
 from holdfast.values.settings import ROLE, ApprovalRule, person_key
 
 ROLES = "roles"
 """Argument of a decision: the roles of the person who decides, as the client knows them."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who may have something to decide.
+
+    Attributes:
+        name: The name with which decisions are recorded.
+        roles: The person's roles, for the rules of tools.
+    """
+
+    name: str
+    roles: Collection[str] = ()
 
 
 def of_rule(
@@ -51,6 +65,14 @@ def refused(approval: Approval, by: str, roles: Collection[str]) -> str:
     if _is_among(approval.escalate_to, by, roles):
         later = " It has not been escalated yet."
     return f"{by}{own} may not decide {approval.id!r}; these may: {can}.{later}"
+
+
+def can_decide(approval: Approval, person: Person) -> bool:
+    """Whether an approval waits for a person, who may decide it and has not voted yet."""
+    voters = {person_key(vote.by) for vote in approval.votes}
+    return person_key(person.name) not in voters and not refused(
+        approval, person.name, person.roles
+    )
 
 
 def voted(approval: Approval, by: str, *, now: float, note: str) -> tuple[Vote, ...]:

@@ -24,7 +24,8 @@ from holdfast.desk.pages.parts import (
     text,
 )
 from holdfast.desk.views.arguments import Field
-from holdfast.desk.views.cards import TITLES, Button, Card, waits_for
+from holdfast.desk.views.buttons import Button
+from holdfast.desk.views.cards import TITLES, Card, waits_for
 
 _EFFECT_TONES: dict[str, Tone] = {
     "read": "calm",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 from nicegui import ui
@@ -11,7 +13,9 @@ from nicegui import ui
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.pages.parts import QUIET, button, code, heading, notice, text
 from holdfast.desk.views.arguments import Field, differences, parsed
-from holdfast.desk.views.cards import Button, Card, Verb
+from holdfast.desk.views.buttons import Button, Verb
+from holdfast.desk.views.cards import Card
+from holdfast.desk.views.words import cut
 from holdfast.errors import (
     CommandRefusedError,
     InvalidArgumentError,
@@ -20,9 +24,34 @@ from holdfast.errors import (
 )
 from holdfast.task.data.calls import Approval
 from holdfast.values.base import Json
+from holdfast.values.settings import Always
 
-Send = Callable[[str, dict[str, Json] | None], Awaitable[None]]
-"""Sends a decision: its text, and edited arguments."""
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What a person adds to a decision.
+
+    Attributes:
+        text: The reason, the result or the note.
+        arguments: Edited arguments.
+        always: For which later calls it holds as well.
+    """
+
+    text: str = ""
+    arguments: dict[str, Json] | None = None
+    always: Always | None = None
+
+
+Send = Callable[[Said], Awaitable[None]]
+"""Sends a decision."""
+
+LASTING = {
+    0: "As long as the task lasts",
+    3600: "For one hour",
+    86_400: "For one day",
+    7 * 86_400: "For one week",
+}
+"""How long a decision holds for later calls, in seconds; 0 is without an end."""
 
 _TITLES = {
     "note": "A note for the audit",
@@ -33,14 +62,7 @@ _TITLES = {
 }
 
 
-async def decide(  # noqa: PLR0917  a decision
-    runner: AgentRunner,
-    approval: Approval,
-    verb: Verb,
-    by: str,
-    said: str,
-    arguments: dict[str, Json] | None,
-) -> bool:
+async def decide(runner: AgentRunner, approval: Approval, verb: Verb, by: str, said: Said) -> bool:
     """Send a decision.
 
     Args:
@@ -48,8 +70,7 @@ async def decide(  # noqa: PLR0917  a decision
         approval: What is decided.
         verb: How.
         by: Who decides.
-        said: The reason, the result or the note.
-        arguments: Edited arguments.
+        said: What this person adds.
 
     Returns:
         Whether there was something to decide: somebody else may have done it meanwhile.
@@ -60,11 +81,14 @@ async def decide(  # noqa: PLR0917  a decision
     try:
         match verb:
             case "approve" | "edit":
-                await runner.approve(approval, by, arguments=arguments, note=said or None)
+                note = said.text or None
+                await runner.approve(approval, by, arguments=said.arguments, note=note)
+            case "always":
+                await runner.approve(approval, by, always=said.always or True)
             case "reject":
-                await runner.reject(approval, by, said)
+                await runner.reject(approval, by, said.text)
             case "respond":
-                await runner.respond(approval, by, said)
+                await runner.respond(approval, by, said.text)
     except (TaskClosedError, NotFoundError):
         return False
     except CommandRefusedError as error:
@@ -91,10 +115,12 @@ def ask(card: Card, chosen: Button, send: Send, closed: Callable[[], None], many
         text("p", chosen.more, f"m-0 text-sm {QUIET}")
         if chosen.asks == "arguments":
             _Edit(card, chosen, send, dialog).draw()
+        elif chosen.asks == "later":
+            _later(card, chosen, send, dialog)
         elif chosen.asks:
             _typed(chosen, send, dialog)
         else:
-            _sure(chosen, lambda: send("", None), dialog)
+            _sure(chosen, lambda: send(Said()), dialog)
 
     def hidden() -> None:
         closed()
@@ -114,10 +140,31 @@ def _typed(chosen: Button, send: Send, dialog: ui.dialog) -> None:
             given.props(f'error error-message="{title} is needed, so nothing was decided."')
             return
         dialog.close()
-        await send(said, None)
+        await send(Said(text=said))
 
     given.on("keydown.ctrl.enter", submit)
     _actions(chosen.label, submit, dialog, is_danger=chosen.verb == "reject")
+
+
+def _later(card: Card, chosen: Button, send: Send, dialog: ui.dialog) -> None:
+    """Ask for which later calls a decision holds as well."""
+    if chosen.warning:
+        notice("bad", chosen.warning, role="alert")
+    same: dict[str, ui.checkbox] = {}
+    for name in card.arguments:
+        shown = next((each.text for each in card.fields if each.name == name), "")
+        same[name] = ui.checkbox(cut(f"Only with this {name}: {shown}"), value=True)
+    lasting: Any = ui.select(LASTING, label="How long", value=0).props("outlined")
+    lasting.classes("w-full")
+
+    async def submit() -> None:
+        dialog.close()
+        names = [name for name, each in same.items() if each.value]
+        seconds = cast("int", lasting.value)
+        until = time.time() + seconds if seconds else None
+        await send(Said(always=Always(same=names, until=until)))
+
+    _actions(chosen.label, submit, dialog, is_danger=bool(chosen.warning), focus=True)
 
 
 def _sure(chosen: Button, send: Callable[[], Awaitable[None]], dialog: ui.dialog) -> None:
@@ -256,7 +303,7 @@ class _Edit:
                 more="",
                 warning=self._chosen.warning,
             )
-            _sure(sure, lambda: self._send("", arguments), self._dialog)
+            _sure(sure, lambda: self._send(Said(arguments=arguments)), self._dialog)
 
 
 def _object(typed: str) -> dict[str, Json]:

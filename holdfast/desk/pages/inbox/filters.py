@@ -16,6 +16,7 @@ from holdfast.task.data.calls import Approval
 KEYS = (
     ("a", "approve"),
     ("e", "edit the arguments"),
+    ("w", "approve, and later calls that fit"),
     ("r", "reject, with a reason"),
     ("v", "give the result yourself"),
     ("s", "skip to the next"),
@@ -69,6 +70,10 @@ def draw_filters(
     _select("kind", "Kind", kinds, wanted.kind, filter_by)
     ages = OLDER if wanted.older in OLDER else {**OLDER, wanted.older: f"Over {wanted.older} s"}
     _select("older", "Age", ages, wanted.older, filter_by)
+    mine = ui.checkbox(
+        "Mine", value=wanted.mine, on_change=lambda event: filter_by(mine=bool(event.value))
+    )
+    mine.tooltip("Only what you can decide")
 
 
 def _select(

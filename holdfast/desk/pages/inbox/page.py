@@ -14,12 +14,12 @@ from nicegui.events import KeyEventArguments
 
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.inbox.card import draw_card, draw_gone
-from holdfast.desk.pages.inbox.decisions import ask, decide
+from holdfast.desk.pages.inbox.decisions import Said, Send, ask, decide
 from holdfast.desk.pages.inbox.filters import draw_filters, draw_nothing, show_keys
 from holdfast.desk.pages.inbox.rows import Rows, draw_several
 from holdfast.desk.pages.parts import button, heading, show_address, url
+from holdfast.desk.views.buttons import Button
 from holdfast.desk.views.cards import (
-    Button,
     Card,
     Context,
     card_of,
@@ -29,7 +29,7 @@ from holdfast.desk.views.cards import (
 from holdfast.desk.views.filters import InboxFilter
 from holdfast.desk.views.words import counted
 from holdfast.task.data.calls import Approval
-from holdfast.values.base import Json
+from holdfast.task.people.deciders import Person
 from holdfast.values.steps import Task
 
 BARE_SECONDS = 0.4
@@ -44,7 +44,12 @@ What needs more people than one comes again then.
 GONE = "gone"
 """What is drawn in the place of a card that was decided by somebody else."""
 
-DONE = {"approve": "Approved", "edit": "Approved with edits", "reject": "Rejected"}
+DONE = {
+    "approve": "Approved",
+    "edit": "Approved with edits",
+    "always": "Approved, with later calls",
+    "reject": "Rejected",
+}
 
 
 class Inbox:
@@ -98,9 +103,8 @@ class Inbox:
         self._mine = {each: until for each, until in self._mine.items() if until > now}
         self._all = [each for each in found if each.id not in self._mine]
         self._frame.count(len(self._all))
-        shown = [each for each in self._all if self._wanted.takes(each, now=now)]
-        self._shown = shown
-        self._marked &= {each.id for each in shown}
+        self._shown = self._fitting(now)
+        self._marked &= {each.id for each in self._shown}
         if self._is_first:
             with self._filters:
                 draw_filters(self._wanted, self._all, self._filter)
@@ -170,9 +174,14 @@ class Inbox:
     def _filter(self, **changes: Any) -> None:
         self._wanted = replace(self._wanted, **changes)
         self._show_address()
-        now = time.time()
-        self._shown = [each for each in self._all if self._wanted.takes(each, now=now)]
+        self._shown = self._fitting(time.time())
         self._draw_list()
+
+    def _fitting(self, now: float) -> list[Approval]:
+        """Return what the filter takes."""
+        name = self._frame.visitor.name
+        person = Person(name, self._frame.desk.runner.roles_of(name))
+        return [each for each in self._all if self._wanted.takes(each, person, now=now)]
 
     def _show_address(self) -> None:
         """Have the address lead to what is shown, also for a page that is loaded again."""
@@ -227,11 +236,11 @@ class Inbox:
         if card is None or self._is_sending:
             return
 
-        async def send(said: str, arguments: dict[str, Json] | None) -> None:
-            await self._send([card.approval], chosen, said, arguments)
+        async def send(said: Said) -> None:
+            await self._send([card.approval], chosen, said)
 
         if not chosen.asks and not chosen.warning:
-            self._run(lambda: send("", None))
+            self._run(lambda: send(Said()))
         else:
             self._open(card, chosen, send)
 
@@ -239,7 +248,7 @@ class Inbox:
         self,
         card: Card,
         chosen: Button,
-        send: Callable[[str, dict[str, Json] | None], Awaitable[None]],
+        send: Send,
         many: int = 1,
     ) -> None:
         self._keyboard.active = False
@@ -252,8 +261,7 @@ class Inbox:
         self,
         approvals: list[Approval],
         chosen: Button,
-        said: str,
-        arguments: dict[str, Json] | None,
+        said: Said,
     ) -> None:
         """Send a decision, once, and go on to the next card."""
         if self._is_sending:
@@ -262,7 +270,7 @@ class Inbox:
         self._listen()
         with self._frame.slot():
             try:
-                gone = await self._send_each(approvals, chosen, said, arguments)
+                gone = await self._send_each(approvals, chosen, said)
             finally:
                 self._is_sending = False
             await self._after(approvals, gone)
@@ -271,17 +279,16 @@ class Inbox:
         self,
         approvals: list[Approval],
         chosen: Button,
-        said: str,
-        arguments: dict[str, Json] | None,
+        said: Said,
     ) -> list[Approval]:
         """Send a decision on each; return those that were decided meanwhile."""
         gone: list[Approval] = []
         done = 0
         for approval in approvals:
             is_done = await self._frame.act(
-                "approve" if chosen.verb == "edit" else chosen.verb,
+                "approve" if chosen.verb in ("edit", "always") else chosen.verb,
                 approval.id,
-                self._decision(approval, chosen, said, arguments, gone),
+                self._decision(approval, chosen, said, gone),
                 "",
             )
             if is_done and approval not in gone:
@@ -297,13 +304,12 @@ class Inbox:
         self,
         approval: Approval,
         chosen: Button,
-        said: str,
-        arguments: dict[str, Json] | None,
+        said: Said,
         gone: list[Approval],
     ) -> Callable[[str], Awaitable[None]]:
         async def run(by: str) -> None:
             runner = self._frame.desk.runner
-            if not await decide(runner, approval, chosen.verb, by, said, arguments):
+            if not await decide(runner, approval, chosen.verb, by, said):
                 gone.append(approval)
 
         return run
@@ -345,8 +351,8 @@ class Inbox:
                 draw_several(marked, partial(self._press_several, marked), self._unmark)
 
     def _press_several(self, marked: list[Approval], chosen: Button) -> None:
-        async def send(said: str, arguments: dict[str, Json] | None) -> None:
-            await self._send(marked, chosen, said, arguments)
+        async def send(said: Said) -> None:
+            await self._send(marked, chosen, said)
 
         card = card_of(marked[0], Context(task=Task(task_id="")), now=time.time())
         self._open(card, chosen, send, len(marked))

@@ -9,7 +9,8 @@ from nicegui import ui
 from nicegui.element import Element
 
 from holdfast.desk.pages.parts import QUIET, STRONG, button, chip, quiet, text
-from holdfast.desk.views.cards import TITLES, Button, buttons_of, title_of, waits_for
+from holdfast.desk.views.buttons import Button, buttons_of
+from holdfast.desk.views.cards import TITLES, title_of, waits_for
 from holdfast.desk.views.words import brief, data_of
 from holdfast.task.data.calls import Approval
 from holdfast.values.text.redact import redact

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from nicegui import ui
@@ -14,6 +16,7 @@ from holdfast.desk.pages.parts import (
     OF_COLOUR,
     STRONG,
     Part,
+    button,
     chip,
     empty,
     facts,
@@ -38,14 +41,15 @@ from holdfast.desk.pages.task.sections import (
 )
 from holdfast.desk.pages.task.verbs import Verbs
 from holdfast.desk.views.branches import branches_of, origin_of, path_of
-from holdfast.desk.views.cards import TITLES, title_of
+from holdfast.desk.views.cards import TITLES, shown_rule, title_of
 from holdfast.desk.views.effects import effects_of
 from holdfast.desk.views.tasks import COLOURS, MEANING
 from holdfast.desk.views.timeline import bodies_in, timeline_of, undone_steps
-from holdfast.desk.views.words import clock, counted, cut, pretty, shortened
+from holdfast.desk.views.words import clock, cost_shown, cut, pretty, shortened
 from holdfast.errors import EngineError, TaskNotFoundError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.values.messages import Message, Usage
+from holdfast.task.data.calls import StandingRule
+from holdfast.values.messages import Message
 from holdfast.values.steps import CLOSED, Task
 from holdfast.values.text.redact import redact
 
@@ -179,8 +183,8 @@ class TaskPage:
         self._links.show(_linked(found), lambda: _draw_links(found))
         self._notices.show((task.error, task.paused), lambda: _draw_notices(task))
         self._buttons.show(self._verbs.key(found), lambda: self._verbs.draw(found))
-        waiting = tuple(each.id for each in found.approvals)
-        self._waits.show(waiting, lambda: _draw_waits(found))
+        waiting = [each.id for each in found.approvals], [each.id for each in found.rules]
+        self._waits.show(waiting, lambda: _draw_waits(found, self._verbs.revoke))
 
     # ---- the sections
 
@@ -252,10 +256,13 @@ def _draw_notices(task: Task) -> None:
         notice("warn", redact(f"Paused by {task.paused}"))
 
 
-def _draw_waits(found: Facts) -> None:
+def _draw_waits(found: Facts, revoke: Callable[[StandingRule], None]) -> None:
     for approval in found.approvals:
         with notice("warn", f"{title_of(approval)}: {TITLES[approval.kind]}"):
             link("Decide in the inbox", url("/", {"card": approval.id})).classes("text-sm")
+    for rule in found.rules:
+        with notice("info", redact(cut(shown_rule(rule)))):
+            button("Revoke").on_click(partial(revoke, rule)).props("dense")
 
 
 def _linked(found: Facts) -> tuple[object, ...]:
@@ -272,17 +279,11 @@ def _linked(found: Facts) -> tuple[object, ...]:
     )
 
 
-def _cost(usage: Usage) -> str:
-    calls = counted(usage.requests, "model call")
-    tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written"
-    return f"{calls}, {tokens}, {usage.cost_shown}" if usage.requests else calls
-
-
 def _draw_links(found: Facts) -> None:
     task = found.task
-    cost = _cost(task.usage)
+    cost = cost_shown(task.usage)
     if task.branch_usage != task.usage:
-        cost += f"; of it the present branch: {_cost(task.branch_usage)}"
+        cost += f"; of it the present branch: {cost_shown(task.branch_usage)}"
     pairs = [
         ("Agent", task.agent),
         ("Created", clock(task.created)),

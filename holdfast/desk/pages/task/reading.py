@@ -10,7 +10,7 @@ from functools import cached_property
 from holdfast.desk.pages.access import Desk
 from holdfast.errors import EngineError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.calls import Approval
+from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.happenings import Happening, happenings
 from holdfast.values.steps import Task, TaskStep
@@ -38,6 +38,7 @@ class Facts:
     opens: Sequence[OpenState] = ()
     upcoming: Sequence[TaskStep] = ()
     approvals: Sequence[Approval] = ()
+    rules: Sequence[StandingRule] = ()
     snapshot: AgentSnapshot | None = None
     children: Sequence[Task] = ()
 
@@ -56,6 +57,7 @@ class Facts:
             tuple(self.opens),
             tuple(self.upcoming),
             tuple((each.id, each.status) for each in self.approvals),
+            tuple(each.id for each in self.rules),
             tuple((each.task_id, each.status) for each in self.children),
             self.snapshot is None,
         )
@@ -78,10 +80,11 @@ async def read_facts(desk: Desk, task_id: str, snapshot: AgentSnapshot | None) -
     runner = desk.runner
     async with asyncio.timeout(READ_SECONDS):
         task = await runner.get_task(task_id)
-        (entries, opens), upcoming, approvals = await asyncio.gather(
+        (entries, opens), upcoming, approvals, rules = await asyncio.gather(
             runner.reader.ledger(task_id),
             runner.get_upcoming_steps(task_id),
             runner.pending_approvals(task_id),
+            runner.standing_rules(task_id),
         )
     try:
         children = await runner.list_tasks(parent=task_id)
@@ -93,6 +96,7 @@ async def read_facts(desk: Desk, task_id: str, snapshot: AgentSnapshot | None) -
         opens=opens,
         upcoming=upcoming,
         approvals=approvals,
+        rules=rules,
         snapshot=snapshot or await desk.feed.snapshot(task_id),
         children=children,
     )

@@ -11,6 +11,7 @@ from nicegui import ui
 from holdfast.desk.pages.frame import Frame
 from holdfast.desk.pages.parts import QUIET, button, heading, notice, task_url, text
 from holdfast.desk.pages.task.reading import Facts
+from holdfast.task.data.calls import StandingRule
 from holdfast.task.step_body import StepBody
 from holdfast.values.steps import CLOSED, Task, TaskStep, TaskStepOutput
 
@@ -111,6 +112,15 @@ class Verbs:
 
         more = "The model reads it before its next call; nothing is interrupted."
         self._ask("feedback", "Give feedback", more, run, "Sent.", label="Message")
+
+    def revoke(self, rule: StandingRule) -> None:
+        """Ask whether a decision for later calls is to end, and end it."""
+
+        def run(by: str, _: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.revoke_rule(rule, by)
+
+        more = f"Later calls of {rule.tool} ask again; those that it has decided stay."
+        self._ask("revoke", "Revoke the rule", more, run, "Revoked.", label="")
 
     def undo(self) -> None:
         """Ask why, and undo the last step."""

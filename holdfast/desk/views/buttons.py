@@ -1,0 +1,193 @@
+"""The decisions that a card of the inbox offers, labelled by what they do in its case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.desk.views.words import data_of, object_of
+from holdfast.task.data.calls import Approval
+
+Verb = Literal["approve", "always", "edit", "reject", "respond"]
+Colour = Literal["positive", "primary", "negative", "grey"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Button:
+    """A decision that a card offers.
+
+    Attributes:
+        verb: What is decided; "edit" approves with other arguments, "always" later calls as well.
+        key: The key for it.
+        label: What it does in this case.
+        more: What it does, in a sentence.
+        asks: What a person must say: "" for nothing, "later" for which later calls.
+        warning: Why it is asked twice; empty when it is not.
+        colour: How it is drawn.
+    """
+
+    verb: Verb
+    key: str
+    label: str
+    more: str
+    asks: Literal["", "note", "reason", "result", "arguments", "later"] = ""
+    warning: str = ""
+    colour: Colour = "grey"
+
+
+def buttons_of(approval: Approval) -> tuple[Button, ...]:
+    """Return the decisions on an approval, labelled by what they do in its case."""
+    tool = approval.tool or "it"
+    match approval.kind:
+        case "tool":
+            return _of_call(approval, tool)
+        case "unknown":
+            return _of_unknown(tool)
+        case "limit":
+            return _of_limit(approval)
+        case "undo":
+            return (
+                Button(
+                    verb="approve",
+                    key="a",
+                    label=f"Undo {tool}",
+                    more="The tool's own undo runs now.",
+                    colour="primary",
+                ),
+                Button(
+                    verb="reject",
+                    key="r",
+                    label=f"Leave {tool} as it is",
+                    more="It stays as it is, and the undo ends here.",
+                    asks="reason",
+                    colour="negative",
+                ),
+                Button(
+                    verb="respond",
+                    key="v",
+                    label="It is undone already",
+                    more="You have undone it by other means: enter how.",
+                    asks="result",
+                ),
+            )
+
+
+def _of_limit(approval: Approval) -> tuple[Button, ...]:
+    finish = Button(
+        verb="reject",
+        key="r",
+        label="Finish now",
+        more="The model gives its last answer, without tools.",
+        asks="reason",
+        colour="negative",
+    )
+    raised = (object_of(data_of(approval.arguments)) or {}).get("max_dollars")
+    if not isinstance(raised, str):
+        one_more = Button(
+            verb="approve",
+            key="a",
+            label="Allow one more model call",
+            more="The task goes on for one model call over its budget.",
+            colour="primary",
+        )
+        return one_more, finish
+    return (
+        Button(
+            verb="approve",
+            key="a",
+            label=f"Raise the budget to ${raised}",
+            more="The task goes on until that is used up.",
+            colour="primary",
+        ),
+        Button(
+            verb="edit",
+            key="e",
+            label="Raise it to another amount",
+            more="The task goes on with the budget that you give.",
+            asks="arguments",
+        ),
+        finish,
+    )
+
+
+def _of_call(approval: Approval, tool: str) -> tuple[Button, ...]:
+    final = f"{tool} cannot be undone." if approval.effect not in ("read", "reversible") else ""
+    return (
+        Button(
+            verb="approve",
+            key="a",
+            label=f"Run {tool}",
+            more="The call runs with these arguments.",
+            warning=final,
+            colour="positive",
+        ),
+        Button(
+            verb="edit",
+            key="e",
+            label="Edit arguments",
+            more="The call runs with the arguments that you give; the agent reads the change.",
+            asks="arguments",
+            warning=final,
+            colour="primary",
+        ),
+        *_for_later(approval, tool, final),
+        Button(
+            verb="reject",
+            key="r",
+            label=f"Do not run {tool}",
+            more="The call does not run; the agent reads your reason.",
+            asks="reason",
+            colour="negative",
+        ),
+        Button(
+            verb="respond",
+            key="v",
+            label="Enter a result",
+            more="The call does not run; the agent reads your result instead.",
+            asks="result",
+        ),
+    )
+
+
+def _for_later(approval: Approval, tool: str, warning: str) -> tuple[Button, ...]:
+    """Return the approval of later calls, which one person can give where one decides alone."""
+    if approval.quorum > 1:
+        return ()
+    made = Button(
+        verb="always",
+        key="w",
+        label=f"Run {tool}, and later calls",
+        more="This call runs, and so do later ones of this task that fit, without asking.",
+        asks="later",
+        warning=warning,
+    )
+    return (made,)
+
+
+def _of_unknown(tool: str) -> tuple[Button, ...]:
+    return (
+        Button(
+            verb="approve",
+            key="a",
+            label=f"It did not happen: {tool} now",
+            more="The call runs again.",
+            warning=f"If {tool} has happened after all, it happens twice.",
+            colour="primary",
+        ),
+        Button(
+            verb="respond",
+            key="v",
+            label="It happened: enter the result",
+            more="The call does not run again; the agent reads your result.",
+            asks="result",
+            colour="positive",
+        ),
+        Button(
+            verb="reject",
+            key="r",
+            label="Give it up",
+            more="The call does not run again; the agent reads that its outcome is unknown.",
+            asks="reason",
+            colour="negative",
+        ),
+    )
