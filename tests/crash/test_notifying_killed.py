@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
+from holdfast import Webhook
 from tests.crash.lab import Lab
 from tests.support.people import ask
 from tests.support.receiver import SECRET, receiving
 
 
-async def test_a_message_of_a_lost_worker_is_sent_again_with_its_id(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_message_of_a_lost_worker_is_sent_again_with_its_id(lab: Lab) -> None:
     with receiving() as receiver:
-        monkeypatch.setenv("HOLDFAST_NOTIFY", receiver.url)
-        monkeypatch.setenv("HOLDFAST_NOTIFY_SECRET", SECRET)
+        options = {**lab.job.options, "notify": [Webhook(receiver.url, SECRET)]}
         receiver.is_open.clear()
-        worker = await lab.serve(agent="asking")
+        worker = await lab.serve(agent="asking", options=options)
         task = await lab.create("look:a")
         running = asyncio.create_task(lab.runner.run_task(task))
         await lab.until(lambda: bool(receiver.got), "the message")
         await lab.kill(worker)
         receiver.is_open.set()
-        lab.start(agent="asking")
+        lab.start(agent="asking", options=options)
         await lab.until(lambda: len(receiver.got) == 2, "the message again")
         assert (await running).status == "waiting"
         question = await ask(lab.runner, task)
