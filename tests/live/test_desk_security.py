@@ -33,10 +33,16 @@ async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
     return rig.runner()
 
 
+IDS = {"task_id": "t1", "approval_id": "t1:1", "rule_id": "t1:1", "name": "s", "step_id": "s1"}
+
+
 def routes(app: FastAPI) -> list[tuple[str, str]]:
     """List method and path of each route of the API and of each page."""
     found = [
-        (method.upper(), path.format(task_id="t1", approval_id="t1:1", name="s", step_id="s1", rule_id="t1:1"))
+        (
+            method.upper(),
+            path.format(task_id="t1", approval_id="t1:1", name="s", step_id="s1", rule_id="t1:1"),
+        )
         for path, methods in app.openapi()["paths"].items()
         for method in methods
     ]

@@ -153,7 +153,7 @@ def _later(card: Card, chosen: Button, send: Send, dialog: ui.dialog) -> None:
     same: dict[str, ui.checkbox] = {}
     for name in card.arguments:
         shown = next((each.text for each in card.fields if each.name == name), "")
-        same[name] = ui.checkbox(cut(f"Only with this {name}: {shown}"), value=True)
+        same[name] = ui.checkbox(cut(f"Only where {name} is {shown}"), value=True)
     lasting: Any = ui.select(LASTING, label="How long", value=0).props("outlined")
     lasting.classes("w-full")
 
