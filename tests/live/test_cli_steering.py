@@ -24,7 +24,7 @@ DESK = '''
 import json
 from pathlib import Path
 
-from holdfast import Agent, TaskStepOutput, ToolCall, tool
+from holdfast import Agent, ApprovalRule, TaskStepOutput, ToolCall, tool
 from holdfast.testing import ScriptedModel
 from holdfast.workers import AgentWorker
 
@@ -47,6 +47,12 @@ def buy(what: str) -> str:
     return f"bought {what}"
 
 
+@tool(needs_approval=ApprovalRule(by="role:boss"))
+def grant(what: str) -> str:
+    """Grant."""
+    return f"granted {what}"
+
+
 @tool
 def ship(what: str) -> str:
     """Ship: nothing brings it back."""
@@ -65,7 +71,7 @@ def respond(request):
 
 def made(name):
     model = ScriptedModel(respond)
-    return Agent(name=name, instructions=name, model=model, tools=[pay, book, buy, ship])
+    return Agent(name=name, instructions=name, model=model, tools=[pay, book, buy, ship, grant])
 
 
 class Plans(AgentWorker):
@@ -310,6 +316,23 @@ def test_decisions_for_later_calls_are_listed_and_revoked_by_command(run: Run) -
     assert "there are" in run("revoke", f"{task}:9", expect=1).err
     run("revoke", f"{task}:1", "--by", "ben")
     assert "No decision" in run("rules", task).err
+
+
+def test_later_calls_are_rejected_by_command(run: Run) -> None:
+    task = create(run, "never-pays", "pay 7; pay 8")
+    run("step", task, expect=3)
+    run("reject", f"{task}:1", "--reason", "no", "--always", "--by", "ann")
+    [rule] = run("rules", task, "--json").lines
+    assert (rule["verb"], rule["values"], rule["by"]) == ("reject", {}, "ann")
+
+
+def test_mine_lists_what_a_person_can_decide(run: Run) -> None:
+    task = create(run, "granted", "grant 7")
+    run("step", task, expect=3)
+    mine = ("approvals", task, "--mine", "--by", "eve")
+    assert "Nothing waits" in run(*mine).err
+    [found] = run(*mine, "--role", "boss", "--json").lines
+    assert found["id"] == f"{task}:1"
 
 
 def test_an_undo_can_wait_for_a_person_itself(run: Run) -> None:
