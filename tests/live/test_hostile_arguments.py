@@ -56,7 +56,7 @@ LETTERS = string.ascii_letters + "~:./'\"\\%_ \x00\x1b\n\ud800\udfff\u2028é😀
 READS = (
     "get_task", "list_tasks", "get_upcoming_steps", "get_completed_steps", "get_completed_step",
     "get_task_output", "transcript", "all_messages", "image", "response", "audit", "verify",
-    "ledger", "pending_approvals", "standing_rules",
+    "ledger", "pending_approvals", "standing_rules", "roles_of",
 )  # fmt: skip
 STARTS = ("create_task", "chat", "fork", "stream_chat")
 WRITES = (
