@@ -245,6 +245,10 @@ class AgentRunner(_Twin):
         """Name a session of this app."""
         return Session(self.twin.session(name))
 
+    def roles_of(self, person: str) -> list[str]:
+        """List the roles of a person by the map that this handle was given, sorted."""
+        return self.twin.roles_of(person)
+
     create_task = _sync(_async.AgentRunner.create_task)
     get_task = _sync(_async.AgentRunner.get_task)
     list_tasks = _sync(_async.AgentRunner.list_tasks)
