@@ -61,8 +61,9 @@ class Tasks:
         wanted = self._wanted
         with ui.row().classes("w-full items-center justify-between gap-2"):
             heading("Tasks", level=1)
-            new = button("New task", tone="main", icon="add")
-            new.on_click(lambda: ask_for_task(self._frame))
+            if self._frame.can("create"):
+                new = button("New task", tone="main", icon="add")
+                new.on_click(lambda: ask_for_task(self._frame))
         with ui.row().classes("w-full items-center gap-2"):
             search = ui.input(
                 placeholder="Search",
