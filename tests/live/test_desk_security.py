@@ -40,7 +40,7 @@ async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
 IDS = {"task_id": "t1", "approval_id": "t1:1", "rule_id": "t1:1", "name": "s", "step_id": "s1"}
 
 BODIES: dict[str, Any] = {
-    "create_task": {"input": "x"},
+    "create_task": {"input": "x", "step_mode": "manual"},
     "run": None,
     "step": {"input": "x"},
     "finalize": None,

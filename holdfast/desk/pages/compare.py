@@ -79,7 +79,6 @@ class Compare:
 
     async def _look(self) -> None:
         """Read both until they were compared once: what has run does not change."""
-        self._frame.count(len(await self._frame.desk.feed.waiting()))
         if self._is_drawn:
             return
         left, right = (self._query.get(side, "") for side in SIDES)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from nicegui import background_tasks, ui
@@ -22,6 +22,7 @@ from holdfast.desk.identity.identities import (
 from holdfast.desk.pages.access import Desk
 from holdfast.desk.pages.parts import QUIET, TONES, text
 from holdfast.errors import ConnectError, HoldfastError, NoWorkerError, message_of
+from holdfast.values.text.terminal import printable
 
 TICK_SECONDS = 0.7
 """How often a page looks for what is new."""
@@ -44,6 +45,9 @@ PAGES = (
     ("sessions", "Sessions", "/sessions", "forum"),
     ("workers", "Workers", "/workers", "dns"),
 )
+COUNTING = ("inbox", "tasks")
+"""Pages that read themselves what waits for a person."""
+
 THEMES = {"auto": None, "light": False, "dark": True}
 _NEXT = {"auto": "dark", "dark": "light", "light": "auto"}
 _ICONS = {"auto": "brightness_auto", "dark": "dark_mode", "light": "light_mode"}
@@ -70,6 +74,7 @@ class Frame:
     _rests_until: float = 0.0
     _checked_at: float = 0.0
     _is_ended: bool = False
+    _acting: set[tuple[Verb, str]] = field(default_factory=set[tuple[Verb, str]])
 
     def can(self, verb: Verb) -> bool:
         """Whether a role of who looks at the page allows a verb: buttons of others are not drawn.
@@ -92,6 +97,11 @@ class Frame:
         Returns:
             Whether it was done.
         """
+        asked = (verb, subject)
+        if asked in self._acting:
+            ui.notify("This is being done.")
+            return False
+        self._acting.add(asked)
         with self._banner:  # the dialog that it was asked in may be gone before it is done
             try:
                 visitor = await self.desk.guard.visitor(self.request)
@@ -101,9 +111,11 @@ class Frame:
                 ui.notify(_NO_ANSWER, type="negative", multi_line=True, timeout=8000)
                 return False
             except HoldfastError as error:
-                ui.notify(message_of(error), type="negative", multi_line=True, timeout=8000)
+                said = printable(message_of(error))
+                ui.notify(said, type="negative", multi_line=True, timeout=8000)
                 return False
             finally:
+                self._acting.discard(asked)
                 self.desk.feed.forget()
             if done:
                 ui.notify(done, type="positive")
@@ -179,6 +191,13 @@ class Frame:
         self._words.text = missing
         self._banner.set_visibility(bool(missing))
 
+    async def count_waiting(self) -> None:
+        """Show how much waits for a person, for pages that do not read it themselves."""
+        if self._is_ended:
+            return
+        with suppress(HoldfastError):  # what is missing is said by what the page itself reads
+            self.count(len(await self.desk.feed.waiting()))
+
     def count(self, waiting: int) -> None:
         """Show how much waits for a person."""
         self._count.text = f"{waiting}"
@@ -224,7 +243,10 @@ def frame(desk: Desk, visitor: Identity, request: Request, current: str) -> Gene
             ui.spinner(size="sm").props('aria-hidden="true"')
             words = text("span", "", "text-sm")
         banner.set_visibility(False)
-        yield Frame(desk, visitor, request, banner, words, count)
+        made = Frame(desk, visitor, request, banner, words, count)
+        if current not in COUNTING:
+            ui.timer(TICK_SECONDS * 3, made.count_waiting)
+        yield made
 
 
 def _navigation(current: str) -> Any:

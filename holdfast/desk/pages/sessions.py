@@ -57,7 +57,6 @@ class Sessions:
         ui.timer(TICK_SECONDS * 2, lambda: frame.look(self._look))
 
     async def _look(self) -> None:
-        self._frame.count(len(await self._frame.desk.feed.waiting()))
         await (self._look_at_one() if self._name else self._look_at_all())
 
     async def _look_at_all(self) -> None:

@@ -35,6 +35,7 @@ from holdfast.desk.views.words import counted, cut, spent
 from holdfast.errors import HoldfastError
 from holdfast.task.data.calls import Approval
 from holdfast.values.steps import CLOSED, Task
+from holdfast.values.text.terminal import printable
 
 PAGE_ROWS = 25
 """Tasks of a page: each is asked for its steps and tokens."""
@@ -172,7 +173,7 @@ class Tasks:
         with ui.column().classes("min-w-0 gap-0.5"):
             label = row.input or row.task_id
             made = link(label, task_url(row.task_id), "w-full truncate text-sm font-medium")
-            made.props["title"] = cut(label, 500)
+            made.props["title"] = printable(cut(label, 500))
             names = [row.agent, row.task_id, *([f"session {row.session}"] * bool(row.session))]
             text("span", " · ".join(names), f"w-full truncate text-xs {QUIET}")
         with ui.column().classes("min-w-0 items-start gap-0.5"):

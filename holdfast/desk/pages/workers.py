@@ -55,7 +55,6 @@ class Workers:
 
     async def _look(self) -> None:
         desk = self._frame.desk
-        self._frame.count(len(await desk.feed.waiting()))
         found = await read_queues(desk.runner.client)
         if found == self._drawn:
             return

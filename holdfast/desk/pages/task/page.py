@@ -52,6 +52,7 @@ from holdfast.task.data.calls import StandingRule
 from holdfast.values.messages import Message
 from holdfast.values.steps import CLOSED, Task
 from holdfast.values.text.redact import redact
+from holdfast.values.text.terminal import printable
 
 TABS = {
     "timeline": "Timeline",
@@ -127,7 +128,6 @@ class TaskPage:
 
     async def _look(self) -> None:
         """Read the task, and draw what has changed."""
-        self._frame.count(len(await self._frame.desk.feed.waiting()))
         try:
             found = await read_facts(self._frame.desk, self._task_id, self._snapshot)
         except TaskNotFoundError:
@@ -169,7 +169,7 @@ class TaskPage:
         is_shown = not self._answer.is_whole and bool(self._answer.text)
         if self._written.visible != is_shown:
             self._written.set_visibility(is_shown)
-        said = redact(self._answer.text)
+        said = printable(redact(self._answer.text))
         if is_shown and self._words.text != said:
             self._words.text = said
 

@@ -35,6 +35,7 @@ from holdfast.task.step_body import StepBody
 from holdfast.values.messages import Message, shown
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.redact import redact
+from holdfast.values.text.terminal import printable
 
 OnStep = Callable[[StepBody], None]
 
@@ -83,7 +84,8 @@ class Steps:
     def _draw(self, body: StepBody, *, is_undone: bool, rewind: OnStep | None) -> None:
         place = (body.branch, body.n)
         is_open = place in self._open
-        with ui.expansion(_title(body, is_undone=is_undone), value=is_open) as fold:
+        title = printable(_title(body, is_undone=is_undone))
+        with ui.expansion(title, value=is_open) as fold:
             fold.classes(f"w-full {STRONG}").props("dense-toggle")
             fold.classes("line-through" * is_undone)
             inside = ui.column().classes("w-full gap-3 no-underline")

@@ -285,11 +285,17 @@ class Verbs:
             if keeps:
                 keep = ui.checkbox("Go on where an effect cannot be undone; it is recorded")
 
+            is_sent = False
+
             async def submit() -> None:
+                nonlocal is_sent
+                if is_sent:  # by the first click of two
+                    return
                 typed = cast("str", said.value or "").strip() if said is not None else ""
                 if needs_text and said is not None and not typed:
                     said.props(f'error error-message="{label} is needed."')
                     return
+                is_sent = True
                 dialog.close()
                 given = {
                     "reason": typed,
