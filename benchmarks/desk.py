@@ -123,7 +123,7 @@ async def tokens(page: Page, url: str, runner: AgentRunner) -> list[float]:
     """Return how old each token was when it was on the screen, in ms."""
     task = await runner.create_task("tell me", agent="clock", streams=True)
     await page.goto(f"{url}/tasks/{task.task_id}")
-    await expect(page.get_by_text("Nothing has run yet.")).to_be_visible()
+    await expect(page.get_by_text("Nothing has run yet.")).to_be_visible(timeout=60_000)
     await page.evaluate(WATCH)
     await runner.run_task(task)
     return sorted(1000 * float(age) for age in await page.evaluate("window.ages"))

@@ -91,11 +91,14 @@ def routes(app: FastAPI) -> list[Known]:
     """List everything that a desk answers: its API, its pages, and what these load."""
     found: list[Known] = []
     for route in (*app.routes, *pages.routes):
-        within = getattr(route, "original_router", None)
-        prefix = route.include_context.prefix if within is not None else ""  # type: ignore[attr-defined]
-        for each in [route] if within is None else within.routes:
+        within: Any = getattr(route, "original_router", None)
+        prefix: str = route.include_context.prefix if within is not None else ""  # type: ignore[attr-defined]
+        inner: list[Any] = [route] if within is None else within.routes
+        for each in inner:
             methods = getattr(each, "methods", None) or ()
-            found += [Known(method, prefix + each.path, each.name) for method in methods]
+            found += [
+                Known(str(method), prefix + str(each.path), str(each.name)) for method in methods
+            ]
             if isinstance(each, Mount) and each.path:
                 found.append(Known("GET", f"{each.path}/x", "mount"))
     return found

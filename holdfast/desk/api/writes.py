@@ -255,13 +255,22 @@ async def rewind(asked: Asked, task_id: str, body: Rewind, key: Key = None) -> U
 async def fork(asked: Asked, task_id: str, body: Fork, key: Key = None) -> Task:
     """Start a new task from a step of this one; with an Idempotency-Key, once."""
     by = await asked.may("fork", task_id)
-    given = body.model_dump() | {"task_id": _new_id(by, key, body.task_id)}
+    new = _new_id(by, key, body.task_id)
     try:
-        return await asked.runner.fork(task_id, by=by, **given)
+        return await asked.runner.fork(
+            task_id,
+            body.at,
+            body.input,
+            agent=body.agent,
+            feedback=body.feedback,
+            task_id=new,
+            session=body.session,
+            by=by,
+        )
     except TaskExistsError:
-        if key is None or not await _is_fork(asked, given["task_id"], task_id):
+        if key is None or new is None or not await _is_fork(asked, new, task_id):
             raise
-        return await asked.runner.get_task(given["task_id"])
+        return await asked.runner.get_task(new)
 
 
 async def _is_fork(asked: Asked, task_id: str, of: str) -> bool:

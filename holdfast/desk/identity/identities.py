@@ -40,12 +40,14 @@ VERBS = cast("tuple[Verb, ...]", get_args(Verb))
 
 READ: Verb = "read"
 
-_DECIDING = frozenset[Verb]({"approve", "edit", "reject", "respond", "revoke"})
+_DECIDING: frozenset[Verb] = frozenset({"approve", "edit", "reject", "respond", "revoke"})
+
+_OPERATING: frozenset[Verb] = frozenset(VERBS) - _DECIDING
 
 ALLOWED: Mapping[Role, frozenset[Verb]] = {
-    "viewer": frozenset({READ}),
-    "operator": frozenset(VERBS) - _DECIDING,
-    "approver": _DECIDING | {READ},
+    "viewer": frozenset((READ,)),
+    "operator": _OPERATING,
+    "approver": frozenset((*_DECIDING, READ)),
 }
 """The verbs that each role allows. Every role may read."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import cast
 
@@ -101,7 +102,7 @@ def without_secrets(data: Json) -> Json:
         named = cast("dict[str, Json]", data)
         return {redact(name): without_secrets(value) for name, value in named.items()}
     if isinstance(data, list):
-        return [without_secrets(value) for value in cast("list[Json]", data)]
+        return [without_secrets(value) for value in cast("Sequence[Json]", data)]
     return data
 
 
