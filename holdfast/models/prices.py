@@ -19,7 +19,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.values.base import Json, Written, canonical, digest
 from holdfast.values.code.extras import needing
 from holdfast.values.messages import Usage
-from holdfast.values.money import Amount, Dollars, plain
+from holdfast.values.money import MOST_DOLLARS, Amount, Dollars, plain
 from holdfast.values.text.shown import shown
 
 MILLION = 1_000_000
@@ -40,9 +40,9 @@ class Price(Written):
             other input.
     """
 
-    input: Dollars = Field(ge=0)
-    output: Dollars = Field(ge=0)
-    cached_input: Dollars | None = Field(default=None, ge=0)
+    input: Dollars = Field(ge=0, le=MOST_DOLLARS)
+    output: Dollars = Field(ge=0, le=MOST_DOLLARS)
+    cached_input: Dollars | None = Field(default=None, ge=0, le=MOST_DOLLARS)
 
     if TYPE_CHECKING:  # what the fields are made of
 

@@ -19,7 +19,7 @@ from pydantic import (
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.values.base import Json, Written
 from holdfast.values.checks.arguments import check_data
-from holdfast.values.money import Amount, Dollars
+from holdfast.values.money import MOST_DOLLARS, Amount, Dollars
 from holdfast.values.text.misfits import misfit
 from holdfast.values.text.shown import shown
 
@@ -259,7 +259,7 @@ class Budget(Settings):
     max_turns: int | None = Field(default=None, ge=0)
     max_tokens: int | None = Field(default=None, ge=0)
     max_seconds: float | None = Field(default=None, ge=0)
-    max_dollars: Dollars | None = Field(default=None, ge=0)
+    max_dollars: Dollars | None = Field(default=None, ge=0, le=MOST_DOLLARS)
     on_exceeded: Literal["ask", "finish", "fail"] = "ask"
 
     if TYPE_CHECKING:  # what the fields are made of
