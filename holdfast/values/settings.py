@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from pydantic import (
@@ -339,6 +340,10 @@ class ApprovalRule(Written):
         raise ValueError(msg)
 
 
+LAST_TIME = datetime(9999, 12, 30, tzinfo=UTC).timestamp()
+"""Last time, in seconds since the epoch, that can be written in every time zone."""
+
+
 class Always(Written):
     """For which later calls of a tool in the task a decision holds as well.
 
@@ -366,10 +371,17 @@ class Always(Written):
             if given.tzinfo is None:
                 msg = "a datetime without a time zone is a different time for each reader"
                 raise ValueError(msg)
-            return given.timestamp()
+            given = given.timestamp()
+        if given is not None and not 0 <= given <= LAST_TIME:
+            msg = "no time has this number of seconds since the epoch"
+            raise ValueError(msg)
         return given
 
 
 def person_key(name: str) -> str:
-    """Return what identifies a person: names that differ in case or in spaces are one person."""
-    return " ".join(name.casefold().split())
+    """Return what identifies a person.
+
+    Names that differ in case, in spaces or in the way in which Unicode writes a letter are one
+    person.
+    """
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
