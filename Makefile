@@ -25,7 +25,7 @@ COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --py
     --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo fuzz fuzz-verbs bench bench-peers soak exhaust lock clean
+.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo desk fuzz fuzz-verbs bench bench-peers soak exhaust lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
