@@ -10,7 +10,7 @@ from pydantic import Field
 from holdfast.errors import AgentNotFoundError
 from holdfast.models.base import OutputSpec, ToolSpec
 from holdfast.task.data.guard_rules import GuardRule
-from holdfast.values.base import Value, digest
+from holdfast.values.base import Json, Value, digest
 from holdfast.values.settings import ApprovalRule, ModelSettings
 
 ToolEffect = Literal["read", "reversible", "irreversible"]
@@ -80,6 +80,20 @@ class ToolPolicy(Value):
         return not (self.repeatable or self.agent)
 
 
+class ServedTool(Value):
+    """A tool of a tool server (MCP), as the server described it when the task began.
+
+    Attributes:
+        server: Name of the server in its agent.
+        name: Name of the tool at the server; the model may know it by another one.
+        definition: The server's description of it.
+    """
+
+    server: str
+    name: str
+    definition: dict[str, Json] = Field(default_factory=dict[str, Json])
+
+
 class AgentSnapshot(Value):
     """Everything a task depends on that is data: kept in the archive under its digest.
 
@@ -92,6 +106,7 @@ class AgentSnapshot(Value):
         settings: Model settings.
         tools: Tool definitions that the model gets.
         policies: Tool name to the rules by which the task runs the tool.
+        served: Those of the tools that a tool server runs, by the name that the model knows.
         worker: Class of the AgentWorker, as `module.QualifiedName`.
         retriever: Class of the tool retriever, likewise; empty when all tools are on offer.
         is_dynamic: Whether a function makes the instructions for each turn.
@@ -111,6 +126,7 @@ class AgentSnapshot(Value):
     settings: ModelSettings = ModelSettings()
     tools: tuple[ToolSpec, ...] = ()
     policies: dict[str, ToolPolicy] = Field(default_factory=dict)
+    served: dict[str, ServedTool] = Field(default_factory=dict[str, ServedTool])
     worker: str = ""
     retriever: str = ""
     is_dynamic: bool = False
