@@ -94,6 +94,8 @@ class Ends(NamedTuple):
             self.stopped[i] = failure
         elif task.cancelled() or task.exception() is not None:
             self.failed.append(i)
+        elif task.result().asks is not None:
+            self.failed.append(i)  # in an activity of its own the call can ask a person
         else:
             self.known[i] = task.result()
 
@@ -166,7 +168,10 @@ class InlineCalls:
         return {i: _input(batch, i) for i in may[:MOST] if i not in advanced.told}
 
     def _may(self, batch: Batch, call: ToolCall) -> bool:
-        policy, tool = batch.snapshot.policies.get(call.name), batch.agent.tool(call.name, batch.snapshot)
+        policy, tool = (
+            batch.snapshot.policies.get(call.name),
+            batch.agent.tool(call.name, batch.snapshot),
+        )
         if policy is None or tool is None or not tool.inline or tool.effect != "read":
             return False
         is_plain = not (policy.agent or policy.handoff or policy.is_conditional)

@@ -196,7 +196,7 @@ def context_of(
     nested: Callable[[], Awaitable[RunResult]] | None = None,
 ) -> ToolContext[Any, dict[str, Json]]:
     """Build the context that a tool, its predicate, its probe and its undo get of a call."""
-    return ToolContext[Any, dict[str, Json]](
+    ctx = ToolContext[Any, dict[str, Json]](
         task_id=task_id(),
         step_id=given.step or f"s{given.n}",
         tool_call_id=call.id,
@@ -212,6 +212,8 @@ def context_of(
         load_context=registry.context_loader(head),
         nested=nested,
     )
+    ctx.answers, ctx.resume = given.answers, given.resume
+    return ctx
 
 
 def fencing_token() -> int:

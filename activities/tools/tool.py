@@ -43,7 +43,7 @@ from holdfast.agents.tools.error_texts import (
     formatted_error,
     worded,
 )
-from holdfast.agents.tools.servers import ServerTool
+from holdfast.agents.tools.servers import QuestionAskedError, ServerTool
 from holdfast.errors import (
     AgentsException,
     InvalidArgumentError,
@@ -127,7 +127,10 @@ class ToolActivities:
 
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
         with tool_call(ready.head, given, ready.tool, ready.call) as span:
-            outcome = await ready.watch.end(await self._outcome(ready, span))
+            outcome = await self._outcome(ready, span)
+            if outcome.asks is not None:
+                return outcome
+            outcome = await ready.watch.end(outcome)
             came_to(span, outcome)
         attempts = attempt_of(given.tried) - given.tried
         update = {"attempts": attempts, "worker": worker_identity()}
@@ -166,7 +169,11 @@ class ToolActivities:
         except NotOursError:  # nothing ran
             raise
         except OutcomeUnknownError as error:
-            raise self._lost(tool, error) from None
+            known = facts(remedy=clean_remedy(error))
+            raise LoggedError(clean_message(error), *known, type=INTERRUPTED) from None
+        except QuestionAskedError as error:
+            after = await self._source.store_result(read_result(error.after, tool=tool.name))
+            return Outcome(content=after, asks=error.asks)
         except ToolResultError as error:  # it ran; only its result is of no use
             return Outcome(content=_short(error), is_error=True)
         except HandoffFailedError as error:  # no result for the model: the task stays where it is
@@ -193,11 +200,6 @@ class ToolActivities:
         else:
             done = await self._done_with_images(tool, result)
         return done.model_copy(update={"is_error": True}) if is_error else done
-
-    def _lost(self, tool: Tool, error: OutcomeUnknownError) -> ApplicationError:
-        """Return the failure of a call whose tool cannot say whether it took effect."""
-        known = facts(remedy=clean_remedy(error))
-        return LoggedError(clean_message(error), *known, type=INTERRUPTED)
 
     async def _done_with_images(
         self, tool: Tool, result: Sequence[str | Image | FilePart]

@@ -35,8 +35,8 @@ from holdfast.agents.tools.servers import (
     ServerTool,
     ToolServer,
     check_names,
-    server_keys,
     served_tools,
+    server_keys,
 )
 from holdfast.errors import UserError
 from holdfast.models.agents_sdk import AskedModel

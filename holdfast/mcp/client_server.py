@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.agents.tools.options import ToolOptions
-from holdfast.agents.tools.servers import ServerTool
+from holdfast.agents.tools.servers import QuestionAskedError, ServerTool
 from holdfast.errors import InvalidArgumentError, MCPConnectionError, UserError, WrongTypeError
 from holdfast.mcp.calls import called
 from holdfast.mcp.connection import Connection, asked, on_loop
+from holdfast.mcp.questions import Inquiries, Inquiry, answer_of, asked_for, urls_of
 from holdfast.mcp.results import read_call_result
 from holdfast.mcp.server import UNSET, MCPServer
 from holdfast.mcp.settings import (
@@ -24,18 +26,21 @@ from holdfast.mcp.settings import (
     ToolFilterContext,
     passes,
 )
-from holdfast.mcp.tools import check_unchanged, definition_of
+from holdfast.mcp.tools import check_unchanged, definition_of, is_used
 from holdfast.task.data.agent_snapshot import ServedTool
+from holdfast.task.data.calls import Asks
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.run_context import RunContextWrapper
-from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import (
         CallToolResult,
+        ElicitRequestParams,
+        ElicitResult,
         GetPromptResult,
+        InputRequiredResult,
         ListPromptsResult,
         ListResourcesResult,
         ListResourceTemplatesResult,
@@ -64,6 +69,7 @@ class ClientServer(MCPServer, Generic[ParamsT]):
             `timeout_seconds` in `tool_options`; None for no limit.
         max_retry_attempts: How often a request that failed is made again; -1 for without end. In a
             task, only calls that may be repeated are.
+        protocol_mode: Which versions of the protocol are spoken.
     """
 
     def __init__(
@@ -86,6 +92,7 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         tool_options: Mapping[str, ToolOptions] | None = None,
         trusts_annotations: bool = True,
         approves_destructive: bool = False,
+        protocol_mode: Literal["auto", "legacy"] = "auto",
     ) -> None:
         """Describe the server; nothing is started or connected yet.
 
@@ -112,6 +119,8 @@ class ClientServer(MCPServer, Generic[ParamsT]):
             tool_options: See there.
             trusts_annotations: See there.
             approves_destructive: See there.
+            protocol_mode: "legacy" speaks the protocol of 2025 even to a server that knows that of
+                2026: for one that asks in the middle of its calls.
 
         Raises:
             UserError: One of these cannot be used.
@@ -133,9 +142,11 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         self.cache_tools_list = cache_tools_list
         self.client_session_timeout_seconds = checked_timeout(client_session_timeout_seconds)
         self.max_retry_attempts = max_retry_attempts
+        self.protocol_mode = protocol_mode
         self._handler = message_handler
         self._listed: list[MCPTool] | None = None
         self._is_stale = True
+        self._inquiries, self._calling = Inquiries(), asyncio.Lock()
         self._connection = Connection(
             self._name,
             self._connector,
@@ -157,7 +168,15 @@ class ClientServer(MCPServer, Generic[ParamsT]):
 
     def _client_options(self) -> dict[str, Any]:
         self._is_stale = True
-        return {"message_handler": self._notified}
+        self._inquiries, self._calling = Inquiries(), asyncio.Lock()
+        return {
+            "message_handler": self._notified,
+            "elicitation_callback": self._elicited,
+            "mode": self.protocol_mode,
+        }
+
+    async def _elicited(self, context: Any, params: ElicitRequestParams) -> ElicitResult:
+        return await self._inquiries.elicited(context, params)
 
     async def _notified(self, message: Any) -> None:
         """Note that the server has other tools, and hand the message to the user's handler."""
@@ -181,8 +200,9 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         """Limit the time of a request."""
 
         async def timed(client: Client) -> T:
+            clock = asyncio.timeout(self.client_session_timeout_seconds)
             try:
-                async with asyncio.timeout(self.client_session_timeout_seconds) as clock:
+                async with clock:
                     return await request(client)
             except TimeoutError:
                 if not clock.expired():
@@ -234,14 +254,7 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         if run_context is None or agent is None:
             raise UserError("run_context and agent are required for dynamic tool filtering")
         context = ToolFilterContext(run_context, agent, self.name)
-        return [tool for tool in tools if await self._is_used(tool, context)]
-
-    async def _is_used(self, tool: MCPTool, context: ToolFilterContext) -> bool:
-        try:
-            return bool(await invoke(self.tool_filter, context, tool))
-        except Exception:  # as in the Agents SDK: what cannot be decided is left out
-            log.exception("The tool_filter failed for tool %r of %r", tool.name, self.name)
-            return False
+        return [tool for tool in tools if await is_used(asks, context, tool)]
 
     async def _all_tools(self) -> list[MCPTool]:
         if self.cache_tools_list and not self._is_stale and self._listed is not None:
@@ -351,9 +364,43 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         check_unchanged(tool.served, self._now(tool.served.name), self.name)
         meta = await self.meta_of(tool, ctx, values)
 
-        async def request(client: Client) -> CallToolResult:
-            return await client.call_tool(tool.served.name, values, meta=cast("Any", meta))
+        result = await on_loop(self._called(tool, ctx, values, meta))
+        return read_call_result(result, structured=self.use_structured_content)
 
+    async def _called(
+        self,
+        tool: ServerTool,
+        ctx: ToolContext[Any, Any],
+        values: dict[str, Any],
+        meta: dict[str, Any] | None,
+    ) -> CallToolResult:
+        """Make a call, with the answers to questions of the attempts before.
+
+        Raises:
+            QuestionAskedError: The server wants to know more.
+        """
+        from mcp.types import CallToolResult
+
+        async def request(client: Client) -> CallToolResult | InputRequiredResult:
+            inquiry = Inquiry(ctx.answers)
+            async with self._turn():
+                with self._inquiries.during(inquiry):
+                    found = await client.session.call_tool(
+                        tool.served.name,
+                        values,
+                        input_responses=responses,
+                        request_state=ctx.resume or None,
+                        meta=cast("Any", meta),
+                        allow_input_required=True,
+                    )
+            if inquiry.asked and isinstance(found, CallToolResult):
+                asks = Asks(questions=tuple(inquiry.asked), repeats=True)
+                after = read_call_result(found, structured=self.use_structured_content)
+                raise QuestionAskedError(asks, after.value if found.is_error else after)
+            return found
+
+        known = {key: answer_of(each) for key, each in ctx.answers.items()}
+        responses: Any = known if ctx.resume else None
         made = called(
             self._connection,
             request,
@@ -361,7 +408,25 @@ class ClientServer(MCPServer, Generic[ParamsT]):
             repeatable=not tool.policy().may_have_happened,
             repeats=self.max_retry_attempts,
         )
-        return read_call_result(await on_loop(made), structured=self.use_structured_content)
+        try:
+            result = await made
+        except Exception as error:
+            asks = None if isinstance(error, QuestionAskedError) else urls_of(error)
+            if asks is None or ctx.answers:
+                raise
+            raise QuestionAskedError(asks) from error
+        if isinstance(result, CallToolResult):
+            return result
+        raise QuestionAskedError(asked_for(result))
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncGenerator[None]:
+        """Wait until no other call runs, if this server's calls must not overlap."""
+        if not self._inquiries.one_at_a_time:
+            yield
+            return
+        async with self._calling:
+            yield
 
     def _now(self, name: str) -> ServedTool | None:
         """Return a tool as the server describes it now; None when it has none, or a filter."""

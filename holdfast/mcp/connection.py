@@ -11,10 +11,11 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractContextManager
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.agents.tools.servers import QuestionAskedError
 from holdfast.engine.loop import LoopThread, close_at_exit, keep_at_exit
 from holdfast.errors import MCPConnectionError, UserError
 from holdfast.values.code.extras import needing
@@ -24,7 +25,6 @@ from holdfast.values.text.redact import redact
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.shared.exceptions import MCPError
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ async def on_loop(coro: Coroutine[Any, Any, T]) -> T:
     return await _loop.get().wrap(coro)
 
 
-def needing_mcp() -> AbstractAsyncContextManager[None] | Any:
+def needing_mcp() -> AbstractContextManager[None]:
     """Import the `mcp` package in a `with` block.
 
     Raises:
@@ -257,7 +257,8 @@ def is_loss(error: BaseException) -> bool:
     if isinstance(error, MCPError):
         return error.message.startswith((*_LOST, _HTTP_ERROR, _SESSION_ENDED))
     # The package raises RuntimeError for results that do not fit what the server has declared.
-    return not isinstance(error, UserError | ValueError | TypeError | RuntimeError)
+    known = (UserError, QuestionAskedError, ValueError, TypeError, RuntimeError)
+    return not isinstance(error, known)
 
 
 def is_timeout(error: BaseException) -> bool:
@@ -269,9 +270,9 @@ def is_timeout(error: BaseException) -> bool:
     return is_code and str(error).startswith(_TIMED_OUT)
 
 
-def is_unsent(error: MCPError) -> bool:
+def is_unsent(error: BaseException) -> bool:
     """Whether an error says that the server has not looked at the request."""
-    return error.message.startswith(_SESSION_ENDED)
+    return str(error).startswith(_SESSION_ENDED)
 
 
 async def asked(

@@ -138,7 +138,7 @@ class MCPServerManager:
             if not self.suppress_cancelled_error or (ours is not None and ours.cancelling()):
                 raise
             self._errors[server] = error
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  kept in `errors`
             log.warning("MCP server %r did not connect: %s", server.name, error)
             self._errors[server] = error
         else:

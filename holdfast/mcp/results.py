@@ -22,7 +22,7 @@ def read_call_result(result: CallToolResult, *, structured: bool) -> Any:
     if structured and result.structured_content and not result.is_error:
         return json.dumps(result.structured_content, ensure_ascii=False)
     parts = [_part(block) for block in result.content]
-    value = parts[0] if len(parts) == 1 else parts
+    value: Any = parts[0] if len(parts) == 1 else parts
     if all(part["type"] == "text" for part in parts):
         value = "\n".join(str(part["text"]) for part in parts)
     return ErrorResult(value) if result.is_error else value

@@ -28,11 +28,11 @@ class MCPUtil:
     @staticmethod
     async def get_all_function_tools(
         servers: Sequence[MCPServer],
-        convert_schemas_to_strict: bool,  # noqa: FBT001  the Agents SDK's signature
+        convert_schemas_to_strict: bool,
         run_context: RunContextWrapper[Any],
         agent: AgentBase,
         failure_error_function: FailureFormatter | Literal["default"] | None = "default",
-        include_server_in_tool_names: bool = False,  # noqa: FBT001, FBT002  as above
+        include_server_in_tool_names: bool = False,
         reserved_tool_names: Collection[str] | None = None,
     ) -> list[Tool]:
         """List the tools of servers, filtered, as tools for agents.
@@ -66,11 +66,11 @@ class MCPUtil:
     @staticmethod
     async def get_function_tools(
         server: MCPServer,
-        convert_schemas_to_strict: bool,  # noqa: FBT001  the Agents SDK's signature
+        convert_schemas_to_strict: bool,
         run_context: RunContextWrapper[Any],
         agent: AgentBase,
         failure_error_function: FailureFormatter | Literal["default"] | None = "default",
-        include_server_in_tool_names: bool = False,  # noqa: FBT001, FBT002  as above
+        include_server_in_tool_names: bool = False,
         reserved_tool_names: Collection[str] | None = None,
     ) -> list[Tool]:
         """List the tools of one server; see `get_all_function_tools`."""
@@ -88,7 +88,7 @@ class MCPUtil:
     def to_function_tool(
         tool: MCPTool,
         server: MCPServer,
-        convert_schemas_to_strict: bool,  # noqa: FBT001  the Agents SDK's signature
+        convert_schemas_to_strict: bool,
         agent: AgentBase | None = None,
         failure_error_function: FailureFormatter | Literal["default"] | None = "default",
         tool_name_override: str | None = None,

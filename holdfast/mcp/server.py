@@ -238,7 +238,7 @@ class MCPServer(abc.ABC):
             return self._failure_error_function
         return config.get("failure_error_function", UNSET)
 
-    async def prepare(self) -> None:
+    async def prepare(self) -> None:  # noqa: B027  optional
         """Connect before a call; nothing for a class that does so by itself."""
 
     async def invoke(self, tool: ServerTool, ctx: ToolContext[Any, Any], arguments: str) -> Any:

@@ -163,7 +163,7 @@ class MCPToolMetaContext:
 
 
 MCPToolMetaResolver = Callable[
-    [MCPToolMetaContext], dict[str, Any] | None | Awaitable[dict[str, Any] | None]
+    [MCPToolMetaContext], dict[str, Any] | Awaitable[dict[str, Any] | None] | None
 ]
 """Returns what is sent beside the arguments of a call, as MCP's `_meta`; None for nothing."""
 

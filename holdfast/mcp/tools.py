@@ -179,14 +179,18 @@ def _asking(decide: LocalMCPApprovalCallable, served: ServedTool, agent: AgentBa
 def _filtered(server: ServerSettings, asked: ToolFilterCallable, served: ServedTool) -> Any:
     async def is_enabled(ctx: Any, agent: Any) -> bool:
         about = ToolFilterContext(run_context=ctx, agent=agent, server_name=server.name)
-        try:
-            return bool(await invoke(asked, about, tool_of(served)))
-        except Exception:  # as in the Agents SDK: what cannot be decided is not offered
-            what = (served.name, server.name)
-            log.exception("The tool_filter failed for tool %r of %r, which is left out", *what)
-            return False
+        return await is_used(asked, about, tool_of(served))
 
     return is_enabled
+
+
+async def is_used(asked: ToolFilterCallable, context: ToolFilterContext, tool: MCPTool) -> bool:
+    """Ask a filter function; as in the Agents SDK, a tool for which it fails is left out."""
+    try:
+        return bool(await invoke(asked, context, tool))
+    except Exception:
+        log.exception("The tool_filter failed for tool %r, which is left out", tool.name)
+        return False
 
 
 def tool_of(served: ServedTool) -> MCPTool:

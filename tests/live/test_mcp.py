@@ -23,8 +23,8 @@ from holdfast.mcp import (
 )
 from holdfast.mcp.client_server import ClientServer
 from holdfast.testing import FakeOpenAI
-from tests.support.mcp import PROGRAM, Place, free_port
 from tests.support.rig import MakeAgent, Rig, activities_of
+from tests.support.tool_servers import PROGRAM, Place, free_port
 
 WHAT = {"what": "x"}
 
@@ -77,7 +77,7 @@ async def test_a_call_is_a_call_like_any_other(
     # What only reads takes no activity of its own.
     apart = ["describe", "step", "step", "tool", "step", "close"]
     assert await activities_of(runner.client, task) == apart
-    effects = [(e.tool, e.effect) for e in await runner.audit(task) if e.kind == "call"]
+    effects = [(e.tool, e.effect) for e in await runner.audit(task) if e.kind == "tool_call"]
     assert effects == [("look", "read"), ("book", "irreversible")]
 
 
@@ -100,17 +100,26 @@ async def test_servers_over_http(serve: Serve, model: FakeOpenAI, place: Place, 
     assert place.calls == {"look:x": 1, "book:x": 1}
 
 
-async def test_results_with_images_structure_and_errors(
+async def test_results_with_images_and_errors(
     serve: Serve, model: FakeOpenAI, place: Place
 ) -> None:
-    runner = await serve(place.stdio(use_structured_content=True))
-    task = await run(runner, model, "picture", "weather", "fails")
+    runner = await serve(place.stdio())
+    task = await run(runner, model, "picture", "fails")
     assert model.requests[1].holds("a x")
     assert model.requests[1].holds("data:image/png;base64,")
-    assert model.requests[2].holds('{"city": "x", "degrees": 21}')
-    assert model.requests[3].holds("no x today")
-    [failed] = [e for e in await runner.audit(task) if e.kind == "call" and e.tool == "fails"]
-    assert (failed.status, failed.is_error) == ("done", True)
+    assert model.requests[2].holds("no x today")
+    [failed] = [e for e in await runner.audit(task) if e.tool == "fails"]
+    assert (failed.status, failed.result) == ("done", "no x today")
+
+
+@pytest.mark.parametrize("structured", [False, True])
+async def test_structured_content_goes_in_the_place_of_texts_if_that_is_wanted(
+    serve: Serve, model: FakeOpenAI, place: Place, structured: bool
+) -> None:
+    runner = await serve(place.stdio(use_structured_content=structured))
+    await run(runner, model, "weather")
+    assert model.requests[1].holds('{"city": "x", "degrees": 21}') is structured
+    assert model.requests[1].holds("degrees")
 
 
 async def test_a_call_carries_its_idempotency_key_and_what_the_resolver_says(
@@ -211,7 +220,7 @@ async def test_filters_by_name_and_by_function(
     static = create_static_tool_filter(["look", "book"], ["book"])
     runner = await serve(place.stdio(tool_filter=static))
     await run(runner, model, "look")
-    assert model.requests[0].tool_names == ["look"]
+    assert model.requests[0].tool_names == ("look",)
     runner = await serve(place.stdio(tool_filter=reads))
     await run(runner, model, "look")
     assert set(model.requests[-1].tool_names) == {"look", "fails", "picture", "weather", "meta_of"}
@@ -303,10 +312,6 @@ async def test_a_call_that_may_have_happened_asks_a_person_when_its_server_dies(
 async def test_a_server_that_dies_in_each_call_is_told_to_the_model(
     serve: Serve, model: FakeOpenAI, place: Place
 ) -> None:
-    class Deadly(MCPServerStdio):
-        async def prepare(self) -> None:
-            await super().prepare()
-
     server = place.stdio(retry_backoff_seconds_base=0.01, tool_options={"look": {"inline": False}})
     runner = await serve(server)
     place.set("dies")
@@ -333,7 +338,7 @@ async def test_a_tool_that_is_gone_or_changed_is_told_to_the_model(
     assert model.requests[2].holds("Tool 'book' of MCP server 'test' is gone since this task began")
     assert model.requests[3].holds("has changed since this task began: its parameters")
     assert "book" in model.requests[4].tool_names  # the task keeps its list
-    failed = [e.status for e in await runner.audit(task) if e.kind == "call"]
+    failed = [e.status for e in await runner.audit(task) if e.kind == "tool_call"]
     assert failed == ["done", "failed", "failed", "done"]
     await runner.finalize_response(task)
     model.reply("done")

@@ -103,7 +103,7 @@ def fails(what: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=f"no {what} today")], is_error=True)
 
 
-@mcp.tool(annotations=READS)
+@mcp.tool(annotations=READS, structured_output=False)
 def picture(what: str) -> list[Any]:
     """Draw something."""
     begin(f"picture:{what}")

@@ -18,9 +18,25 @@ from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import ServedTool
+from holdfast.task.data.calls import Asks
 from holdfast.values.base import digest
 
 LONGEST_NAME = 64
+
+
+class QuestionAskedError(Exception):
+    """A tool wants to know something of a person before its call can be completed.
+
+    Attributes:
+        asks: The questions; the call is made again with the answers.
+        after: What the attempt came to without them.
+    """
+
+    def __init__(self, asks: Asks, after: Any = "") -> None:
+        """Take the questions."""
+        self.asks = asks
+        self.after = after
+        super().__init__("; ".join(each.message for each in asks.questions))
 
 
 class MCPConfig(TypedDict, total=False):

@@ -239,7 +239,7 @@ async def list_approvals(
     *,
     agent: str = "",
     tool: str = "",
-    kind: Literal["", "tool", "unknown", "limit", "undo"] = "",
+    kind: Literal["", "tool", "unknown", "limit", "undo", "question"] = "",
     q: str = "",
     mine: bool = False,
 ) -> list[Approval]:
