@@ -2,8 +2,8 @@
 
 There are five kinds: a tool call that needs approval, a call that may have happened, a used up
 budget, an undo that needs approval or may have happened, and a question of a call. The same verbs
-decide all of them; a question is answered by `respond`, or by `approve` where consent is enough, and
-declined by `reject`.
+decide all of them; a question is answered by `respond`, or by `approve` where consent is enough,
+and declined by `reject`.
 
 | verb    | approval of a call    | unknown effect             | budget        | undo           |
 | ------- | --------------------- | -------------------------- | ------------- | -------------- |
