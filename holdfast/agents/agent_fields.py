@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.agents.hooks import check_agent_hooks
@@ -129,12 +129,13 @@ def _servers(_agent: str, field: str, given: Any) -> Any:
 def _server_settings(_agent: str, field: str, given: Any) -> Any:
     if not isinstance(given, dict):
         raise wrong_type(field, "a dict", given)
-    unknown = sorted(str(name) for name in given if name not in MCPConfig.__annotations__)
+    config = cast("dict[str, Any]", given)
+    unknown = sorted(str(name) for name in config if name not in MCPConfig.__annotations__)
     if unknown:
         known = ", ".join(MCPConfig.__annotations__)
         msg = f"Agent mcp_config has no {', '.join(unknown)}. It may hold: {known}."
         raise WrongTypeError(msg)
-    return given
+    return config
 
 
 def _guardrails(kind: type[Any]) -> Callable[[str, str, Any], Any]:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.agents.tools.options import ToolOptions
-from holdfast.agents.tools.servers import QuestionAskedError, ServerTool
+from holdfast.agents.tools.servers import ServerTool
 from holdfast.errors import InvalidArgumentError, MCPConnectionError, UserError, WrongTypeError
-from holdfast.mcp.calls import called
+from holdfast.mcp.calls import ServerCall
 from holdfast.mcp.connection import Connection, asked, on_loop
-from holdfast.mcp.questions import Inquiries, Inquiry, answer_of, asked_for, urls_of
+from holdfast.mcp.questions import Inquiries
 from holdfast.mcp.results import read_call_result
 from holdfast.mcp.server import UNSET, MCPServer
 from holdfast.mcp.settings import (
@@ -28,7 +27,6 @@ from holdfast.mcp.settings import (
 )
 from holdfast.mcp.tools import check_unchanged, definition_of, is_used
 from holdfast.task.data.agent_snapshot import ServedTool
-from holdfast.task.data.calls import Asks
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
         ElicitRequestParams,
         ElicitResult,
         GetPromptResult,
-        InputRequiredResult,
         ListPromptsResult,
         ListResourcesResult,
         ListResourceTemplatesResult,
@@ -146,7 +143,7 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         self._handler = message_handler
         self._listed: list[MCPTool] | None = None
         self._is_stale = True
-        self._inquiries, self._calling = Inquiries(), asyncio.Lock()
+        self._inquiries = Inquiries()
         self._connection = Connection(
             self._name,
             self._connector,
@@ -168,7 +165,7 @@ class ClientServer(MCPServer, Generic[ParamsT]):
 
     def _client_options(self) -> dict[str, Any]:
         self._is_stale = True
-        self._inquiries, self._calling = Inquiries(), asyncio.Lock()
+        self._inquiries = Inquiries()
         return {
             "message_handler": self._notified,
             "elicitation_callback": self._elicited,
@@ -364,69 +361,19 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         check_unchanged(tool.served, self._now(tool.served.name), self.name)
         meta = await self.meta_of(tool, ctx, values)
 
-        result = await on_loop(self._called(tool, ctx, values, meta))
-        return read_call_result(result, structured=self.use_structured_content)
-
-    async def _called(
-        self,
-        tool: ServerTool,
-        ctx: ToolContext[Any, Any],
-        values: dict[str, Any],
-        meta: dict[str, Any] | None,
-    ) -> CallToolResult:
-        """Make a call, with the answers to questions of the attempts before.
-
-        Raises:
-            QuestionAskedError: The server wants to know more.
-        """
-        from mcp.types import CallToolResult
-
-        async def request(client: Client) -> CallToolResult | InputRequiredResult:
-            inquiry = Inquiry(ctx.answers)
-            async with self._turn():
-                with self._inquiries.during(inquiry):
-                    found = await client.session.call_tool(
-                        tool.served.name,
-                        values,
-                        input_responses=responses,
-                        request_state=ctx.resume or None,
-                        meta=cast("Any", meta),
-                        allow_input_required=True,
-                    )
-            if inquiry.asked and isinstance(found, CallToolResult):
-                asks = Asks(questions=tuple(inquiry.asked), repeats=True)
-                after = read_call_result(found, structured=self.use_structured_content)
-                raise QuestionAskedError(asks, after.value if found.is_error else after)
-            return found
-
-        known = {key: answer_of(each) for key, each in ctx.answers.items()}
-        responses: Any = known if ctx.resume else None
-        made = called(
-            self._connection,
-            request,
-            what=f"tool {tool.served.name!r} of MCP server {self.name!r}",
-            repeatable=not tool.policy().may_have_happened,
+        made = ServerCall(
+            connection=self._connection,
+            inquiries=self._inquiries,
+            tool=tool,
+            arguments=values,
+            meta=meta,
+            answers=ctx.answers,
+            resume=ctx.resume,
             repeats=self.max_retry_attempts,
+            structured=self.use_structured_content,
         )
-        try:
-            result = await made
-        except Exception as error:
-            asks = None if isinstance(error, QuestionAskedError) else urls_of(error)
-            if asks is None or ctx.answers:
-                raise
-            raise QuestionAskedError(asks) from error
-        if isinstance(result, CallToolResult):
-            return result
-        raise QuestionAskedError(asked_for(result))
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncGenerator[None]:
-        """Wait until no other call runs, if this server's calls must not overlap."""
-        if not self._inquiries.one_at_a_time:
-            yield
-            return
-        async with self._calling:
-            yield
+        result = await on_loop(made.result())
+        return read_call_result(result, structured=self.use_structured_content)
 
     def _now(self, name: str) -> ServedTool | None:
         """Return a tool as the server describes it now; None when it has none, or a filter."""

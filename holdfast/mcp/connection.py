@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdfast.agents.tools.servers import QuestionAskedError
 from holdfast.engine.loop import LoopThread, close_at_exit, keep_at_exit
@@ -46,8 +46,8 @@ _TIMED_OUT = "Request "
 _HTTP_ERROR = "Server returned an error response"
 """Text of the `mcp` package for an HTTP status of 400 or above, of the server or a proxy."""
 
-_SESSION_ENDED = "Session terminated"
-"""Text of the `mcp` package when a server that was restarted does not know the session."""
+_SESSION_ENDED = ("Session terminated", "Not Found: Invalid or expired session")
+"""Texts of the `mcp` package when a server that was restarted does not know the session."""
 
 
 class _Loop:
@@ -239,9 +239,10 @@ def cannot_connect(name: str, error: Exception) -> Exception:
 
 def first_of(error: BaseException) -> BaseException:
     """Return the first error in a group of errors that says something."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    found: Any = error
+    while isinstance(found, BaseExceptionGroup):
+        found = cast("BaseExceptionGroup[Any]", found).exceptions[0]
+    return cast("BaseException", found)
 
 
 def told(error: BaseException) -> str:
@@ -255,7 +256,7 @@ def is_loss(error: BaseException) -> bool:
     from mcp.shared.exceptions import MCPError
 
     if isinstance(error, MCPError):
-        return error.message.startswith((*_LOST, _HTTP_ERROR, _SESSION_ENDED))
+        return error.message.startswith((*_LOST, _HTTP_ERROR, *_SESSION_ENDED))
     # The package raises RuntimeError for results that do not fit what the server has declared.
     known = (UserError, QuestionAskedError, ValueError, TypeError, RuntimeError)
     return not isinstance(error, known)

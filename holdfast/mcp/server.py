@@ -230,13 +230,15 @@ class MCPServer(abc.ABC):
     def needs_approval(self, tool: str) -> bool | LocalMCPApprovalCallable:
         """Whether calls of a tool need an approval, by `require_approval`."""
         found = self._approvals
-        return found.get(tool, False) if isinstance(found, dict) else found
+        if isinstance(found, dict):
+            return cast("dict[str, bool]", found).get(tool, False)
+        return found
 
     def failure_text(self, config: MCPConfig) -> FailureFormatter | Literal["default"] | None:
         """Return what makes the model's text for failed calls."""
         if self._failure_error_function != UNSET:
             return self._failure_error_function
-        return config.get("failure_error_function", UNSET)
+        return cast("Any", config).get("failure_error_function", UNSET)
 
     async def prepare(self) -> None:  # noqa: B027  optional
         """Connect before a call; nothing for a class that does so by itself."""

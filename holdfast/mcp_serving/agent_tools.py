@@ -26,7 +26,12 @@ from mcp.types import (
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.foreign import tool_name
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.errors import CommandRefusedError, HoldfastError, InvalidArgumentError, TaskClosedError
+from holdfast.errors import (
+    CommandRefusedError,
+    HoldfastError,
+    InvalidArgumentError,
+    TaskClosedError,
+)
 from holdfast.mcp_serving.decisions import decided, question_form, waiting_text
 from holdfast.reading.step_events import event_text
 from holdfast.task.data.calls import Approval
@@ -235,7 +240,9 @@ class AgentTools:
         return _result(text, task_id, "waiting", approvals=listed)
 
 
-def _result(text: str, task_id: str, status: str, *, is_error: bool = False, **more: Json) -> Any:
+def _result(
+    text: str, task_id: str, status: str, *, is_error: bool = False, **more: Json
+) -> CallToolResult:
     data: dict[str, Json] = {"task_id": task_id, "status": status, **more}
     return CallToolResult(
         content=[TextContent(text=text)], structured_content=data, is_error=is_error

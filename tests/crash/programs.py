@@ -53,6 +53,7 @@ from holdfast.serving.worker_process import build_worker
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.settings import ModelSettings
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
+from tests.support.tool_servers import Place
 
 AGENT = "crash"
 HEARTBEAT = 2.0
@@ -296,6 +297,9 @@ def make_helper(job: Job, tools: dict[str, Tool]) -> Tool:
 
 def make_agent(job: Job) -> Agent:
     """Make the agent that a job names."""
+    if job.agent == "mcp":
+        servers = [Place(job.home / "mcp").stdio()]
+        return Agent(name=AGENT, model="fake-model", mcp_servers=servers)
     tools = make_tools(job)
     more: dict[str, Any] = {}
     worker: AgentWorker = FunctionCallingAgentWorker()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, KeywordToolRetriever, RunContextWrapper, tool
+from holdfast import Agent, AgentRunner, Effect, KeywordToolRetriever, RunContextWrapper, tool
 from holdfast.errors import StepFailedError
 from holdfast.mcp import (
     MCPServerSse,
@@ -26,7 +26,7 @@ from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig, activities_of
 from tests.support.tool_servers import PROGRAM, Place, free_port
 
-WHAT = {"what": "x"}
+THING = {"thing": "x"}
 
 Serve = Callable[..., Awaitable[AgentRunner]]
 """Serves an agent with servers; options are Agent's."""
@@ -57,7 +57,7 @@ async def serve(rig: Rig, make_agent: MakeAgent) -> AsyncGenerator[Serve]:
 async def run(runner: AgentRunner, model: FakeOpenAI, *calls: str) -> str:
     """Run a task whose model calls tools, one in each turn; return its id."""
     for name in calls:
-        model.call(name, WHAT)
+        model.call(name, THING)
     model.reply("done")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).output == "done"
@@ -134,15 +134,17 @@ async def test_a_call_carries_its_idempotency_key_and_what_the_resolver_says(
     runner = await serve(place.stdio(tool_meta_resolver=resolve))
     await run(runner, model, "meta_of")
     assert model.requests[1].holds("tenant=acme")
-    assert seen == [("test", "meta_of", WHAT)]
+    assert seen == [("test", "meta_of", THING)]
 
 
 async def test_effects_are_those_of_the_annotations_unless_overridden(
     serve: Serve, place: Place
 ) -> None:
-    undone: list[str] = []
+    def keep(_effect: Effect) -> None:
+        """Undo nothing."""
+
     options: Any = {
-        "book": {"undo": lambda effect: undone.append(effect.result)},
+        "book": {"undo": keep},
         "look": {"effect": "irreversible"},
     }
     server = place.stdio(tool_options=options, approves_destructive=True)
@@ -168,9 +170,13 @@ async def test_a_call_is_undone_by_the_undo_that_the_user_gives(
     serve: Serve, model: FakeOpenAI, place: Place
 ) -> None:
     undone: list[Any] = []
-    options: Any = {"book": {"undo": lambda effect: undone.append(effect.result)}}
+
+    def keep(effect: Effect) -> None:
+        undone.append(effect.result)
+
+    options: Any = {"book": {"undo": keep}}
     runner = await serve(place.stdio(tool_options=options))
-    model.call("book", WHAT)
+    model.call("book", THING)
     model.reply("done")
     task = await runner.create_task("q")
     await runner.run_task(task)
@@ -193,14 +199,14 @@ async def test_an_approval_that_the_server_object_asks_for(
         return True
 
     runner = await serve(place.stdio(require_approval=decide if setting == "function" else setting))
-    model.call("book", WHAT)
+    model.call("book", THING)
     model.reply("done")
     task = await runner.create_task("q")
     await runner.run_task(task)
     assert place.calls == {}
     [approval] = await runner.pending_approvals(task)
     assert (approval.tool, approval.effect) == ("book", "irreversible")
-    await runner.approve(approval, by="ann", arguments={"what": "y"})
+    await runner.approve(approval, by="ann", arguments={"thing": "y"})
     assert (await runner.run_task(task)).output == "done"
     assert place.calls == {"book:y": 1}
     assert asked == (["agent book None"] if setting == "function" else [])
@@ -296,7 +302,7 @@ async def test_a_call_that_may_have_happened_asks_a_person_when_its_server_dies(
 ) -> None:
     runner = await serve(place.stdio())
     place.set("die")
-    model.call("book", WHAT)
+    model.call("book", THING)
     model.reply("done")
     task = await runner.create_task("q")
     await runner.run_task(task)
@@ -324,14 +330,14 @@ async def test_a_tool_that_is_gone_or_changed_is_told_to_the_model(
     serve: Serve, model: FakeOpenAI, place: Place
 ) -> None:
     runner = await serve(place.stdio())
-    model.call("book", WHAT)
+    model.call("book", THING)
     task = await runner.create_task("q")
     await runner.run_step(task)
     place.set("gone", "book")
     place.set("changed", "put")
-    model.call("book", WHAT)
-    model.call("put", WHAT)
-    model.call("look", WHAT)
+    model.call("book", THING)
+    model.call("put", THING)
+    model.call("look", THING)
     model.reply("done")
     assert (await runner.run_task(task)).output == "done"
     assert place.calls == {"book:x": 1, "look:x": 1}
@@ -372,5 +378,5 @@ async def test_arguments_that_lack_a_required_one_do_not_reach_the_server(
     model.reply("done")
     task = await runner.create_task("q")
     await runner.run_task(task)
-    assert model.requests[1].holds("what: required, but missing")
+    assert model.requests[1].holds("thing: required, but missing")
     assert place.calls == {}

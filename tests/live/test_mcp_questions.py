@@ -15,12 +15,12 @@ from tests.support.tool_servers import Place
 
 __all__ = ["place", "serve"]
 
-WHAT = {"what": "x"}
+THING = {"thing": "x"}
 
 
 async def asked(runner: AgentRunner, model: FakeOpenAI, name: str) -> tuple[Task, Any]:
     """Run a task up to the question of its tool."""
-    model.call(name, WHAT)
+    model.call(name, THING)
     model.reply("done")
     task = await runner.create_task("q")
     output = await runner.run_task(task)

@@ -40,7 +40,7 @@ class Served(MCPServer):
         return [self._changed(tool) if tool.name in changed else tool for tool in tools]
 
     def _changed(self, tool: Tool) -> Tool:
-        schema = {"type": "object", "properties": {"what": {"type": "integer"}}}
+        schema = {"type": "object", "properties": {"thing": {"type": "integer"}}}
         return tool.model_copy(update={"input_schema": schema})
 
 
@@ -61,58 +61,58 @@ def begin(name: str) -> None:
 
 
 @mcp.tool(annotations=READS)
-def look(what: str) -> str:
+def look(thing: str) -> str:
     """Look something up."""
-    begin(f"look:{what}")
-    return f"saw {what}"
+    begin(f"look:{thing}")
+    return f"saw {thing}"
 
 
 @mcp.tool(annotations=REPEATABLE)
-def put(what: str) -> str:
+def put(thing: str) -> str:
     """Put something in its place, where it may be already."""
-    begin(f"put:{what}")
-    return f"put {what}"
+    begin(f"put:{thing}")
+    return f"put {thing}"
 
 
 @mcp.tool()
-def book(what: str) -> str:
+def book(thing: str) -> str:
     """Book something."""
-    begin(f"book:{what}")
-    return f"booked {what}"
+    begin(f"book:{thing}")
+    return f"booked {thing}"
 
 
 @mcp.tool(annotations=DESTROYS)
-def erase(what: str) -> str:
+def erase(thing: str) -> str:
     """Erase something."""
-    begin(f"erase:{what}")
-    return f"erased {what}"
+    begin(f"erase:{thing}")
+    return f"erased {thing}"
 
 
 @mcp.tool(annotations=READS)
-async def slow(what: str) -> str:
+async def slow(thing: str) -> str:
     """Take very long."""
-    begin(f"slow:{what}")
+    begin(f"slow:{thing}")
     await asyncio.sleep(600)
-    return what
+    return thing
 
 
 @mcp.tool(annotations=READS)
-def fails(what: str) -> CallToolResult:
+def fails(thing: str) -> CallToolResult:
     """Report an error."""
-    begin(f"fails:{what}")
-    return CallToolResult(content=[TextContent(text=f"no {what} today")], is_error=True)
+    begin(f"fails:{thing}")
+    return CallToolResult(content=[TextContent(text=f"no {thing} today")], is_error=True)
 
 
 @mcp.tool(annotations=READS, structured_output=False)
-def picture(what: str) -> list[Any]:
+def picture(thing: str) -> list[Any]:
     """Draw something."""
-    begin(f"picture:{what}")
+    begin(f"picture:{thing}")
     dot = (
         b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00"
         b"\x1f\x15\xc4\x89\x00\x00\x00\rIDATx\x9cc\xf8\xff\xff?\x00\x05\xfe\x02\xfe\xa75\x81\x84"
         b"\x00\x00\x00\x00IEND\xaeB`\x82"
     )
-    return [f"a {what}", Image(data=dot, format="png")]
+    return [f"a {thing}", Image(data=dot, format="png")]
 
 
 class Weather(BaseModel):
@@ -123,16 +123,16 @@ class Weather(BaseModel):
 
 
 @mcp.tool(annotations=READS, structured_output=True)
-def weather(what: str) -> Weather:
+def weather(thing: str) -> Weather:
     """Forecast the weather of a city."""
-    begin(f"weather:{what}")
-    return Weather(city=what, degrees=21)
+    begin(f"weather:{thing}")
+    return Weather(city=thing, degrees=21)
 
 
 @mcp.tool(annotations=READS)
-def meta_of(what: str, ctx: Context[Any, Any]) -> str:
+def meta_of(thing: str, ctx: Context[Any, Any]) -> str:
     """Return the metadata of the call."""
-    begin(f"meta_of:{what}")
+    begin(f"meta_of:{thing}")
     meta: Any = ctx.request_context.meta or {}
     return " ".join(sorted(f"{key}={value}" for key, value in dict(meta).items() if "/" not in key))
 
@@ -149,21 +149,21 @@ def how_long() -> Elicit[Nights]:
 
 
 @mcp.tool()
-def stay(what: str, asked: Annotated[Nights, Resolve(how_long)]) -> str:
+def stay(thing: str, asked: Annotated[Nights, Resolve(how_long)]) -> str:
     """Book a stay, whose length a person is asked for."""
-    begin(f"stay:{what}:{asked.nights}")
-    return f"{asked.nights} nights in {what}"
+    begin(f"stay:{thing}:{asked.nights}")
+    return f"{asked.nights} nights in {thing}"
 
 
 @mcp.tool()
-async def pushes(what: str, ctx: Context[Any, Any]) -> str:
+async def pushes(thing: str, ctx: Context[Any, Any]) -> str:
     """Book a stay, asking in the middle of the call as servers did before 2026."""
-    begin(f"pushes:{what}")
+    begin(f"pushes:{thing}")
     answer = await ctx.elicit("How many nights?", Nights)
     if answer.action != "accept":
-        return f"nothing booked in {what}"
-    begin(f"pushed:{what}:{answer.data.nights}")
-    return f"{answer.data.nights} nights in {what}"
+        return f"nothing booked in {thing}"
+    begin(f"pushed:{thing}:{answer.data.nights}")
+    return f"{answer.data.nights} nights in {thing}"
 
 
 @mcp.prompt()

@@ -208,7 +208,8 @@ class ToolCalls:
             if call.is_left:
                 return None
             if outcome.asks is not None:
-                return self._ask_person(call, outcome, outcome.asks)
+                self._ask_person(call, outcome, outcome.asks)
+                return None
             if edited is not None:
                 outcome = outcome.model_copy(update={"edited": edited.arguments})
             self._children.done(n, i, outcome)

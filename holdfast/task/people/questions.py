@@ -64,7 +64,7 @@ def _properties(question: Question) -> dict[str, Json]:
 
 def _required(question: Question) -> list[Any]:
     found: Json = question.fields.get("required", [])
-    return cast("list[Any]", found) if isinstance(found, list) else []
+    return [*found] if isinstance(found, list) else []
 
 
 def answer(ledger: Ledger, approval: Approval, given: Json) -> str:
@@ -137,7 +137,7 @@ def _misfit(name: str, value: Json, about: Json) -> str:
         return f"Field {name!r} must be of type {known.get('type')}."
     choices = known.get("enum")
     if isinstance(choices, list) and value not in choices:
-        return f"Field {name!r} must be one of {', '.join(map(str, cast('list[Any]', choices)))}."
+        return f"Field {name!r} must be one of {', '.join(map(str, choices))}."
     return ""
 
 
