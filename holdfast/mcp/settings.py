@@ -205,9 +205,9 @@ def approvals_of(setting: Any) -> bool | dict[str, bool] | LocalMCPApprovalCalla
         return _needed(setting)
     if isinstance(setting, dict):
         given = cast("dict[str, Any]", setting)
-        is_lists = bool(given) and all(
-            isinstance(each, dict) for each in list[object](given.values())
-        )
+        values: list[object] = list(given.values())
+        values: list[object] = list(given.values())
+        is_lists = bool(values) and all(isinstance(each, dict) for each in values)
         if not is_lists:
             return {name: _needed(policy) for name, policy in given.items()}
         if not given.keys() <= {"always", "never"}:

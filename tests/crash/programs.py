@@ -295,11 +295,8 @@ def make_helper(job: Job, tools: dict[str, Tool]) -> Tool:
     return helper.as_tool(parameters=Errand, input_builder=say)
 
 
-def make_agent(job: Job) -> Agent:
+def make_agent(job: Job) -> Agent:  # noqa: C901  a table
     """Make the agent that a job names."""
-    if job.agent == "mcp":
-        servers = [Place(job.home / "mcp").stdio()]
-        return Agent(name=AGENT, model="fake-model", mcp_servers=servers)
     tools = make_tools(job)
     more: dict[str, Any] = {}
     worker: AgentWorker = FunctionCallingAgentWorker()
@@ -322,6 +319,8 @@ def make_agent(job: Job) -> Agent:
             return _make_team(job, tools)
         case "guarded":
             more = make_guardrails(job)
+        case "mcp":
+            more["mcp_servers"], tools = [Place(job.home / "mcp").stdio()], {}
         case "nested":
             tools = {"helper": make_helper(job, tools)}
         case "guarded-nested":
