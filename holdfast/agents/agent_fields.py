@@ -11,7 +11,8 @@ from holdfast.agents.tools.decorator import Tool, to_tool
 from holdfast.agents.tools.foreign import ForeignToolRetriever, is_foreign_retriever
 from holdfast.errors import InvalidArgumentError, WrongTypeError, message_of, remedy_of
 from holdfast.models.base import check_model
-from holdfast.models.llama_index import as_model
+from holdfast.models.libraries.llama_index import as_model
+from holdfast.models.resolve import check_prefix
 from holdfast.values.checks.ids import check_name
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.settings import as_model_settings
@@ -72,6 +73,7 @@ def _bool(_agent: str, field: str, given: Any) -> Any:
 def _model(_agent: str, _field: str, given: Any) -> Any:
     made = as_model(given)
     check_model(made)
+    check_prefix(made)
     return made
 
 
