@@ -405,12 +405,18 @@ class StepActivities:
 def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:
     """Return how the tools on offer are chosen, if the task began with an agent that chooses.
 
-    An agent that has lost its retriever since then offers the task all tools that it knows.
+    Tools of MCP servers are always on offer, after those that are chosen. An agent that has lost
+    its retriever since then offers the task all tools that it knows.
     """
     if agent.tool_retriever is None or not snapshot.retriever:
         return None
     catalogue = {tool.name for tool in agent.made_tools}
-    return functools.partial(ask_retriever, agent.tool_retriever, catalogue)
+    choose = functools.partial(ask_retriever, agent.tool_retriever, catalogue)
+
+    async def retrieve(query: str) -> Sequence[str]:
+        return [*await choose(query), *snapshot.served]
+
+    return retrieve
 
 
 def _stream_key(

@@ -115,6 +115,8 @@ class Ends(NamedTuple):
             self.stopped[i] = failure
         elif task.cancelled() or task.exception() is not None:
             self.failed.append(i)
+        elif task.result().asks is not None:
+            self.failed.append(i)  # in an activity of its own the call can ask a person
         else:
             self.known[i] = task.result()
 
@@ -187,7 +189,10 @@ class InlineCalls:
         return {i: _input(batch, i) for i in may[:MOST] if i not in advanced.told}
 
     def _may(self, batch: Batch, call: ToolCall) -> bool:
-        policy, tool = batch.snapshot.policies.get(call.name), batch.agent.tool(call.name)
+        policy, tool = (
+            batch.snapshot.policies.get(call.name),
+            batch.agent.tool(call.name, batch.snapshot),
+        )
         if policy is None or tool is None or not tool.inline or tool.effect != "read":
             return False
         is_plain = not (policy.agent or policy.handoff or policy.is_conditional)
@@ -216,7 +221,8 @@ class InlineCalls:
     ) -> Advanced:
         going = {i: self._begin(given) for i, given in inputs.items()}
         left, ends = dict(going), Ends({}, {}, [])
-        tools = [batch.agent.tool(batch.state.calls[i].name) for i in inputs]
+        names = [batch.state.calls[i].name for i in inputs]
+        tools = [batch.agent.tool(name, batch.snapshot) for name in names]
         deadline = time.monotonic() + max(tool.inline_seconds for tool in tools if tool)
         try:
             while left:

@@ -53,6 +53,7 @@ from holdfast.serving.worker_process import build_worker
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.settings import ModelSettings
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
+from tests.support.tool_servers import Place
 
 AGENT = "crash"
 HEARTBEAT = 2.0
@@ -304,7 +305,7 @@ def make_helper(job: Job, tools: dict[str, Tool]) -> Tool:
     return helper.as_tool(parameters=Errand, input_builder=say)
 
 
-def make_agent(job: Job) -> Agent:
+def make_agent(job: Job) -> Agent:  # noqa: C901  a table
     """Make the agent that a job names."""
     tools = make_tools(job)
     more: dict[str, Any] = {}
@@ -328,6 +329,8 @@ def make_agent(job: Job) -> Agent:
             return _make_team(job, tools)
         case "guarded":
             more = make_guardrails(job)
+        case "mcp":
+            more["mcp_servers"], tools = [Place(job.home / "mcp").stdio()], {}
         case "nested":
             tools = {"helper": make_helper(job, tools)}
         case "guarded-nested":
