@@ -21,6 +21,9 @@ from holdfast.engine.loop import LoopThread
 class Cancelling:
     """The handle of an attempt that the server wants cancelled."""
 
+    def __init__(self, *, task_token: bytes) -> None:
+        self.task_token = task_token
+
     def with_context(self, _context: object) -> Cancelling:
         return self
 
@@ -32,7 +35,7 @@ async def test_a_cancelled_attempt_is_told_to_the_worker_from_the_workers_own_lo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lease, "CANCEL_SECONDS", 0.0)
-    client = SimpleNamespace(get_async_activity_handle=lambda **_: Cancelling())
+    client = SimpleNamespace(get_async_activity_handle=Cancelling)
     env = ActivityEnvironment(client=cast("Client", client))
     shown: list[threading.Thread] = []
     beaten = asyncio.Event()
