@@ -22,6 +22,7 @@ from holdfast.models.base import (
     StreamingModel,
     Tell,
     admitted,
+    refuse_hosted,
 )
 from holdfast.models.draft import Draft
 from holdfast.models.prices import Prices, priced
@@ -135,6 +136,7 @@ class Asking:
             return await self._ask(request)
 
     async def _ask(self, request: ModelRequest) -> ModelAnswer:
+        refuse_hosted(self._model, request)
         sent = await self._code.sent(request, self._state)
         if self._given.dollars is not None:
             try:
@@ -146,7 +148,7 @@ class Asking:
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
             whole = await self._with_images(sent)
             begun = time.monotonic()
-            made = await self._respond(whole)
+            made = await self._respond(self._code.with_secrets(whole))
             took = {"at": round(time.time(), 3), "took": round(time.monotonic() - begun, 3)}
             answer = priced(admitted(made, self._model.name), self._prices, sent.model)
             answer = answer.model_copy(update=took)
