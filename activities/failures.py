@@ -7,6 +7,7 @@ because the task has to decode it, too.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Generator
@@ -282,8 +283,14 @@ class _Reading(ActivityInboundInterceptor):
         declared: Any = inspect.unwrap(input.fn)
         declared = getattr(declared, "__func__", declared)
         if declared.__module__.startswith("holdfast."):  # not a team's own activities
-            check_readable(result, get_type_hints(declared).get("return"))
+            check_readable(result, _kind_of_result(declared))
         return result
+
+
+@functools.cache
+def _kind_of_result(function: Callable[..., Any]) -> Any:
+    """Return the declared type of a function's result; None when it declares none."""
+    return get_type_hints(function).get("return")
 
 
 def check_readable(result: Any, kind: Any) -> None:

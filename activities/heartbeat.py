@@ -55,21 +55,26 @@ class Lease:
         ask: Asks the server for it, before the action that it is given; raises NotOursError.
     """
 
-    def __init__(self, pulse: Pulse, *, trusts_start: bool = False) -> None:
+    def __init__(self, pulse: Pulse) -> None:
         """Begin unconfirmed: this process may have received the attempt long ago.
 
         Args:
             pulse: Heartbeats of the attempt.
-            trusts_start: Whether the server counts as asked when it started the attempt, where the
-                clocks tell when that was. It saves a request; clocks may be set meanwhile.
         """
         self.ask: Callable[[str], Awaitable[None]] = partial(_ask, pulse=pulse)
         delay = _clocks.delay(activity.info().started_time.timestamp(), time.time())
+        self._started = None if delay is None else now() - delay
         self._confirmed: float | None = None
-        if trusts_start and delay is not None:
-            self._confirmed = now() - delay
         timeout = activity.info().heartbeat_timeout or timedelta(seconds=ASKING_SECONDS)
         self._trusted = TRUSTED_SHARE * timeout.total_seconds()
+
+    def trust_start(self) -> None:
+        """Count the server as asked when it started the attempt, where the clocks tell the time.
+
+        It saves a request; clocks may be set meanwhile.
+        """
+        if self._confirmed is None:
+            self._confirmed = self._started
 
     async def ensure(self, what: str) -> None:
         """Return if the attempt belongs to this process; ask the server unless it was just asked.
@@ -122,9 +127,9 @@ _clocks = Clocks()
 _lease: ContextVar[Lease] = ContextVar("holdfast_lease")
 
 
-def begin_lease(pulse: Pulse, *, trusts_start: bool = False) -> None:
+def begin_lease(pulse: Pulse) -> None:
     """Begin the lease of the current attempt, for all of its coroutines; see `Lease`."""
-    _lease.set(Lease(pulse, trusts_start=trusts_start))
+    _lease.set(Lease(pulse))
 
 
 def current_lease() -> Lease:
@@ -303,13 +308,18 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
     loop that is blocked sends none.
 
     Args:
-        trusts_start: As in `Lease`.
+        trusts_start: Whether to trust the start of the attempt, see `Lease.trust_start`; a block
+            inside of another may decide that, too.
     """
     if current.get(None) is not None:
+        if trusts_start:
+            current_lease().trust_start()
         yield current.get()
         return
     pulse = Pulse()
-    begin_lease(pulse, trusts_start=trusts_start)
+    begin_lease(pulse)
+    if trusts_start:
+        current_lease().trust_start()
     token = current.set(pulse)
     beat = asyncio.create_task(_beat(pulse))
     try:

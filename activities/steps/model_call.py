@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from operator import attrgetter
 
 from holdfast.activities.data.source import Source
 from holdfast.activities.heartbeat import Pulse, ensure_ours
@@ -145,18 +146,25 @@ class Asking:
                 raise
         await self._hooks.asking(sent)
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
-            messages = [
-                each if isinstance(each.content, str) else await self._source.rehydrate(each)
-                for each in sent.messages
-            ]
+            whole = await self._with_images(sent)
             begun = time.monotonic()
-            whole = sent.model_copy(update={"messages": tuple(messages)})
             made = await self._respond(self._code.with_secrets(whole))
             took = {"at": round(time.time(), 3), "took": round(time.monotonic() - begun, 3)}
             answer = priced(admitted(made, self._model.name), self._prices, sent.model)
             answer = answer.model_copy(update=took)
             answered(span, answer)
         return answer
+
+    async def _with_images(self, request: ModelRequest) -> ModelRequest:
+        """Put the bytes of images into a request; most conversations have none."""
+        contents = map(attrgetter("content"), request.messages)
+        if set(map(type, contents)) <= {str}:  # faster than a look at each of many messages
+            return request
+        messages = [
+            each if isinstance(each.content, str) else await self._source.rehydrate(each)
+            for each in request.messages
+        ]
+        return request.model_copy(update={"messages": tuple(messages)})
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
         key, model = self._key, self._model

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast import AgentRunner, RunConfig, Runner, Task, ToolContext, tool
+from holdfast import Agent, AgentRunner, RunConfig, Runner, Task, ToolContext, tool
+from holdfast.activities import heartbeat
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.testing import FakeOpenAI
@@ -53,6 +54,32 @@ async def test_a_call_of_a_reading_tool_takes_no_activity_of_its_own(
     runner = await make_runner(look)
     assert await finished(runner, model) == INLINE
     assert model.requests[1].holds("saw x")
+
+
+async def test_the_server_is_not_asked_before_calls_that_may_be_made_twice(
+    rig: Rig, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask = heartbeat._ask
+
+    async def noted(what: str, **options: Any) -> None:
+        asked.append(what)
+        await ask(what, **options)
+
+    @tool(effect="read")
+    def look(what: str) -> str:
+        """Look."""
+        return f"saw {what}"
+
+    monkeypatch.setattr(heartbeat, "_ask", noted)
+    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+    await rig.serve(Agent(name="agent", model="gpt-5-mini", tools=[look]), own_loop=True)
+    runner = rig.runner()
+    await finished(runner, model)  # from here on the process knows the server's clock
+    asked.clear()
+    await finished(runner, model)
+    assert asked == ["writing of the record"]
 
 
 @pytest.mark.parametrize(

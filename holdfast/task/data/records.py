@@ -114,7 +114,7 @@ class StepResult(Value):
     adds: tuple[Message | str, ...] = ("j0",)
     calls: tuple[ToolCall, ...] | str = "j0"
     quiet: bool = False
-    next: tuple[TaskStep, ...] = (TaskStep(),)
+    next: tuple[TaskStep, ...] = Field(default_factory=lambda: (TaskStep(),))
     last: bool = False
     patch: dict[str, Json] = Field(default_factory=dict)
 

@@ -112,6 +112,10 @@ class Probed(Value):
     content: Content = ""
 
 
+_USUAL_RESULT = StepResult()
+"""Shared: pydantic copies a default that cannot be hashed each time that it reads a value."""
+
+
 class Advanced(Value):
     """Result of the activity `step`.
 
@@ -143,7 +147,7 @@ class Advanced(Value):
     answer: ModelAnswer | None = None
     memos: tuple[JournalEntry, ...] = ()
     early: int = 0
-    result: StepResult | None = StepResult()
+    result: StepResult | None = Field(default_factory=lambda: _USUAL_RESULT)
     calls: tuple[ToolCall, ...] = ()
     told: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     cut: tuple[int, ...] = ()
