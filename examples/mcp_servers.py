@@ -2,8 +2,8 @@
 
 python examples/mcp_servers.py
 
-The server is a process of its own, which the worker starts. The question waits like an approval; the
-call is completed with the answer.
+The server is a process of its own, which the worker starts. The question waits like an approval;
+the call is completed with the answer.
 """
 
 from __future__ import annotations

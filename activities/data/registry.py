@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.agents.agent import Agent, reachable
 from holdfast.agents.agent_tool import AgentTool
+from holdfast.agents.hosted.mcp import servers_of
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
@@ -261,6 +262,8 @@ def _modules_of(agent: Agent) -> set[str]:
         *(each.input_filter for each in agent.made_handoffs),
         agent.instructions,
         agent.tool_use_behavior,
+        agent.prompt,
+        *(server.on_approval_request for server in servers_of(agent.hosted_tools)),
     ]
     parts = [type(agent.worker), type(agent.hooks), *(thing for thing in code if callable(thing))]
     modules = {getattr(part, "__module__", None) for part in parts}

@@ -19,6 +19,14 @@ from holdfast.agents.agent_tool import (
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.handoff import Handoff, handoff
 from holdfast.agents.hooks import AgentHooks
+from holdfast.agents.hosted.mcp import HostedMCPTool, servers_of
+from holdfast.agents.hosted.prompt import (
+    DynamicPromptFunction,
+    Prompt,
+    chosen_prompt,
+    fixed_prompt,
+)
+from holdfast.agents.hosted.tools import HostedTool, check_served
 from holdfast.agents.instructions import system_prompt
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
 from holdfast.agents.run_config import RunConfig
@@ -58,11 +66,14 @@ class Agent(AgentBase[ContextT]):
     Args:
         name: Identity of the agent within a worker process.
         instructions: System prompt, or a function (context, agent) that makes it for each turn.
+        prompt: A prompt that the provider of the Responses API keeps, or a function
+            (GenerateDynamicPromptData) that chooses one for each turn.
         model: A model name for OpenAI's Responses API, "chat:NAME" for Chat Completions, "offline",
             a Model, an LLM of LlamaIndex, or None for the default (`HOLDFAST_MODEL`, else
             gpt-5-mini).
-        tools: Tools, tools of LlamaIndex, or plain functions to be made into tools. More may be
-            appended to `agent.tools`, for tasks that start afterwards.
+        tools: Tools, tools of LlamaIndex, plain functions to be made into tools, or tools that
+            the provider runs, as WebSearchTool() (Responses API only). More may be appended to
+            `agent.tools`, for tasks that start afterwards.
         model_settings: How the model is called: a ModelSettings, or a dict of its fields.
         worker: The step logic: an AgentWorker, or any object with `async def run_step(step, ctx)`.
         tool_retriever: Used in place of `tools`: chooses from its catalogue the tools that each
@@ -92,6 +103,7 @@ class Agent(AgentBase[ContextT]):
 
     _: KW_ONLY
     instructions: str | Callable[..., Any] | None = None
+    prompt: Prompt | DynamicPromptFunction | None = None
     model: str | Model | LLM | AskedModel | None = None
     tools: list[Any] = field(default_factory=list[Any])
     model_settings: ModelSettings = field(default_factory=ModelSettings)
@@ -121,8 +133,9 @@ class Agent(AgentBase[ContextT]):
             handoff_description: str | None = None,
             *,
             instructions: str | Callable[..., Any] | None = None,
+            prompt: Prompt | DynamicPromptFunction | None = None,
             model: str | Model | LLM | AskedModel | None = None,
-            tools: Sequence[Tool | Callable[..., Any]] = (),
+            tools: Sequence[Tool | HostedTool | Callable[..., Any]] = (),
             model_settings: ModelSettings | Mapping[str, Any] = ...,
             worker: AgentWorker | RunsSteps = ...,
             tool_retriever: ToolRetriever | None = None,
@@ -155,6 +168,12 @@ class Agent(AgentBase[ContextT]):
     def __post_init__(self) -> None:
         """Check what the fields are together."""
         _made_handoffs(self)  # checks the names of the tools, and of the handoffs given so far
+        self._check_hosted()
+
+    def _check_hosted(self) -> None:
+        what = [each.name for each in self.hosted_tools]
+        what += ["prompt"] if self.prompt is not None else []
+        check_served(self.name, what, self.model, self.made_worker)
 
     def __hash__(self) -> int:
         """Return the same for equal agents."""
@@ -172,15 +191,29 @@ class Agent(AgentBase[ContextT]):
         """
         return await system_prompt(self, self.instructions, run_context)
 
-    async def get_all_tools(self, run_context: RunContextWrapper[ContextT]) -> list[Tool]:
+    async def get_prompt(self, run_context: RunContextWrapper[ContextT]) -> dict[str, Any] | None:
+        """Return the provider's prompt, chosen for a context if a function does that.
+
+        Raises:
+            UserError: The function returned something else than a prompt.
+        """
+        return await chosen_prompt(self, self.prompt, run_context)
+
+    async def get_all_tools(
+        self, run_context: RunContextWrapper[ContextT]
+    ) -> list[Tool | HostedTool]:
         """Return the tools that the model is offered in a context, those of MCP servers first.
 
         Raises:
             MCPConnectionError: A server cannot be reached now.
             UserError: Two tools have the same name.
         """
-        tools = (*await self.get_mcp_tools(run_context), *self.made_tools)
-        return [tool for tool in tools if await is_offered(tool.is_enabled, run_context, self)]
+        tools = (*await self.get_mcp_tools(run_context), *self.all_tools)
+        return [
+            tool
+            for tool in tools
+            if isinstance(tool, HostedTool) or await is_offered(tool.is_enabled, run_context, self)
+        ]
 
     async def get_mcp_tools(
         self, run_context: RunContextWrapper[ContextT] | None = None
@@ -206,7 +239,21 @@ class Agent(AgentBase[ContextT]):
 
     @property
     def made_tools(self) -> tuple[Tool, ...]:
-        """The tools, with functions made into tools; with a retriever, its whole catalogue.
+        """The tools that are functions, as tools; with a retriever, its whole catalogue.
+
+        Raises:
+            UserError: As for `all_tools`.
+        """
+        return tuple(tool for tool in self.all_tools if isinstance(tool, Tool))
+
+    @property
+    def hosted_tools(self) -> tuple[HostedTool, ...]:
+        """The tools that the provider runs."""
+        return tuple(tool for tool in self.tools if isinstance(tool, HostedTool))
+
+    @property
+    def all_tools(self) -> tuple[Tool | HostedTool, ...]:
+        """The tools in their order, with functions made into tools.
 
         Raises:
             UserError: Two tools have the same name, or an object cannot be made into a tool.
@@ -218,10 +265,12 @@ class Agent(AgentBase[ContextT]):
                 " Put the tools into the retriever's catalogue."
             )
             raise UserError(msg)
-        made = [to_tool(tool) for tool in (self.tools if retriever is None else retriever.tools)]
+        given = self.tools if retriever is None else retriever.tools
+        made = [tool if isinstance(tool, HostedTool) else to_tool(tool) for tool in given]
         if retriever is None and made != self.tools:
             self.tools[:] = made  # a function is made into a tool once
-        names = [tool.name for tool in made]
+        servers_of(made)
+        names = [tool.name for tool in made if isinstance(tool, Tool)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             msg = (
@@ -347,7 +396,12 @@ class Agent(AgentBase[ContextT]):
             model: Name of the resolved model.
             served: The tools of its MCP servers.
         """
-        tools = [tool for tool in (*self.made_tools, *served) if tool.is_enabled is not False]
+        self._check_hosted()
+        tools = [
+            tool
+            for tool in (*self.all_tools, *served)
+            if isinstance(tool, HostedTool) or tool.is_enabled is not False
+        ]
         handoffs = [each for each in self.made_handoffs if each.is_enabled is not False]
         kind = type(self.worker)
         chooser = None if self.tool_retriever is None else type(self.tool_retriever)
@@ -359,13 +413,17 @@ class Agent(AgentBase[ContextT]):
             tools=tuple(tool.spec() for tool in tools),
             handoffs=tuple(each.spec() for each in handoffs),
             policies={
-                **{tool.name: tool.policy() for tool in tools},
+                **{tool.name: tool.policy() for tool in tools if isinstance(tool, Tool)},
+                **{tool.key: tool.policy() for tool in tools if isinstance(tool, HostedMCPTool)},
                 **{each.tool_name: each.policy() for each in handoffs},
             },
             served={tool.name: tool.served for tool in served if isinstance(tool, ServerTool)},
             worker=f"{kind.__module__}.{kind.__qualname__}",
             retriever="" if chooser is None else f"{chooser.__module__}.{chooser.__qualname__}",
             is_dynamic=callable(self.instructions),
+            prompt=fixed_prompt(self, self.prompt),
+            makes_prompt=callable(self.prompt),
+            leaves_model=self.prompt is not None and self.model is None,
             output=None if self.made_output is None else self.made_output.spec(),
             behavior=behavior_code(self.tool_use_behavior),
             keeps_tool_choice=not self.reset_tool_choice,

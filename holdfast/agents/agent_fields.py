@@ -7,6 +7,8 @@ from typing import Any, cast
 
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.agents.hooks import check_agent_hooks
+from holdfast.agents.hosted.prompt import check_prompt
+from holdfast.agents.hosted.tools import HostedTool
 from holdfast.agents.tools.decorator import Tool, to_tool
 from holdfast.agents.tools.foreign import ForeignToolRetriever, is_foreign_retriever
 from holdfast.agents.tools.servers import MCPConfig
@@ -64,6 +66,11 @@ def _instructions(_agent: str, field: str, given: Any) -> Any:
     return given
 
 
+def _prompt(agent: str, _field: str, given: Any) -> Any:
+    check_prompt(agent, given)
+    return given
+
+
 def _bool(_agent: str, field: str, given: Any) -> Any:
     if not isinstance(given, bool):
         raise wrong_type(field, "True or False", given)
@@ -83,9 +90,9 @@ def _settings(agent: str, _field: str, given: Any) -> Any:
 def _tools(_agent: str, field: str, given: Any) -> Any:
     """Return a list of tools itself, and a new list of anything else that can be made into one."""
     _check_list(field, given, "tools or functions")
-    if is_array(given) and all(isinstance(each, Tool) for each in given):
+    if is_array(given) and all(isinstance(each, Tool | HostedTool) for each in given):
         return given
-    return [to_tool(each) for each in given]
+    return [each if isinstance(each, HostedTool) else to_tool(each) for each in given]
 
 
 def _handoffs(_agent: str, field: str, given: Any) -> Any:
@@ -94,7 +101,9 @@ def _handoffs(_agent: str, field: str, given: Any) -> Any:
 
 
 def _check_list(name: str, given: Any, of: str) -> None:
-    if not isinstance(given, Iterable) or isinstance(given, Tool | str | bytes | Mapping):
+    if not isinstance(given, Iterable) or isinstance(
+        given, Tool | HostedTool | str | bytes | Mapping
+    ):
         wanted = f"a list of {of}, also for a single one: {name}=[...]"
         raise wrong_type(name, wanted, given)  # pyright: ignore[reportUnknownArgumentType]  anything is shown
 
@@ -160,6 +169,7 @@ _CHECKS: dict[str, Callable[[str, str, Any], Any]] = {
     "name": _name,
     "handoff_description": _text,
     "instructions": _instructions,
+    "prompt": _prompt,
     "model": _model,
     "model_settings": _settings,
     "tools": _tools,

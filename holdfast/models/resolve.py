@@ -13,6 +13,8 @@ from holdfast.models.llama_index import LLM, as_model
 from holdfast.models.providers import misdirected
 
 DEFAULT_MODEL = "gpt-5-mini"
+"""Name of the model of an agent that names none."""
+
 _ADAPTERS = ("litellm", "any-llm")
 """The Agents SDK's; their names would be sent to OpenAI as they are."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
+from holdfast.models.openai.hosted_items import APPROVED
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Asks, Outcome
 from holdfast.task.data.failures import INTERRUPTED, NOT_REPEATABLE, NOT_STARTED, TIMED_OUT, Failure
@@ -130,6 +131,8 @@ class ToolCalls:
                     return self._children.take(call.n, call.i)
                 case "to_nest":
                     return await self._nest(call)
+                case "to_pass":
+                    self._pass(call)
                 case "to_run" | "runs_on":
                     return await self._run(call)
                 case "to_ask":
@@ -177,6 +180,10 @@ class ToolCalls:
             return Failure(type="ModelBehaviorError", message=text)
         self._ledger.outcome(call.n, call.i, unknown_tool(call.asked, list(call.policies)))
         return None
+
+    def _pass(self, call: Call) -> None:
+        """Record that a call may be run by the provider, inside the next model call."""
+        self._ledger.outcome(call.n, call.i, Outcome(content=APPROVED, attempts=0))
 
     async def _nest(self, call: Call) -> Failure | None:
         """Start the task that a call of an agent is, unless the call has its outcome before."""

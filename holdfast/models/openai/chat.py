@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import ModelRequestError
-from holdfast.models.base import ModelAnswer, ModelRequest, Tell
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell, refuse_hosted
 from holdfast.models.openai.bodies import RequestBody, dumps, encoded_messages
 from holdfast.models.openai.chat_messages import (
     KEPT_OF_CALL,
@@ -44,6 +44,7 @@ class ChatCompletionsModel(OpenAIModel):
                 " auto_previous_response_id."
             )
             raise ModelRequestError(msg, remedy="Use the Responses API, or begin without them.")
+        refuse_hosted(self, request)
         return await request_body(self._name, request)
 
     def _incoming(self, tell: Tell) -> Incoming:

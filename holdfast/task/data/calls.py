@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from holdfast.models.openai.hosted_items import approval_answer
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.values.base import Json, Value, canonical, digest
@@ -77,6 +78,8 @@ class Approval(Value):
             an undo that needs approval, or a question of a call.
         agent: The agent that asks; of a nested task, its own.
         tool: Tool name.
+        server: Label of the provider's MCP server that runs the call once it is approved; empty
+            for a call that is run here.
         effect: Side effect of the tool; empty when there is no call.
         call_id: The model's id of the call.
         arguments: The proposed arguments, JSON text.
@@ -112,6 +115,7 @@ class Approval(Value):
     kind: ApprovalKind = "tool"
     agent: str = ""
     tool: str = ""
+    server: str = ""
     effect: str = ""
     call_id: str = ""
     arguments: str = ""
@@ -274,7 +278,13 @@ class Outcome(Value):
         return self.failure is not None and self.attempts == 0
 
     def message(self, call: ToolCall) -> Message:
-        """Return the message by which the model gets the result."""
+        """Return the message by which the model gets the result.
+
+        The result of a call of a provider's MCP server is the decision on it.
+        """
+        if call.server:
+            text = self.content if isinstance(self.content, str) else ""
+            return approval_answer(call, text, approve=not self.is_error)
         return Message(role="tool", call_id=call.id, content=self.content, is_error=self.is_error)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from holdfast.models.base import ModelAnswer
+from holdfast.models.openai.hosted_items import MOST_OUTLINES, hosted_calls
+from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Begun, Called, Decided, Outcome, call_digest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import (
@@ -181,14 +184,15 @@ class OpenSteps(LedgerState):
 
     def _facts(self, current: OpenState, i: int) -> dict[str, object]:
         """Return the facts of an open call for the audit: its decisions and its side effect."""
-        name, described = current.calls[i].name, self.s.described
+        described = self.s.described
         policies = described.rules(current.open.step.agent).policies if described else {}
+        policy = policy_of(policies, current.calls[i])
         decided = tuple(
             Decided(approval=a.id, kind=a.kind, status=a.status, by=a.by, at=a.at, note=a.note)
             for a in reversed(list(self.asked.at(self.s.branch, current.n, i)))
             if a.status in ("approved", "rejected", "responded", "expired")
         )
-        return {"decided": decided, "effect": policies[name].effect if name in policies else ""}
+        return {"decided": decided, "effect": policy.effect if policy is not None else ""}
 
     def answer_calls(self, n: int) -> None:
         """Hand the outcomes of calls made in the middle of a step to its journal."""
@@ -243,6 +247,12 @@ class OpenSteps(LedgerState):
     def allow_one_more(self, n: int) -> None:
         """Let a step's next model call pass the budget."""
         self._put(self.at(n).model_copy(update={"limit": "allow"}))
+
+    def _marked_hosted(self, current: OpenState, answer: ModelAnswer, k: int) -> OpenState:
+        """Add marks for what tools of the provider did inside a step's k-th model call."""
+        ran = hosted_calls(answer.message.items)[:MOST_OUTLINES]
+        marks = [Mark(self.next_number(), "hosted", k, i) for i in range(len(ran))]
+        return current.model_copy(update={"marks": (*current.marks, *marks)}) if marks else current
 
     def _marked(self, current: OpenState, kind: MarkKind, *places: int) -> OpenState:
         """Add marks to an open step: what happened, in the order in which followers get it.

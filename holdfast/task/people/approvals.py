@@ -11,6 +11,9 @@ and declined by `reject`.
 |         |                       |                            | or more money |                |
 | reject  | tell the model why    | give it up, tell the model | finish now    | it ends here   |
 | respond | use this as result    | it happened, with this     |               | it was undone  |
+
+A call of an MCP server of the provider can only be approved as it is, or rejected: the provider
+runs it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, ApprovalKind, Asks, call_digest
 from holdfast.task.data.commands import Command
 from holdfast.task.data.records import Entry
@@ -82,13 +86,14 @@ def ask(
     if not agent and current is not None:
         agent = current.open.step.agent
     described = ledger.s.described
-    policy = described.rules(agent).policies.get(call.name) if call and described else None
+    policy = policy_of(described.rules(agent).policies, call) if call and described else None
     serial = ledger.s.approval_serial + 1
     approval = Approval(
         id=f"{ledger.task_id}:{serial}",
         kind=kind,
         agent=agent or ledger.given.head.agent,
         tool=call.name if call else "",
+        server=call.server if call else "",
         effect=policy.effect if policy else "",
         call_id=call.id if call else "",
         arguments=call.arguments if call else "",
