@@ -49,7 +49,7 @@ from holdfast.agents.tools.servers import (
 from holdfast.errors import UserError
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
-from holdfast.models.llama_index import LLM
+from holdfast.models.libraries.llama_index import LLM
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper

@@ -14,7 +14,8 @@ from holdfast.agents.tools.foreign import ForeignToolRetriever, is_foreign_retri
 from holdfast.agents.tools.servers import MCPConfig
 from holdfast.errors import InvalidArgumentError, WrongTypeError, message_of, remedy_of
 from holdfast.models.base import check_model
-from holdfast.models.llama_index import as_model
+from holdfast.models.libraries.llama_index import as_model
+from holdfast.models.resolve import check_prefix
 from holdfast.values.checks.ids import check_name
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.settings import as_model_settings
@@ -80,6 +81,7 @@ def _bool(_agent: str, field: str, given: Any) -> Any:
 def _model(_agent: str, _field: str, given: Any) -> Any:
     made = as_model(given)
     check_model(made)
+    check_prefix(made)
     return made
 
 
