@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.agents.tools.servers import QuestionAskedError
 from holdfast.engine.loop import LoopThread, close_at_exit, keep_at_exit
@@ -239,10 +239,8 @@ def cannot_connect(name: str, error: Exception) -> Exception:
 
 def first_of(error: BaseException) -> BaseException:
     """Return the first error in a group of errors that says something."""
-    found: Any = error
-    while isinstance(found, BaseExceptionGroup):
-        found = cast("BaseExceptionGroup[Any]", found).exceptions[0]
-    return cast("BaseException", found)
+    inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    return first_of(inner[0]) if inner else error
 
 
 def told(error: BaseException) -> str:

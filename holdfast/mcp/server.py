@@ -100,6 +100,7 @@ class MCPServer(abc.ABC):
         self.trusts_annotations = trusts_annotations
         self.approves_destructive = approves_destructive
         self.tool_meta_resolver = tool_meta_resolver
+        self._approvals: bool | dict[str, bool] | LocalMCPApprovalCallable
         self._approvals = approvals_of(require_approval)
         self._failure_error_function = failure_error_function
 
@@ -231,14 +232,16 @@ class MCPServer(abc.ABC):
         """Whether calls of a tool need an approval, by `require_approval`."""
         found = self._approvals
         if isinstance(found, dict):
-            return cast("dict[str, bool]", found).get(tool, False)
+            return found.get(tool, False)
         return found
 
     def failure_text(self, config: MCPConfig) -> FailureFormatter | Literal["default"] | None:
         """Return what makes the model's text for failed calls."""
         if self._failure_error_function != UNSET:
             return self._failure_error_function
-        return cast("Any", config).get("failure_error_function", UNSET)
+        if "failure_error_function" in config:
+            return config["failure_error_function"]
+        return "default"
 
     async def prepare(self) -> None:  # noqa: B027  optional
         """Connect before a call; nothing for a class that does so by itself."""

@@ -206,7 +206,6 @@ def approvals_of(setting: Any) -> bool | dict[str, bool] | LocalMCPApprovalCalla
     if isinstance(setting, dict):
         given = cast("dict[str, Any]", setting)
         values: list[object] = list(given.values())
-        values: list[object] = list(given.values())
         is_lists = bool(values) and all(isinstance(each, dict) for each in values)
         if not is_lists:
             return {name: _needed(policy) for name, policy in given.items()}

@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult
 
 from holdfast import tool
-from holdfast.mcp_serving.agent_tools import KEY, AgentTools
+from holdfast.cli.mcp_serving.agent_tools import KEY, AgentTools
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig, until
 

@@ -20,8 +20,8 @@ async def mcp_command(
 ) -> ExitCode:
     """Serve agents to MCP clients until the client goes away, or Ctrl-C."""
     with needing("mcp", "`holdfast mcp`", error=ServerStartError):
-        from holdfast.mcp_serving.agent_tools import AgentTools
-        from holdfast.mcp_serving.transports import PATH, bind, serve_http, serve_stdio
+        from holdfast.cli.mcp_serving.agent_tools import AgentTools
+        from holdfast.cli.mcp_serving.transports import PATH, bind, serve_http, serve_stdio
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     here = load_agents(target, app)
     token = os.environ.get("HOLDFAST_MCP_TOKEN", "")

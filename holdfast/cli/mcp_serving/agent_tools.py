@@ -25,6 +25,7 @@ from mcp.types import (
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.foreign import tool_name
+from holdfast.cli.mcp_serving.decisions import decided, question_form, waiting_text
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import (
     CommandRefusedError,
@@ -32,7 +33,6 @@ from holdfast.errors import (
     InvalidArgumentError,
     TaskClosedError,
 )
-from holdfast.mcp_serving.decisions import decided, question_form, waiting_text
 from holdfast.reading.step_events import event_text
 from holdfast.task.data.calls import Approval
 from holdfast.values.base import Json, digest
