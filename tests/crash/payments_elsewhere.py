@@ -11,8 +11,9 @@ from tests.crash.programs import AGENT, Job
 SERVER: Any = {"type": "mcp", "server_label": "crm", "server_url": "https://crm.example/mcp"}
 
 
-def make_agent(_job: Job) -> Agent:
+def make_agent(job: Job) -> Agent:
     """Make the agent."""
+    del job
     return Agent(name=AGENT, model="fake-model", tools=[HostedMCPTool(SERVER)])
 
 

@@ -252,11 +252,11 @@ def test_a_call_of_a_server_of_the_provider_is_passed_on_once_it_is_approved() -
     ledger.change(described=described)
     asked = ToolCall(id="c", name="crm.pay", arguments="{}", server="crm")
     ledger.change(opens=(ledger.at(N).model_copy(update={"calls": (asked,)}),))
-    assert call.state == "to_ask"
-    asks(ledger, call)
-    assert call.state == "asked"
-    decides("approve")(ledger, call)
-    assert call.state == "to_pass"
+    found = [call.state]
+    for event in (asks, decides("approve")):
+        event(ledger, call)
+        found.append(call.state)
+    assert found == ["to_ask", "asked", "to_pass"]
 
 
 def test_every_state_has_a_row() -> None:
