@@ -175,8 +175,9 @@ if TYPE_CHECKING:
     )
     from holdfast.models.openai.chat import OpenAIChatCompletionsModel
     from holdfast.models.openai.responses import OpenAIResponsesModel
-    from holdfast.models.openai_providers import MultiProvider, MultiProviderMap, OpenAIProvider
+    from holdfast.models.openai_providers import MultiProvider, OpenAIProvider
     from holdfast.models.prices import Price, Prices
+    from holdfast.models.providers import MultiProviderMap, model_providers
     from holdfast.serving.plugin import HoldfastPlugin
     from holdfast.tracing.blocks import Trace
     from holdfast.tracing.export import flush_traces
@@ -205,10 +206,11 @@ _LATE = {
     "ModelProvider": "holdfast.models.agents_sdk",
     "ModelTracing": "holdfast.models.agents_sdk",
     "MultiProvider": "holdfast.models.openai_providers",
-    "MultiProviderMap": "holdfast.models.openai_providers",
+    "MultiProviderMap": "holdfast.models.providers",
     "Notice": "holdfast.activities.notices.notifiers",
     "Notifier": "holdfast.activities.notices.notifiers",
     "OpenAIProvider": "holdfast.models.openai_providers",
+    "model_providers": "holdfast.models.providers",
     "OpenAIChatCompletionsModel": "holdfast.models.openai.chat",
     "OpenAIResponsesModel": "holdfast.models.openai.responses",
     "Webhook": "holdfast.activities.notices.notifiers",
@@ -446,6 +448,7 @@ __all__ = [
     "handoff",
     "handoff_span",
     "input_guardrail",
+    "model_providers",
     "nest_handoff_history",
     "output_guardrail",
     "print_event",

@@ -17,6 +17,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.hosted.mcp import decided_by_code, servers_of
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema, typed_output
 from holdfast.agents.runs.model_input import filtered, without_reasoning_ids
+from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
 from holdfast.agents.tools.hooks import EnabledPredicate, invoke_hook, is_offered
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
@@ -239,6 +240,8 @@ class RegisteredCode(AgentCode):
         snapshot.
         """
         asked = {tool.name: tool.is_enabled for tool in self._live.made_tools}
+        served = self._live.served_tools(self.agent)
+        asked |= {name: tool.is_enabled for name, tool in served.items()}
         asked |= {each.tool_name: each.is_enabled for each in self._live.made_handoffs}
         names = [name for name in asked if name in self._conditional]
         offered = await asyncio.gather(*(self._is_on(n, asked[n], ctx) for n in names))
@@ -317,7 +320,8 @@ class RegisteredCode(AgentCode):
         decide = self._live.tool_use_behavior
         if not callable(decide):
             return await super().follow(state, results)
-        tools = {tool.name: tool for tool in self._live.made_tools}
+        tools: dict[str, Tool] = {tool.name: tool for tool in self._live.made_tools}
+        tools |= self._live.served_tools(self.agent)
         told = [
             FunctionToolResult(
                 **{name: getattr(result, name) for name in ToolOutput.model_fields},

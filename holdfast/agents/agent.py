@@ -38,10 +38,18 @@ from holdfast.agents.tools.hooks import (
     is_offered,
 )
 from holdfast.agents.tools.retriever import ToolRetriever
+from holdfast.agents.tools.servers import (
+    MCPConfig,
+    ServerTool,
+    ToolServer,
+    check_names,
+    served_tools,
+    server_keys,
+)
 from holdfast.errors import UserError
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
-from holdfast.models.llama_index import LLM
+from holdfast.models.libraries.llama_index import LLM
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
@@ -71,6 +79,9 @@ class Agent(AgentBase[ContextT]):
         tool_retriever: Used in place of `tools`: chooses from its catalogue the tools that each
             step offers the model. See `holdfast.agents.tools.retriever`. An ObjectRetriever of
             LlamaIndex is one, too.
+        mcp_servers: MCP servers whose tools the model is offered as well, see `holdfast.mcp`. The
+            worker process connects them, and a task keeps the list with which it began.
+        mcp_config: Settings of these servers, see MCPConfig.
         handoffs: Agents that this one may hand the task to, as they are or by `handoff(...)`. More
             may be appended to `agent.handoffs`, so that two agents can name each other.
         handoff_description: Description of this agent for the models of other agents.
@@ -98,6 +109,8 @@ class Agent(AgentBase[ContextT]):
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
     tool_retriever: ToolRetriever | None = None
+    mcp_servers: list[Any] = field(default_factory=list[Any])
+    mcp_config: MCPConfig = field(default_factory=MCPConfig)
     handoffs: list[Any] = field(default_factory=list[Any], repr=False, compare=False)
     input_guardrails: list[InputGuardrail[Any]] = field(default_factory=list[Any])
     output_guardrails: list[OutputGuardrail[Any]] = field(default_factory=list[Any])
@@ -126,6 +139,8 @@ class Agent(AgentBase[ContextT]):
             model_settings: ModelSettings | Mapping[str, Any] = ...,
             worker: AgentWorker | RunsSteps = ...,
             tool_retriever: ToolRetriever | None = None,
+            mcp_servers: Sequence[ToolServer] = (),
+            mcp_config: MCPConfig = ...,
             handoffs: Sequence[Agent[Any] | Handoff[Any, Any]] = (),
             input_guardrails: Sequence[InputGuardrail[Any]] = (),
             output_guardrails: Sequence[OutputGuardrail[Any]] = (),
@@ -187,12 +202,40 @@ class Agent(AgentBase[ContextT]):
     async def get_all_tools(
         self, run_context: RunContextWrapper[ContextT]
     ) -> list[Tool | HostedTool]:
-        """Return the tools that the model is offered in a context."""
+        """Return the tools that the model is offered in a context, those of MCP servers first.
+
+        Raises:
+            MCPConnectionError: A server cannot be reached now.
+            UserError: Two tools have the same name.
+        """
+        tools = (*await self.get_mcp_tools(run_context), *self.all_tools)
         return [
             tool
-            for tool in self.all_tools
+            for tool in tools
             if isinstance(tool, HostedTool) or await is_offered(tool.is_enabled, run_context, self)
         ]
+
+    async def get_mcp_tools(
+        self, run_context: RunContextWrapper[ContextT] | None = None
+    ) -> list[Tool]:
+        """List the tools of the MCP servers as they are now.
+
+        Args:
+            run_context: The context for which filter functions are asked; without one, tools that
+                a function decides on are listed, too.
+
+        Raises:
+            MCPConnectionError: A server cannot be reached now.
+            UserError: Two tools have the same name.
+            Exception: What a server answered.
+        """
+        found = await served_tools(self, self.mcp_servers, self.mcp_config)
+        taken = {tool.name: "a tool" for tool in self.made_tools}
+        taken |= {each.tool_name: "a handoff" for each in self.made_handoffs}
+        check_names(self.name, [tool.name for tool in found], taken)
+        if run_context is None:
+            return [*found]
+        return [tool for tool in found if await is_offered(tool.is_enabled, run_context, self)]
 
     @property
     def made_tools(self) -> tuple[Tool, ...]:
@@ -319,22 +362,44 @@ class Agent(AgentBase[ContextT]):
         called = (tool.agent for tool in self.made_tools if isinstance(tool, AgentTool))
         return tuple(agent for agent in called if isinstance(agent, Agent))
 
-    def tool(self, name: str) -> Tool | None:
-        """Return the tool of this name, or the handoff of this name as a tool, or None."""
+    def tool(self, name: str, began: AgentSnapshot | None = None) -> Tool | None:
+        """Return the tool of this name, or the handoff of this name as a tool, or None.
+
+        Args:
+            name: The name.
+            began: The agent as a task began with it, which knows the tools of MCP servers.
+        """
+        if began is not None and name in began.served:
+            return self.served_tools(began).get(name)
         own = (tool for tool in self.made_tools if tool.name == name)
         handoffs = (each.tool() for each in self.made_handoffs if each.tool_name == name)
         return next(own, None) or next(handoffs, None)
 
-    def snapshot(self, model: str) -> AgentSnapshot:
+    def served_tools(self, began: AgentSnapshot) -> dict[str, ServerTool]:
+        """Make the tools of MCP servers that a task knows; no server is asked.
+
+        Args:
+            began: The agent as the task began with it. A server that the agent has lost since then
+                has no tools.
+        """
+        servers = server_keys(self.mcp_servers)
+        return {
+            name: servers[each.server].made(name, each, self, self.mcp_config)
+            for name, each in began.served.items()
+            if each.server in servers
+        }
+
+    def snapshot(self, model: str, served: Sequence[Tool] = ()) -> AgentSnapshot:
         """Describe this agent as data, without its team.
 
         Args:
             model: Name of the resolved model.
+            served: The tools of its MCP servers.
         """
         self._check_hosted()
         tools = [
             tool
-            for tool in self.all_tools
+            for tool in (*self.all_tools, *served)
             if isinstance(tool, HostedTool) or tool.is_enabled is not False
         ]
         handoffs = [each for each in self.made_handoffs if each.is_enabled is not False]
@@ -352,6 +417,7 @@ class Agent(AgentBase[ContextT]):
                 **{tool.key: tool.policy() for tool in tools if isinstance(tool, HostedMCPTool)},
                 **{each.tool_name: each.policy() for each in handoffs},
             },
+            served={tool.name: tool.served for tool in served if isinstance(tool, ServerTool)},
             worker=f"{kind.__module__}.{kind.__qualname__}",
             retriever="" if chooser is None else f"{chooser.__module__}.{chooser.__qualname__}",
             is_dynamic=callable(self.instructions),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.agents.hooks import check_agent_hooks
@@ -11,9 +11,11 @@ from holdfast.agents.hosted.prompt import check_prompt
 from holdfast.agents.hosted.tools import HostedTool
 from holdfast.agents.tools.decorator import Tool, to_tool
 from holdfast.agents.tools.foreign import ForeignToolRetriever, is_foreign_retriever
+from holdfast.agents.tools.servers import MCPConfig
 from holdfast.errors import InvalidArgumentError, WrongTypeError, message_of, remedy_of
 from holdfast.models.base import check_model
-from holdfast.models.llama_index import as_model
+from holdfast.models.libraries.llama_index import as_model
+from holdfast.models.resolve import check_prefix
 from holdfast.values.checks.ids import check_name
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.settings import as_model_settings
@@ -79,6 +81,7 @@ def _bool(_agent: str, field: str, given: Any) -> Any:
 def _model(_agent: str, _field: str, given: Any) -> Any:
     made = as_model(given)
     check_model(made)
+    check_prefix(made)
     return made
 
 
@@ -121,6 +124,31 @@ def _retriever(_agent: str, _field: str, given: Any) -> Any:
     return retriever
 
 
+def _servers(_agent: str, field: str, given: Any) -> Any:
+    _check_list(field, given, "MCP servers")
+    servers = given if is_array(given) else list(given)
+    wrong = [each for each in servers if not callable(getattr(each, "offered", None))]
+    if wrong:
+        msg = (
+            f"{shown(wrong[0])} ({type(wrong[0]).__name__}) in mcp_servers is no MCP server of"
+            " Holdfast's. Pass servers of holdfast.mcp, such as MCPServerStdio."
+        )
+        raise WrongTypeError(msg)
+    return servers
+
+
+def _server_settings(_agent: str, field: str, given: Any) -> Any:
+    if not isinstance(given, dict):
+        raise wrong_type(field, "a dict", given)
+    config = cast("dict[str, Any]", given)
+    unknown = sorted(str(name) for name in config if name not in MCPConfig.__annotations__)
+    if unknown:
+        known = ", ".join(MCPConfig.__annotations__)
+        msg = f"Agent mcp_config has no {', '.join(unknown)}. It may hold: {known}."
+        raise WrongTypeError(msg)
+    return config
+
+
 def _guardrails(kind: type[Any]) -> Callable[[str, str, Any], Any]:
     def check(agent: str, field: str, given: Any) -> Any:
         check_guardrails(f"agent {agent!r}", field, given, kind)
@@ -148,6 +176,8 @@ _CHECKS: dict[str, Callable[[str, str, Any], Any]] = {
     "model_settings": _settings,
     "tools": _tools,
     "tool_retriever": _retriever,
+    "mcp_servers": _servers,
+    "mcp_config": _server_settings,
     "handoffs": _handoffs,
     "input_guardrails": _guardrails(InputGuardrail),
     "output_guardrails": _guardrails(OutputGuardrail),

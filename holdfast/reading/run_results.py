@@ -26,7 +26,7 @@ from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage
 
 ANSWERED = ("answered", "finished")
-DECIDABLE = ("tool", "unknown")
+DECIDABLE = ("tool", "unknown", "question")
 
 
 def run_data(

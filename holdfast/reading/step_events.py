@@ -128,7 +128,7 @@ class Waiting(TaskEvent):
         step_id: The step; empty for an approval that belongs to none.
         approval: Id of the approval, by which it is decided.
         approval_kind: "tool" (a call that needs approval), "unknown" (a call that may have
-            happened), "limit" (the budget is used up) or "undo".
+            happened), "limit" (the budget is used up), "undo" or "question" (of a tool).
         tool: The tool's name, if it is about a call.
         arguments: The call's arguments, JSON text.
         text: Why a person must decide, as far as the call does not say it.

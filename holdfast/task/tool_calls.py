@@ -250,7 +250,7 @@ class Call:
         approval = self.approval
         if approval is None or approval.status == "closed":  # closed by an end that failed: anew
             return self._undecided()
-        if approval.status == "approved":
+        if approval.status == "approved" or approval.answers:
             return self._allowed()
         return _BY_DECISION.get(approval.status, "asked")
 

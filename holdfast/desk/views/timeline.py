@@ -259,7 +259,11 @@ def _waits(found: Iterable[Happening], now: float) -> Iterator[Bar]:
 def _wait(begun: Noted, end: float, how: str, *, is_open: bool = False) -> Bar:
     tool = str(begun.event.body.get("tool") or "")
     kind = str(begun.event.body.get("kind") or "")
-    what = {"unknown": f"whether {tool} happened", "limit": "the budget"}.get(kind, tool)
+    what = {
+        "unknown": f"whether {tool} happened",
+        "limit": "the budget",
+        "question": f"an answer to {tool}",
+    }.get(kind, tool)
     return Bar(
         kind="wait",
         label=f"waits for a person: {what}",

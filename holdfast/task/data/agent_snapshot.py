@@ -92,6 +92,20 @@ def policy_of(policies: Mapping[str, ToolPolicy], call: ToolCall) -> ToolPolicy 
     return policies.get(server_key(call.server) if call.server else call.name)
 
 
+class ServedTool(Value):
+    """A tool of a tool server (MCP), as the server described it when the task began.
+
+    Attributes:
+        server: Name of the server in its agent.
+        name: Name of the tool at the server; the model may know it by another one.
+        definition: The server's description of it.
+    """
+
+    server: str
+    name: str
+    definition: dict[str, Json] = Field(default_factory=dict[str, Json])
+
+
 class AgentSnapshot(Value):
     """Everything a task depends on that is data: kept in the archive under its digest.
 
@@ -104,6 +118,7 @@ class AgentSnapshot(Value):
         settings: Model settings.
         tools: Tool definitions that the model gets.
         policies: Tool name to the rules by which the task runs the tool.
+        served: Those of the tools that a tool server runs, by the name that the model knows.
         worker: Class of the AgentWorker, as `module.QualifiedName`.
         retriever: Class of the tool retriever, likewise; empty when all tools are on offer.
         is_dynamic: Whether a function makes the instructions for each turn.
@@ -126,6 +141,7 @@ class AgentSnapshot(Value):
     settings: ModelSettings = ModelSettings()
     tools: tuple[ToolSpec, ...] = ()
     policies: dict[str, ToolPolicy] = Field(default_factory=dict)
+    served: dict[str, ServedTool] = Field(default_factory=dict[str, ServedTool])
     worker: str = ""
     retriever: str = ""
     is_dynamic: bool = False

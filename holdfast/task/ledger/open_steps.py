@@ -49,7 +49,10 @@ class OpenSteps(LedgerState):
         """Return the input of the tool activity for a call, as a person edited it if one did."""
         current = self.at(n)
         big = len(canonical(current.state)) > INLINE_BYTES
+        answers, resume = self._answers(n, i)
         return ToolInput(
+            answers=answers,
+            resume=resume,
             n=current.n,
             i=i,
             sha=call_digest(edited or current.calls[i]),
@@ -63,6 +66,18 @@ class OpenSteps(LedgerState):
             state={} if big else current.state,
             big=big,
         )
+
+    def _answers(self, n: int, i: int) -> tuple[dict[str, Json], str]:
+        """Return the answers to the questions of a call, and what its tool wants back with them.
+
+        A call that begins anew is given all answers of before, any other one the newest.
+        """
+        found = [a for a in self.asked.at(self.s.branch, n, i) if a.asks is not None and a.answers]
+        newest = found[0].asks if found else None
+        if newest is None:
+            return {}, ""
+        used = reversed(found) if newest.repeats else found[:1]
+        return {key: each for a in used for key, each in a.answers.items()}, newest.state
 
     def clear(self, n: int, i: int) -> None:
         """Record that an open call turned out to need no approval."""

@@ -11,6 +11,7 @@ from holdfast.task.data.calls import Approval, Outcome, call_digest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.money import raise_budget
 from holdfast.task.people import deciders
+from holdfast.task.people.questions import answer, decline
 from holdfast.values.base import Json, same_json
 from holdfast.values.messages import ToolCall, system
 
@@ -68,6 +69,8 @@ def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
 
     Of several people who must approve, the last one decides; until then votes are recorded.
     """
+    if approval.asks is not None:
+        return answer(ledger, approval, {} if arguments is None else arguments)
     if approval.kind == "limit" and approval.arguments:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         return _raise_budget(ledger, approval, approval.arguments if arguments is None else text)
@@ -153,6 +156,8 @@ def reject(
             ledger.outcome(approval.n, approval.i, given_up)
         case "limit":
             ledger.finish_early(approval.n)
+        case "question":
+            decline(ledger, approval, status)
         case "undo":
             pass
     return ""
@@ -182,6 +187,8 @@ def respond(ledger: Ledger, approval: Approval, result: Json) -> str:
         return "respond needs a result."
     if approval.server:
         return f"{_run_there(approval)} no result can be given in its place. Reject it."
+    if approval.asks is not None:
+        return answer(ledger, approval, result)
     if approval.quorum > 1:
         return f"{approval.quorum} people must decide, and a result is one person's: reject it."
     text = result if isinstance(result, str) else json.dumps(result)

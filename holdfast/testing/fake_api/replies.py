@@ -175,6 +175,7 @@ Reply = Annotated[
     Answer | Refusal | Raw | Fail | Slow | Hang | Paced | Cut | Malformed,
     Field(discriminator="kind"),
 ]
+"""One answer of the fake API, as `reply`, `call`, `fail` and the other functions make it."""
 Slow.model_rebuild()
 Hang.model_rebuild()
 

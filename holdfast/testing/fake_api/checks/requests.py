@@ -13,6 +13,7 @@ from typing import assert_never
 from holdfast.testing.fake_api.checks.chat import check_chat_messages
 from holdfast.testing.fake_api.checks.responses import check_response_items
 from holdfast.testing.fake_api.checks.strict_schema import strict_problem
+from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array, is_object
@@ -58,6 +59,15 @@ def _problems(request: FakeRequest) -> Iterator[Problem]:
     body = request.body
     if not request.model and not body.get("prompt"):
         yield Problem("Missing required parameter: 'model'.", "model", "missing_required_parameter")
+    if request.endpoint == "anthropic" or request.endpoint == "gemini":  # noqa: PLR1714  for mypy
+        told = (
+            anthropic.problems(body)
+            if request.endpoint == "anthropic"
+            else gemini.problems(body, request.model)
+        )
+        for param, message in told:
+            yield Problem(message, param)
+        return
     foreign = _ONLY_CHAT if request.endpoint == "responses" else _ONLY_RESPONSES
     for key in body:
         if key in foreign:
