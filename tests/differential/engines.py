@@ -28,6 +28,7 @@ class AgentsSdk(Lib):
         "agents.tool_context",
         "agents.extensions.handoff_filters",
         "agents.run_config",
+        "agents.model_settings",
     )
 
     async def _run(

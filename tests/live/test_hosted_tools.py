@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from holdfast import (
+    Agent,
     CodeInterpreterTool,
     FileSearchTool,
+    GenerateDynamicPromptData,
     HostedMCPTool,
     HostedToolRan,
     ImageGenerationTool,
     MCPToolChoice,
     ModelSettings,
+    Prompt,
     RunConfig,
     Runner,
     RunState,
@@ -23,7 +26,9 @@ from holdfast import (
     tool,
 )
 from holdfast.errors import CommandRefusedError, UndoRefusedError
+from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.testing import FakeOpenAI, ask_approval, hosted, reply
+from holdfast.workers import ReActAgentWorker
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories
 
 SEARCH = hosted("web_search_call", id="ws_1", action={"type": "search", "query": "rome"})
@@ -353,3 +358,69 @@ def test_an_agent_whose_model_has_no_hosted_tools_is_refused_when_it_is_made(
         make_agent(WebSearchTool(), model="chat:gpt-5-mini")
     with pytest.raises(UserError, match="only the Responses API"):
         make_agent(look, model="offline", prompt={"id": "p"})
+
+
+PROMPT: Any = {"id": "pmpt_1", "version": "2", "variables": {"city": "Rome"}}
+
+
+async def test_a_stored_prompt_is_sent_and_recorded(rig: Rig, model: FakeOpenAI) -> None:
+    agent = Agent(name="agent", prompt=PROMPT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", model.base_url)
+        patch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+        await rig.serve(agent)
+        runner = rig.runner()
+        model.reply("done")
+        task = await runner.create_task("q")
+        await runner.run_task(task)
+    body = model.requests[0].body
+    assert body["prompt"] == PROMPT
+    assert "model" not in body  # the prompt chooses it
+    head = await runner.reader.head(task.task_id)
+    recorded = AgentSnapshot.model_validate_json(await runner.reader.archive.aget(head.snapshot))
+    assert (recorded.prompt, recorded.leaves_model) == (PROMPT, True)
+
+
+async def test_a_function_chooses_the_prompt_of_each_turn_once(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    chosen: list[str] = []
+
+    async def choose(data: GenerateDynamicPromptData) -> Prompt:
+        chosen.append(data.agent.name)
+        return {"id": f"pmpt_{len(chosen)}"}
+
+    agent = make_agent(look, prompt=choose)
+    await rig.serve(agent)
+    model.call("look", {"k": 1})
+    model.reply("done")
+    result = await Runner.run(agent, "q", runner=rig.runner())
+    assert result.final_output == "done"
+    assert [each.body["prompt"] for each in model.requests] == [{"id": "pmpt_1"}, {"id": "pmpt_2"}]
+    assert chosen == ["agent", "agent"]
+    assert all(each.model == "gpt-5-mini" for each in model.requests)  # the agent names it
+
+
+async def test_a_prompt_function_that_gives_none_leaves_the_step_waiting(
+    rig: Rig, make_agent: MakeAgent
+) -> None:
+    agent = make_agent(look, prompt=lambda _: "pmpt_1")
+    await rig.serve(agent)
+    with pytest.raises((StepFailedError, UserError), match="must return a Prompt"):
+        await Runner.run(agent, "q", runner=rig.runner())
+
+
+def test_a_prompt_without_an_id_and_a_list_of_ids_that_is_none_are_refused() -> None:
+    odd: Any = {"version": "1"}
+    with pytest.raises(UserError, match="'id'"):
+        Agent(name="a", prompt=odd)
+    with pytest.raises(UserError, match="list of ids"):
+        FileSearchTool(cast("Any", "vs_1"))
+    with pytest.raises(UserError, match="from 0 to 50"):
+        FileSearchTool(["vs_1"], max_num_results=51)
+    with pytest.raises(UserError, match="it must be 'code_interpreter'"):
+        CodeInterpreterTool(cast("Any", {"type": "mcp"}))
+    with pytest.raises(UserError, match="More than one HostedMCPTool"):
+        Agent(name="a", tools=[crm(), crm()])
+    with pytest.raises(UserError, match="ReActAgentWorker has the model call tools by text"):
+        Agent(name="a", tools=[WebSearchTool()], worker=ReActAgentWorker())
