@@ -196,9 +196,7 @@ def test_local_is_enough_for_tasks_on_this_machine(make: Make) -> None:
 def test_a_new_project_passes_its_test_in_an_environment_of_its_own(make: Make) -> None:
     made = make("local,testing")
     assert made.holdfast("init", "rooms").returncode == 0
-    import pytest as locked  # the project wants it besides
-
-    where = str(Path(locked.__file__).parents[1])
+    where = str(Path(pytest.__file__).parents[1])  # pytest is what the project wants besides
     run = f"import sys; sys.path.append({where!r}); import pytest; sys.exit(pytest.main(['-q']))"
     command = [str(made.root / "bin" / "python"), "-P", "-c", run]
     done = subprocess.run(

@@ -108,7 +108,7 @@ py-modules = ["booking"]
 pythonpath = ["."]
 """
 
-COMPOSE = """# A Temporal server with a file as its database, and one worker. For more than that, see
+COMPOSE = """# A Temporal server with a file as its database, and one worker. For more than that see
 # docker-compose.yml of Holdfast: PostgreSQL, the namespace and several workers.
 #
 #   docker compose up --build
