@@ -21,6 +21,8 @@ from holdfast.models.providers import (
 from holdfast.values.text.shown import shown
 
 DEFAULT_MODEL = "gpt-5-mini"
+"""Name of the model of an agent that names none."""
+
 
 _MADE: dict[tuple[str, str], Model] = {}
 _SERVED: dict[str, tuple[Any, ServedModel]] = {}

@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import ModelRequestError
-from holdfast.models.base import ModelAnswer, ModelRequest, Tell
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell, refuse_hosted
 from holdfast.models.openai.bodies import RequestBody, dumps, encoded_messages
 from holdfast.models.openai.chat_messages import (
     KEPT_OF_CALL,
@@ -68,7 +68,8 @@ async def chat_body(model: str, request: ModelRequest) -> RequestBody:
     """Write the body of a Chat Completions request.
 
     Raises:
-        ModelRequestError: The run goes on from a conversation that the provider keeps.
+        ModelRequestError: The run goes on from a conversation that the provider keeps, or has
+            tools or a prompt of the provider.
     """
     if request.previous_response_id or request.conversation_id:
         msg = (
@@ -77,6 +78,7 @@ async def chat_body(model: str, request: ModelRequest) -> RequestBody:
             " auto_previous_response_id."
         )
         raise ModelRequestError(msg, remedy="Use the Responses API, or begin without them.")
+    refuse_hosted(None, request)
     return await request_body(model, request)
 
 

@@ -89,7 +89,10 @@ def _output(answer: Answer | Refusal, next_id: NextId) -> list[Json]:
     if answer.reasoning:
         summary = [{"type": "summary_text", "text": answer.reasoning}]
         output.append({"id": next_id("rs_"), "type": "reasoning", "summary": summary})
-    if answer.text or not answer.calls:
+    for item in answer.items:
+        prefix = f"{str(item.get('type', 'item')).removesuffix('_call')}_"
+        output.append({"id": item.get("id") or next_id(prefix), **item})
+    if answer.text or not (answer.calls or answer.items):
         text: dict[str, Json] = {
             "type": "output_text",
             "text": answer.text,

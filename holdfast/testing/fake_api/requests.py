@@ -143,6 +143,9 @@ class FakeRequest:
 
 def _read_tool(tool: Json) -> ToolSpec:
     given = as_object(tool)
+    kind = as_text(given.get("type"))
+    if kind not in ("", "function"):
+        return ToolSpec(name=kind, hosted=given)
     given = as_object(given.get("function")) or given
     return ToolSpec(
         name=as_text(given.get("name")),

@@ -13,6 +13,7 @@ PACKAGES = {
     "otel": ("opentelemetry",),
     "prices": ("genai_prices",),
     "notify": ("apprise",),
+    "mcp": ("mcp", "mcp_types", "httpx2"),
     "litellm": ("litellm",),
     "any-llm": ("any_llm",),
     "desk": ("fastapi", "nicegui", "uvicorn"),
