@@ -7,7 +7,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -118,8 +118,8 @@ def api() -> Iterator[FakeOpenAI]:
 
 
 @pytest.fixture(params=WAYS)
-async def asked(request: pytest.FixtureRequest, api: FakeOpenAI) -> AsyncIterator[Asked]:
-    yield Asked(request.param, api)
+async def asked(request: pytest.FixtureRequest, api: FakeOpenAI) -> Asked:
+    return Asked(request.param, api)
 
 
 async def test_a_text_with_its_cost(asked: Asked, api: FakeOpenAI) -> None:
@@ -424,7 +424,8 @@ from holdfast.values.messages import user
 import holdfast
 assert "litellm" not in sys.modules and "any_llm" not in sys.modules
 async def main(api):
-    for name, base in (("anthropic/claude-x", api.origin), ("gemini/gemini-x", api.origin + "/v1beta")):
+    places = {"anthropic/claude-x": api.origin, "gemini/gemini-x": api.origin + "/v1beta"}
+    for name, base in places.items():
         model = LitellmModel(name, base_url=base, api_key="SECRET-of-the-tests")
         request = ModelRequest(model="x", messages=(user("hi"),))
         api.reply("a"); api.reply("b"); api.fail(401)

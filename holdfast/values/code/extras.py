@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from holdfast.errors import ServerStartError
 
 PACKAGES = {
-    "local": ("psutil", "filelock"),
+    "local": ("psutil", "filelock", "watchfiles"),
     "testing": ("starlette", "uvicorn"),
     "otel": ("opentelemetry",),
     "prices": ("genai_prices",),
