@@ -254,7 +254,7 @@ async def list_approvals(
     *,
     agent: str = "",
     tool: str = "",
-    kind: Literal["", "tool", "unknown", "limit", "undo"] = "",
+    kind: Literal["", "tool", "unknown", "limit", "undo", "question"] = "",
     q: Annotated[str, Query(description="Text in tool, arguments, agent or task id.")] = "",
     older: Annotated[int, Query(ge=0, description="Seconds that it waits at least.")] = 0,
     mine: bool = False,

@@ -11,6 +11,7 @@ from holdfast.values.checks.ids import check_name
 from holdfast.values.text.shown import shown
 
 Role = Literal["viewer", "operator", "approver"]
+"""What somebody may do: read, run and steer, decide approvals."""
 
 ROLES = cast("tuple[Role, ...]", get_args(Role))
 

@@ -152,6 +152,10 @@ def side_of(body: StepBody) -> Side:
         calls.append(f"{call.call.name} {arguments}")
         if call.message is not None:
             results.append(f"{call.call.name}: {_text(call.message)}")
+    for ran in body.hosted:
+        calls.append(f"{ran.tool} {ran.arguments} (provider)")
+        if ran.result:
+            results.append(f"{ran.tool}: {ran.result}")
     asked = [_text(message) for message in body.adds if message.role in ("user", "system")]
     return Side(
         n=body.n,
