@@ -96,9 +96,7 @@ def routes(app: FastAPI) -> list[Known]:
         inner: list[Any] = [route] if within is None else within.routes
         for each in inner:
             methods = getattr(each, "methods", None) or ()
-            found += [
-                Known(str(method), prefix + str(each.path), str(each.name)) for method in methods
-            ]
+            found += [Known(str(method), f"{prefix}{each.path}", each.name) for method in methods]
             if isinstance(each, Mount) and each.path:
                 found.append(Known("GET", f"{each.path}/x", "mount"))
     return found
