@@ -38,7 +38,7 @@ from holdfast.agents.tools.hooks import (
     is_offered,
 )
 from holdfast.agents.tools.retriever import ToolRetriever
-from holdfast.agents.tools.servers import (
+from holdfast.agents.tools.sources.servers import (
     MCPConfig,
     ServerTool,
     ToolServer,

@@ -8,8 +8,8 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from typing_extensions import Unpack
 
 from holdfast.agents.tools.arguments import ToolArgumentsError
-from holdfast.agents.tools.foreign import foreign_tool, is_foreign_tool
 from holdfast.agents.tools.options import ToolOptions
+from holdfast.agents.tools.sources.foreign import foreign_tool, is_foreign_tool
 from holdfast.agents.tools.tool import FunctionTool, Tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.text.shown import shown

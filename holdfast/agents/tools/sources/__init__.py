@@ -1,0 +1,1 @@
+"""Tools that come from elsewhere: of other frameworks, and of servers."""
