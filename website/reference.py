@@ -175,14 +175,14 @@ class Reference:
         for name, each in self.names("holdfast").items():
             if each.path in elsewhere:
                 continue
-            group = _group_of(each.path)
-            if group is None:
+            found = _group_of(each.path)
+            if found is None:
                 msg = (
                     f"holdfast.{name} ({each.path}) is on no page: name its module in"
                     " website/reference.py"
                 )
                 raise SiteError(msg)
-            made.setdefault(group, {})[name] = each
+            made.setdefault(found, {})[name] = each
         return {group: made[group] for group in GROUPS if group in made}
 
     def undocumented(self) -> list[str]:
