@@ -30,6 +30,7 @@ from holdfast.errors import (
     ConnectError,
     DigestMismatchError,
     HoldfastError,
+    MCPConnectionError,
     ModelUnavailableError,
     NoWorkerError,
     QueryFailedError,
@@ -205,6 +206,8 @@ def heals_by_time(error: Exception) -> bool:
         case BlobMissingError() | DigestMismatchError():
             return False
         case ArchiveError() | ConnectError() | NoWorkerError() | QueryFailedError():
+            return True
+        case MCPConnectionError():
             return True
         case RPCError(status=status):  # a query may have waited for a worker that is gone
             return status not in LASTING

@@ -32,13 +32,30 @@ from holdfast.agents.handoffs.filters import (
 )
 from holdfast.agents.handoffs.handoff import Handoff, HandoffInputFilter, handoff
 from holdfast.agents.hooks import AgentHooks, RunHooks
-from holdfast.agents.model_input import CallModelData, ModelInputData
+from holdfast.agents.hosted.mcp import (
+    HostedMCPTool,
+    MCPToolApprovalFunction,
+    MCPToolApprovalFunctionResult,
+    MCPToolApprovalRequest,
+)
+from holdfast.agents.hosted.prompt import (
+    DynamicPromptFunction,
+    GenerateDynamicPromptData,
+    Prompt,
+)
+from holdfast.agents.hosted.tools import (
+    CodeInterpreterTool,
+    FileSearchTool,
+    ImageGenerationTool,
+    WebSearchTool,
+)
 from holdfast.agents.output_type import AgentOutputSchema, AgentOutputSchemaBase
 from holdfast.agents.runs.error_handlers import (
     RunErrorData,
     RunErrorHandlerInput,
     RunErrorHandlerResult,
 )
+from holdfast.agents.runs.model_input import CallModelData, ModelInputData
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import FunctionTool, Tool, function_tool, tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, default_tool_error_function
@@ -88,6 +105,7 @@ from holdfast.reading.step_events import (
     ChatEnd,
     ChatStart,
     CommandGiven,
+    HostedToolRan,
     StepEnd,
     StepEvent,
     StepFailed,
@@ -114,7 +132,7 @@ from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import Retrieved, SourceNode
 from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.runs.usage import RequestUsage, Usage
-from holdfast.values.settings import Always, ApprovalRule, Budget, ModelSettings
+from holdfast.values.settings import Always, ApprovalRule, Budget, MCPToolChoice, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.version import __version__
 from holdfast.workers.tool_use import (
@@ -130,6 +148,9 @@ if TYPE_CHECKING:
         HandoffCallItem,
         HandoffOutputItem,
         InputItem,
+        MCPApprovalRequestItem,
+        MCPApprovalResponseItem,
+        MCPListToolsItem,
         MessageOutputItem,
         ReasoningItem,
         RunItem,
@@ -154,8 +175,9 @@ if TYPE_CHECKING:
     )
     from holdfast.models.openai.chat import OpenAIChatCompletionsModel
     from holdfast.models.openai.responses import OpenAIResponsesModel
-    from holdfast.models.openai_providers import MultiProvider, MultiProviderMap, OpenAIProvider
+    from holdfast.models.openai_providers import MultiProvider, OpenAIProvider
     from holdfast.models.prices import Price, Prices
+    from holdfast.models.providers import MultiProviderMap, model_providers
     from holdfast.serving.plugin import HoldfastPlugin
     from holdfast.tracing.blocks import Trace
     from holdfast.tracing.export import flush_traces
@@ -184,10 +206,11 @@ _LATE = {
     "ModelProvider": "holdfast.models.agents_sdk",
     "ModelTracing": "holdfast.models.agents_sdk",
     "MultiProvider": "holdfast.models.openai_providers",
-    "MultiProviderMap": "holdfast.models.openai_providers",
+    "MultiProviderMap": "holdfast.models.providers",
     "Notice": "holdfast.activities.notices.notifiers",
     "Notifier": "holdfast.activities.notices.notifiers",
     "OpenAIProvider": "holdfast.models.openai_providers",
+    "model_providers": "holdfast.models.providers",
     "OpenAIChatCompletionsModel": "holdfast.models.openai.chat",
     "OpenAIResponsesModel": "holdfast.models.openai.responses",
     "Webhook": "holdfast.activities.notices.notifiers",
@@ -217,6 +240,9 @@ _LATE = {
     "HoldfastPlugin": "holdfast.serving.plugin",
     "InputItem": "holdfast.agents.items.run_items",
     "ItemHelpers": "holdfast.agents.runs.item_helpers",
+    "MCPApprovalRequestItem": "holdfast.agents.items.run_items",
+    "MCPApprovalResponseItem": "holdfast.agents.items.run_items",
+    "MCPListToolsItem": "holdfast.agents.items.run_items",
     "MessageOutputItem": "holdfast.agents.items.run_items",
     "ModelResponse": "holdfast.agents.runs.results",
     "ReasoningItem": "holdfast.agents.items.run_items",
@@ -262,14 +288,18 @@ __all__ = [
     "CallModelData",
     "ChatEnd",
     "ChatStart",
+    "CodeInterpreterTool",
     "CommandGiven",
     "CustomSpanData",
+    "DynamicPromptFunction",
     "Effect",
+    "FileSearchTool",
     "FuncDocumentation",
     "FuncSchema",
     "FunctionSpanData",
     "FunctionTool",
     "FunctionToolResult",
+    "GenerateDynamicPromptData",
     "GenerationSpanData",
     "GuardrailFunctionOutput",
     "GuardrailSpanData",
@@ -282,13 +312,23 @@ __all__ = [
     "HandoffSpanData",
     "HoldfastError",
     "HoldfastPlugin",
+    "HostedMCPTool",
+    "HostedToolRan",
     "Image",
+    "ImageGenerationTool",
     "InputGuardrail",
     "InputGuardrailResult",
     "InputGuardrailTripwireTriggered",
     "InputItem",
     "ItemHelpers",
     "KeywordToolRetriever",
+    "MCPApprovalRequestItem",
+    "MCPApprovalResponseItem",
+    "MCPListToolsItem",
+    "MCPToolApprovalFunction",
+    "MCPToolApprovalFunctionResult",
+    "MCPToolApprovalRequest",
+    "MCPToolChoice",
     "MaxTurnsExceeded",
     "Message",
     "MessageOutputItem",
@@ -312,6 +352,7 @@ __all__ = [
     "OutputGuardrailTripwireTriggered",
     "Price",
     "Prices",
+    "Prompt",
     "RawResponsesStreamEvent",
     "ReasoningItem",
     "RequestUsage",
@@ -385,6 +426,7 @@ __all__ = [
     "Usage",
     "UserError",
     "Waiting",
+    "WebSearchTool",
     "Webhook",
     "__version__",
     "agent_span",
@@ -406,6 +448,7 @@ __all__ = [
     "handoff",
     "handoff_span",
     "input_guardrail",
+    "model_providers",
     "nest_handoff_history",
     "output_guardrail",
     "print_event",

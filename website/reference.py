@@ -57,7 +57,12 @@ GROUPS = (
         "tools",
         "Tools",
         "Functions as tools: their effects, approvals, contexts and results.",
-        sources=("holdfast.agents.tools", "holdfast.workers.tool_use", "holdfast.values.settings"),
+        sources=(
+            "holdfast.agents.tools",
+            "holdfast.agents.hosted",
+            "holdfast.workers.tool_use",
+            "holdfast.values.settings",
+        ),
     ),
     Group(
         "handoffs",
@@ -128,6 +133,7 @@ GROUPS = (
         sources=("holdfast.tracing.spans",),
     ),
     Group("errors", "holdfast.errors", "Every error, in one tree.", "holdfast.errors"),
+    Group("mcp", "holdfast.mcp", "Servers of the Model Context Protocol as tools.", "holdfast.mcp"),
     Group("desk", "holdfast.desk", "Pages and an HTTP API for people.", "holdfast.desk"),
     Group(
         "llama_index",

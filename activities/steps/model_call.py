@@ -21,6 +21,7 @@ from holdfast.models.base import (
     StreamingModel,
     Tell,
     admitted,
+    refuse_hosted,
 )
 from holdfast.models.draft import Draft
 from holdfast.models.prices import Prices, priced
@@ -134,6 +135,7 @@ class Asking:
             return await self._ask(request)
 
     async def _ask(self, request: ModelRequest) -> ModelAnswer:
+        refuse_hosted(self._model, request)
         sent = await self._code.sent(request, self._state)
         if self._given.dollars is not None:
             try:
@@ -148,7 +150,8 @@ class Asking:
                 for each in sent.messages
             ]
             begun = time.monotonic()
-            made = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))
+            whole = sent.model_copy(update={"messages": tuple(messages)})
+            made = await self._respond(self._code.with_secrets(whole))
             took = {"at": round(time.time(), 3), "took": round(time.monotonic() - begun, 3)}
             answer = priced(admitted(made, self._model.name), self._prices, sent.model)
             answer = answer.model_copy(update=took)

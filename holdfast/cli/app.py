@@ -97,6 +97,28 @@ async def worker(common: Common, target: TargetArgument, app: AppOption = None) 
 
 @app.command(epilog=EPILOG)
 @shared
+async def mcp(
+    common: Common,
+    *,
+    target: TargetArgument,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve streamable HTTP; else a client at stdin.")
+    ] = False,
+    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any.")] = 8500,
+    by: Annotated[
+        str, typer.Option("--by", help="Who decides, if the client's user is asked.")
+    ] = "",
+    app: AppOption = None,
+) -> ExitCode | None:
+    """Serve agents as tools to MCP clients; each call is a task."""
+    from holdfast.cli.commands.mcp import mcp_command
+
+    return await mcp_command(common, target, app=app, http=http, host=host, port=port, by=by)
+
+
+@app.command(epilog=EPILOG)
+@shared
 async def run(
     common: Common,
     *,

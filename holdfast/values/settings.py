@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -69,6 +70,36 @@ class Settings(Written):
             raise UserError(misfit(cls.__name__, error)) from None
 
 
+MCP_CHOICE = "mcp:"
+"""What the word begins with by which a tool choice names a tool of an MCP server."""
+
+
+@dataclass(frozen=True)
+class MCPToolChoice:
+    """A tool choice that names a tool of an MCP server of the provider, a HostedMCPTool.
+
+    Attributes:
+        server_label: Label of the server.
+        name: Name of its tool.
+    """
+
+    server_label: str
+    name: str
+
+    @property
+    def word(self) -> str:
+        """The choice as one word; no tool of an agent can have such a name."""
+        return f"{MCP_CHOICE}{self.server_label}:{self.name}"
+
+    @classmethod
+    def of(cls, word: str) -> MCPToolChoice | None:
+        """Return the choice that a word stands for; None when it is another word."""
+        if not word.startswith(MCP_CHOICE):
+            return None
+        label, _, name = word.removeprefix(MCP_CHOICE).partition(":")
+        return cls(label, name)
+
+
 class ModelSettings(Settings):
     """How a model is called. None leaves the choice to the provider.
 
@@ -81,7 +112,8 @@ class ModelSettings(Settings):
         frequency_penalty: Penalty on repeated tokens (Chat Completions only).
         presence_penalty: Penalty on tokens already present (Chat Completions only).
         max_tokens: Most output tokens of one call.
-        tool_choice: "auto", "none", "required" or a tool's name.
+        tool_choice: "auto", "none", "required", a tool's name, the type of a tool of the provider,
+            as "file_search", or an MCPToolChoice.
         parallel_tool_calls: Whether one answer may hold several tool calls.
         truncation: What happens to an input that is too long (Responses only).
         reasoning: How the model reasons: {"effort": ..., "summary": ...}, or the `Reasoning` of the
@@ -125,7 +157,7 @@ class ModelSettings(Settings):
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     max_tokens: int | None = None
-    tool_choice: str | None = None
+    tool_choice: str | MCPToolChoice | None = None
     parallel_tool_calls: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
     reasoning: ReasoningOptions | None = None
@@ -186,6 +218,12 @@ class ModelSettings(Settings):
         if self.reasoning_effort is not None:
             return {"effort": self.reasoning_effort}
         return None if self.reasoning is None else dict(self.reasoning)
+
+    @property
+    def choice(self) -> str | None:
+        """The tool choice as a word."""
+        given = self.tool_choice
+        return given.word if isinstance(given, MCPToolChoice) else given
 
     @property
     def seconds_per_attempt(self) -> float:

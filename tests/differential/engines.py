@@ -59,7 +59,7 @@ class Holdfast(Lib):
         "holdfast.agents.run_config",
         "holdfast.agents.runs.results",
         "holdfast.client.runner.runner",
-        "holdfast.agents.model_input",
+        "holdfast.agents.runs.model_input",
         "holdfast.agents.runs.error_handlers",
         "holdfast.errors",
     )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast import AgentRunner, RunConfig, Runner, Task, tool
+from holdfast import AgentRunner, RunConfig, Runner, Task, ToolContext, tool
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.testing import FakeOpenAI
@@ -263,6 +263,28 @@ async def test_retries_of_a_tool_are_made_in_the_activity_of_the_step(
     assert await finished(runner, model) == INLINE
     assert starts == ["x", "x"]
     assert model.requests[1].holds("saw x")
+
+
+async def test_what_is_handed_over_stays_at_the_server_while_a_tool_is_repeated(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    kept: list[bool] = []
+    client = rig.engine.client
+
+    @tool(effect="read", max_attempts=2, inline_seconds=20.0)
+    async def look(ctx: ToolContext, what: str) -> str:
+        """Look."""
+        described = await client.get_workflow_handle(ctx.task_id).describe()
+        [pending] = described.raw_description.pending_activities
+        kept.append(any(b'"paid"' in each.data for each in pending.heartbeat_details.payloads))
+        if len(kept) == 1:
+            raise ValueError("not yet")
+        return f"saw {what}"
+
+    await rig.serve(make_agent(look))
+    # Before it is repeated, the server is asked whose attempt it is.
+    assert await finished(rig.runner(heartbeat=1.0), model) == INLINE
+    assert kept == [True, True]
 
 
 async def test_calls_of_one_answer_run_side_by_side_and_keep_their_order(

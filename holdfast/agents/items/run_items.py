@@ -22,6 +22,9 @@ ItemType = Literal[
     "reasoning_item",
     "tool_approval_item",
     "input_item",
+    "mcp_list_tools_item",
+    "mcp_approval_request_item",
+    "mcp_approval_response_item",
 ]
 MCP_REQUEST = "mcp_approval_request"
 AGENTS = ("agent", "source_agent", "target_agent")
@@ -247,6 +250,27 @@ class InputItem(RunItemBase):
     type: ItemType = "input_item"
 
 
+@dataclass
+class MCPListToolsItem(RunItemBase):
+    """The provider has listed the tools of an MCP server."""
+
+    type: ItemType = "mcp_list_tools_item"
+
+
+@dataclass
+class MCPApprovalRequestItem(RunItemBase):
+    """The provider asks for an approval before it calls a tool of an MCP server."""
+
+    type: ItemType = "mcp_approval_request_item"
+
+
+@dataclass
+class MCPApprovalResponseItem(RunItemBase):
+    """The decision on such a request."""
+
+    type: ItemType = "mcp_approval_response_item"
+
+
 RunItem = (
     MessageOutputItem
     | ToolCallItem
@@ -256,5 +280,8 @@ RunItem = (
     | ReasoningItem
     | ToolApprovalItem
     | InputItem
+    | MCPListToolsItem
+    | MCPApprovalRequestItem
+    | MCPApprovalResponseItem
 )
 """An item of a run."""

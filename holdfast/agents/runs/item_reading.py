@@ -13,6 +13,9 @@ from holdfast.agents.items.run_items import (
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,
+    MCPApprovalRequestItem,
+    MCPApprovalResponseItem,
+    MCPListToolsItem,
     MessageOutputItem,
     ReasoningItem,
     RunItem,
@@ -193,6 +196,12 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
             return HandoffCallItem(agent, RawItem(raw))
         case "reasoning":
             return ReasoningItem(agent, RawItem(raw))
+        case "mcp_list_tools":
+            return MCPListToolsItem(agent, RawItem(raw))
+        case "mcp_approval_request":
+            return MCPApprovalRequestItem(agent, RawItem(raw))
+        case "mcp_approval_response":
+            return MCPApprovalResponseItem(agent, RawItem(raw))
         case _:
             return ToolCallItem(agent, RawItem(raw))
 

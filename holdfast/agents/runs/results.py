@@ -9,8 +9,8 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResult
 from holdfast.agents.items.raw_items import replayable
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
-from holdfast.agents.model_input import without_reasoning_id
 from holdfast.agents.runs.item_helpers import ItemHelpers
+from holdfast.agents.runs.model_input import without_reasoning_id
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
 from holdfast.values.base import Json

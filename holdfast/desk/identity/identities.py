@@ -15,34 +15,40 @@ Role = Literal["viewer", "operator", "approver"]
 
 ROLES = cast("tuple[Role, ...]", get_args(Role))
 
-READ = "read"
+Verb = Literal[
+    "read",
+    "create",
+    "run",
+    "finalize",
+    "feedback",
+    "edit_step",
+    "drop_step",
+    "pause",
+    "resume",
+    "undo",
+    "rewind",
+    "fork",
+    "abandon",
+    "approve",
+    "edit",
+    "reject",
+    "respond",
+    "revoke",
+]
+"""What can be done with the desk."""
 
-_OPERATING = frozenset(
-    {
-        "create",
-        "run",
-        "finalize",
-        "feedback",
-        "edit_step",
-        "drop_step",
-        "pause",
-        "resume",
-        "undo",
-        "rewind",
-        "fork",
-        "abandon",
-    }
-)
-_DECIDING = frozenset({"approve", "edit", "reject", "respond", "revoke"})
+VERBS = cast("tuple[Verb, ...]", get_args(Verb))
 
-ALLOWED: Mapping[Role, frozenset[str]] = {
+READ: Verb = "read"
+
+_DECIDING = frozenset[Verb]({"approve", "edit", "reject", "respond", "revoke"})
+
+ALLOWED: Mapping[Role, frozenset[Verb]] = {
     "viewer": frozenset({READ}),
-    "operator": _OPERATING | {READ},
+    "operator": frozenset(VERBS) - _DECIDING,
     "approver": _DECIDING | {READ},
 }
 """The verbs that each role allows. Every role may read."""
-
-VERBS = _OPERATING | _DECIDING | {READ}
 
 
 class NotAuthenticatedError(HoldfastError):
@@ -67,7 +73,7 @@ class Identity:
     roles: frozenset[Role] = frozenset({"viewer"})
     source: Literal["local", "token", "proxy"] = "token"
 
-    def can(self, verb: str) -> bool:
+    def can(self, verb: Verb) -> bool:
         """Whether one of the roles allows a verb."""
         return any(verb in ALLOWED[role] for role in self.roles)
 

@@ -189,6 +189,8 @@ class ToolInput(Value):
         child: Id of the child task, when a call of an agent as a tool is to be ended.
         patch: What was made of the state before that task began, a merge patch.
         tried: Attempts that were lost before this activity was scheduled.
+        answers: Key of a question of the call to the answer of a person.
+        resume: What the tool wants back with the answers.
     """
 
     n: int
@@ -204,6 +206,8 @@ class ToolInput(Value):
     child: str = ""
     patch: dict[str, Json] = Field(default_factory=dict)
     tried: int = 0
+    answers: dict[str, Json] = Field(default_factory=dict[str, Json])
+    resume: str = ""
 
 
 class Nesting(Value):

@@ -13,6 +13,9 @@ PACKAGES = {
     "otel": ("opentelemetry",),
     "prices": ("genai_prices",),
     "notify": ("apprise",),
+    "mcp": ("mcp", "mcp_types", "httpx2"),
+    "litellm": ("litellm",),
+    "any-llm": ("any_llm",),
     "desk": ("fastapi", "nicegui", "uvicorn"),
 }
 """The packages of each extra, by the names under which they are imported."""
