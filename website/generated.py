@@ -68,7 +68,7 @@ def _sync() -> str:
 def _commands() -> str:
     """Return the page of the command line, as the commands describe themselves."""
     command = get_command(app)
-    context = command.make_context("holdfast", ["tasks"], resilient_parsing=True)
+    context = typer.Context(command, info_name="holdfast")
     text = typer.cli.get_docs_for_click(
         obj=command, ctx=context, name="holdfast", title="Command line"
     )

@@ -57,7 +57,12 @@ GROUPS = (
         "tools",
         "Tools",
         "Functions as tools: their effects, approvals, contexts and results.",
-        sources=("holdfast.agents.tools", "holdfast.workers.tool_use", "holdfast.values.settings"),
+        sources=(
+            "holdfast.agents.tools",
+            "holdfast.agents.hosted",
+            "holdfast.workers.tool_use",
+            "holdfast.values.settings",
+        ),
     ),
     Group(
         "handoffs",
@@ -128,6 +133,7 @@ GROUPS = (
         sources=("holdfast.tracing.spans",),
     ),
     Group("errors", "holdfast.errors", "Every error, in one tree.", "holdfast.errors"),
+    Group("mcp", "holdfast.mcp", "Servers of the Model Context Protocol as tools.", "holdfast.mcp"),
     Group("desk", "holdfast.desk", "Pages and an HTTP API for people.", "holdfast.desk"),
     Group(
         "llama_index",
@@ -175,14 +181,14 @@ class Reference:
         for name, each in self.names("holdfast").items():
             if each.path in elsewhere:
                 continue
-            group = _group_of(each.path)
-            if group is None:
+            found = _group_of(each.path)
+            if found is None:
                 msg = (
                     f"holdfast.{name} ({each.path}) is on no page: name its module in"
                     " website/reference.py"
                 )
                 raise SiteError(msg)
-            made.setdefault(group, {})[name] = each
+            made.setdefault(found, {})[name] = each
         return {group: made[group] for group in GROUPS if group in made}
 
     def undocumented(self) -> list[str]:

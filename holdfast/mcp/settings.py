@@ -108,12 +108,16 @@ class ToolFilterContext:
 
 if TYPE_CHECKING:
     ToolFilterCallable = Callable[[ToolFilterContext, MCPTool], bool | Awaitable[bool]]
+    """Decides whether an agent sees a tool of a server."""
     LocalMCPApprovalCallable = Callable[
         [RunContextWrapper[Any], AgentBase, MCPTool], bool | Awaitable[bool]
     ]
+    """Decides whether a call of a server's tool needs a person's approval."""
 else:
     ToolFilterCallable = Callable[..., Any]
+    """Decides whether an agent sees a tool of a server."""
     LocalMCPApprovalCallable = Callable[..., Any]
+    """Decides whether a call of a server's tool needs a person's approval."""
 
 ToolFilter = ToolFilterCallable | ToolFilterStatic | None
 """A function (context, tool), asked for each tool in each turn, or lists of names."""

@@ -18,6 +18,8 @@ BLOCK = re.compile(
     r"^```python\n(.*?)^```(?:\n\nPrints:\n\n```\n(.*?)^```)?", re.MULTILINE | re.DOTALL
 )
 """A program, and all that it prints if the page says that."""
+GUIDED = ("docs/tutorial/", "docs/recipes/")
+"""Pages whose files and commands tests/live/test_tutorial.py runs."""
 ASKED = {
     "README.md": ("finalize_response", "needs_approval", "run_sync", "LLMCompilerAgentWorker"),
 }
@@ -72,7 +74,7 @@ def test_every_block_is_run_or_its_page_says_why_not() -> None:
         for block in ALL
         if not (block.info == "python" and block.text in here)
         and not (block.is_shown or block.is_left or block.runner)
-        and not (block.page.startswith("docs/tutorial/") and (block.file or block.info == "sh"))
+        and not (block.page.startswith(GUIDED) and (block.file or block.info == "sh"))
     ]
     assert not forgotten, "say above the block what runs it, or why nothing does"
 

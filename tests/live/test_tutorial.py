@@ -1,4 +1,7 @@
-"""Every page of the tutorial, run as a reader runs it: with the files of the pages before."""
+"""The tutorial and the recipes, run as a reader runs them.
+
+A page of the tutorial needs the files of the pages before it, a recipe only its own.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,11 @@ from tests.live.test_readme import environment
 from tests.support.pages import PAGES, Block, blocks
 
 TUTORIAL = [path for path in PAGES if path.parent.name == "tutorial"]
+RECIPES = [
+    path
+    for path in PAGES
+    if path.parent.name == "recipes" and any(block.file for block in blocks(path))
+]
 
 
 def write_files(page: Path, directory: Path) -> None:
@@ -57,14 +65,24 @@ def test_the_tutorial_has_seven_steps_and_each_leads_to_the_next() -> None:
         assert re.search(rf"\nNext: \[.*\]\({following.name}\)", page.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("page", TUTORIAL, ids=lambda page: page.stem)
-def test_a_step_of_the_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    for earlier in TUTORIAL[: TUTORIAL.index(page) + 1]:
-        write_files(earlier, tmp_path)
+def follow(page: Path, files: list[Path], directory: Path) -> None:
+    """Do what a page says: make the files, run the commands, compare what they print."""
+    for each in files:
+        write_files(each, directory)
     told = commands(page)
     assert told
     try:
         for command, printed in told:
-            assert run(command, tmp_path) == printed
+            assert run(command, directory) == printed
     finally:
-        run("holdfast stop >&2 || true", tmp_path)
+        run("holdfast stop >&2 || true", directory)
+
+
+@pytest.mark.parametrize("page", TUTORIAL, ids=lambda page: page.stem)
+def test_a_step_of_the_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    follow(page, TUTORIAL[: TUTORIAL.index(page) + 1], tmp_path)
+
+
+@pytest.mark.parametrize("page", RECIPES, ids=lambda page: page.stem)
+def test_a_recipe_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    follow(page, [page], tmp_path)
