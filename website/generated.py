@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import typer
 import typer.cli
@@ -69,8 +70,9 @@ def _commands() -> str:
     """Return the page of the command line, as the commands describe themselves."""
     command = get_command(app)
     context = typer.Context(command, info_name="holdfast")
+    described: Any = context  # its class is one that typer keeps to itself
     text = typer.cli.get_docs_for_click(
-        obj=command, ctx=context, name="holdfast", title="Command line"
+        obj=command, ctx=described, name="holdfast", title="Command line"
     )
     codes = EPILOG.strip()
     without = text.replace(f"{codes}\n", "")  # every command repeats them

@@ -246,6 +246,5 @@ def misdirected(name: str, base_url: str | None) -> str:
         f"Model name {name!r} is that of {whose}, but no address of another server is set, so it"
         " would be asked for at OpenAI. Pass 'litellm/PROVIDER/NAME' for a model of many"
         ' providers, or set OPENAI_BASE_URL and pass "chat:NAME" for a server with the Chat'
-        " Completions API."
-        + _OBJECT
+        " Completions API." + _OBJECT
     )

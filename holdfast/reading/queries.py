@@ -81,7 +81,7 @@ class TaskQueries:
         async def ask() -> T:
             while True:
                 try:
-                    return await handle.query(
+                    answer: T = await handle.query(
                         name,
                         args=list(args),
                         result_type=kind,
@@ -91,6 +91,8 @@ class TaskQueries:
                     # The run that the server had found continued as new meanwhile: ask the next.
                     if error.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
                         raise
+                else:
+                    return answer
 
         try:
             with server_errors(RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):

@@ -135,8 +135,8 @@ def _misfit(name: str, value: Json, about: Json) -> str:
     is_flag = isinstance(value, bool) and bool not in kinds and kinds != (object,)
     if is_flag or not isinstance(value, kinds):
         return f"Field {name!r} must be of type {known.get('type')}."
-    choices = known.get("enum")
-    if isinstance(choices, list) and value not in choices:
+    choices = cast("list[Any] | None", known.get("enum"))
+    if choices is not None and value not in choices:
         return f"Field {name!r} must be one of {', '.join(map(str, choices))}."
     return ""
 
