@@ -10,7 +10,7 @@ from holdfast.agents.hooks import check_agent_hooks
 from holdfast.agents.hosted.prompt import check_prompt
 from holdfast.agents.hosted.tools import HostedTool
 from holdfast.agents.tools.decorator import Tool, to_tool
-from holdfast.agents.tools.foreign import ForeignToolRetriever, is_foreign_retriever
+from holdfast.agents.tools.foreign.llama_index import ForeignToolRetriever, is_foreign_retriever
 from holdfast.agents.tools.servers import MCPConfig
 from holdfast.errors import InvalidArgumentError, WrongTypeError, message_of, remedy_of
 from holdfast.models.base import check_model

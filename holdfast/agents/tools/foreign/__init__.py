@@ -1,0 +1,1 @@
+"""Tools and agents of other frameworks, taken as tools."""
