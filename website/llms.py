@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -56,7 +56,7 @@ def _paths(entry: Any) -> Iterator[str]:
         case str():
             yield entry
         case dict():
-            for each in entry.values():
+            for each in cast("dict[str, Any]", entry).values():
                 yield from _paths(each)
         case _:
             for each in entry:

@@ -60,7 +60,8 @@ class Stage:
 
     def relinked(self, page: str, text: str) -> str:
         """Return a page's text with links that fit the place of its copy. Code stays as it is."""
-        lines, fence = [], ""
+        lines: list[str] = []
+        fence = ""
         for line in text.splitlines(keepends=True):
             mark = FENCE.match(line)
             if mark and not fence:

@@ -43,7 +43,7 @@ from holdfast.agents.tools.error_texts import (
     formatted_error,
     worded,
 )
-from holdfast.agents.tools.sources.servers import QuestionAskedError, ServerTool
+from holdfast.agents.tools.foreign.servers import QuestionAskedError, ServerTool
 from holdfast.errors import (
     AgentsException,
     InvalidArgumentError,

@@ -31,14 +31,7 @@ from holdfast.agents.instructions import system_prompt
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool, to_tool
-from holdfast.agents.tools.hooks import (
-    ApprovalPredicate,
-    EnabledPredicate,
-    FailureFormatter,
-    is_offered,
-)
-from holdfast.agents.tools.retriever import ToolRetriever
-from holdfast.agents.tools.sources.servers import (
+from holdfast.agents.tools.foreign.servers import (
     MCPConfig,
     ServerTool,
     ToolServer,
@@ -46,6 +39,13 @@ from holdfast.agents.tools.sources.servers import (
     served_tools,
     server_keys,
 )
+from holdfast.agents.tools.hooks import (
+    ApprovalPredicate,
+    EnabledPredicate,
+    FailureFormatter,
+    is_offered,
+)
+from holdfast.agents.tools.retriever import ToolRetriever
 from holdfast.errors import UserError
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model

@@ -10,8 +10,8 @@ from holdfast.agents.hooks import check_agent_hooks
 from holdfast.agents.hosted.prompt import check_prompt
 from holdfast.agents.hosted.tools import HostedTool
 from holdfast.agents.tools.decorator import Tool, to_tool
-from holdfast.agents.tools.sources.foreign import ForeignToolRetriever, is_foreign_retriever
-from holdfast.agents.tools.sources.servers import MCPConfig
+from holdfast.agents.tools.foreign.llama_index import ForeignToolRetriever, is_foreign_retriever
+from holdfast.agents.tools.foreign.servers import MCPConfig
 from holdfast.errors import InvalidArgumentError, WrongTypeError, message_of, remedy_of
 from holdfast.models.base import check_model
 from holdfast.models.libraries.llama_index import as_model

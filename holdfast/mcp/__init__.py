@@ -5,7 +5,7 @@ The `mcp` package, of the extra `mcp`, is needed once a server is used.
 
 from __future__ import annotations
 
-from holdfast.agents.tools.sources.servers import MCPConfig
+from holdfast.agents.tools.foreign.servers import MCPConfig
 from holdfast.mcp.manager import MCPServerManager
 from holdfast.mcp.sdk_names import MCPUtil
 from holdfast.mcp.server import MCPServer

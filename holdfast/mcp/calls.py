@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from holdfast.agents.tools.sources.servers import QuestionAskedError, ServerTool
+from holdfast.agents.tools.foreign.servers import QuestionAskedError, ServerTool
 from holdfast.errors import MCPConnectionError, OutcomeUnknownError, UserError
 from holdfast.mcp.connection import Connection, is_loss, is_unsent, told
 from holdfast.mcp.questions import (

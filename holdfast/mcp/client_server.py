@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.foreign.servers import ServerTool
 from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.agents.tools.options import ToolOptions
-from holdfast.agents.tools.sources.servers import ServerTool
 from holdfast.errors import InvalidArgumentError, MCPConnectionError, UserError, WrongTypeError
 from holdfast.mcp.calls import ServerCall
 from holdfast.mcp.connection import Connection, asked, on_loop

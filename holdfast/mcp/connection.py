@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.agents.tools.sources.servers import QuestionAskedError
+from holdfast.agents.tools.foreign.servers import QuestionAskedError
 from holdfast.engine.loop import LoopThread, close_at_exit, keep_at_exit
 from holdfast.errors import MCPConnectionError, UserError
 from holdfast.values.code.extras import needing

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.foreign.servers import MCPConfig, ServerTool, ToolServer
 from holdfast.agents.tools.functions.schema import is_same_shape, strict_schema
 from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.agents.tools.options import ToolOptions
-from holdfast.agents.tools.sources.servers import MCPConfig, ServerTool, ToolServer
 from holdfast.errors import DeclarationError, UserError
 from holdfast.mcp.settings import (
     LocalMCPApprovalCallable,

@@ -158,7 +158,7 @@ class LibraryProvider:
             ModuleNotFoundError: The library is not installed.
             InvalidArgumentError: The name is empty, or lacks what the library needs.
         """
-        [package] = PACKAGES[self.extra]
+        package = PACKAGES[self.extra][0]
         with needing(self.extra, f"Model '{self.extra}/{model_name}'"):
             if importlib.util.find_spec(package) is None:
                 raise ModuleNotFoundError(f"No module named {package!r}", name=package)

@@ -251,7 +251,12 @@ ASKED = {
     "name": "pay",
     "arguments": "{}",
 }
-LISTED = {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "crm", "tools": []}
+LISTED: dict[str, Any] = {
+    "id": "mcpl_1",
+    "type": "mcp_list_tools",
+    "server_label": "crm",
+    "tools": [],
+}
 PAID = {
     "id": "mcp_1",
     "type": "mcp_call",

@@ -404,7 +404,10 @@ async def test_a_function_chooses_the_prompt_of_each_turn_once(
 async def test_a_prompt_function_that_gives_none_leaves_the_step_waiting(
     rig: Rig, make_agent: MakeAgent
 ) -> None:
-    agent = make_agent(look, prompt=lambda _: "pmpt_1")
+    def misnamed(_: Any) -> Any:
+        return "pmpt_1"
+
+    agent = make_agent(look, prompt=misnamed)
     await rig.serve(agent)
     with pytest.raises((StepFailedError, UserError), match="must return a Prompt"):
         await Runner.run(agent, "q", runner=rig.runner())

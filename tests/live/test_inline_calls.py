@@ -60,7 +60,7 @@ async def test_the_server_is_not_asked_before_calls_that_may_be_made_twice(
     rig: Rig, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    ask = heartbeat._ask
+    ask: Any = vars(heartbeat)["_ask"]
 
     async def noted(what: str, **options: Any) -> None:
         asked.append(what)

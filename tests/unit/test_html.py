@@ -15,6 +15,11 @@ ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
 CALL = ToolOutput(tool_name=EVIL, raw_input=EVIL, content=EVIL)
 
 
+def shown_in_notebook(value: Any) -> str:
+    """Return what a notebook shows: it calls a method that other code should not call."""
+    return str(value._repr_html_())
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -35,7 +40,7 @@ CALL = ToolOutput(tool_name=EVIL, raw_input=EVIL, content=EVIL)
     ids=lambda value: type(value).__name__,
 )
 def test_a_value_is_shown_and_nothing_in_it_is_markup(value: Any) -> None:
-    shown = value._repr_html_()
+    shown = shown_in_notebook(value)
     assert ESCAPED in shown
     assert "<script" not in shown
     assert shown.startswith("<table>")
@@ -51,5 +56,5 @@ def test_an_empty_row_is_left_out_and_a_long_value_is_cut() -> None:
 
 def test_a_call_that_failed_says_so() -> None:
     failed = CALL.model_copy(update={"is_error": True})
-    assert ">failed<" in failed._repr_html_()
-    assert ">failed<" not in CALL._repr_html_()
+    assert ">failed<" in shown_in_notebook(failed)
+    assert ">failed<" not in shown_in_notebook(CALL)

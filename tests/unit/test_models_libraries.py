@@ -316,7 +316,9 @@ def test_a_missing_extra_is_named_with_its_command(
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == package else find(name)
+        importlib.util,
+        "find_spec",
+        lambda name: None if name == package else find(name),  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     )
     with pytest.raises(ModuleNotFoundError, match=rf"pip install 'holdfast\[{prefix}\]'"):
         resolve_model(f"{prefix}/anthropic/claude-without-the-package")

@@ -24,7 +24,7 @@ from mcp.types import (
 )
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.tools.sources.foreign import tool_name
+from holdfast.agents.tools.foreign.llama_index import tool_name
 from holdfast.cli.mcp_serving.decisions import decided, question_form, waiting_text
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import (

@@ -158,7 +158,12 @@ def _tool_use(call: CallSpec, next_id: Callable[[str], str]) -> Json:
 def events(body: dict[str, Json], piece: int) -> Iterator[dict[str, Json]]:
     """Cut a message into the events of a stream; `piece` is the characters of a delta."""
     usage = as_object(body.get("usage"))
-    begun = {**body, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
+    begun: dict[str, Json] = {
+        **body,
+        "content": [],
+        "stop_reason": None,
+        "usage": {**usage, "output_tokens": 1},
+    }
     yield {"type": "message_start", "message": begun}
     yield {"type": "ping"}
     for index, block in enumerate(map(as_object, as_array(body.get("content")))):
@@ -174,8 +179,11 @@ def events(body: dict[str, Json], piece: int) -> Iterator[dict[str, Json]]:
 
 def _block_events(block: dict[str, Json], index: int, piece: int) -> Iterator[dict[str, Json]]:
     kind = as_text(block.get("type"))
-    empty = {"text": {"text": ""}, "thinking": {"thinking": "", "signature": ""}}
-    begun = {**block, **empty.get(kind, {"input": {}})}
+    empty: dict[str, dict[str, Json]] = {
+        "text": {"text": ""},
+        "thinking": {"thinking": "", "signature": ""},
+    }
+    begun: dict[str, Json] = {**block, **empty.get(kind, {"input": {}})}
     yield {"type": "content_block_start", "index": index, "content_block": begun}
     field, delta = {
         "text": ("text", "text_delta"),
