@@ -57,7 +57,7 @@ def library_error(error: Exception, *, model: str, key: str | None = None) -> Mo
         "code": _word(error, "code"),
         "type": _word(error, "type"),
     }
-    headers = next((found for each in _chain(error) if (found := _headers_of(each))), None)
+    headers = next((held for each in _chain(error) if (held := _headers_of(each))), None)
     return status_error(found, body, model=model, headers=headers, advice=_ADVICE)
 
 
