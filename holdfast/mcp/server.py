@@ -102,6 +102,7 @@ class MCPServer(abc.ABC):
         self.tool_meta_resolver = tool_meta_resolver
         self._approvals: bool | dict[str, bool] | LocalMCPApprovalCallable
         self._approvals = approvals_of(require_approval)
+        self._failure_error_function: FailureFormatter | Literal["default"] | None
         self._failure_error_function = failure_error_function
 
     @property
@@ -232,7 +233,7 @@ class MCPServer(abc.ABC):
         """Whether calls of a tool need an approval, by `require_approval`."""
         found = self._approvals
         if isinstance(found, dict):
-            return found.get(tool, False)
+            return cast("dict[str, bool]", found).get(tool, False)
         return found
 
     def failure_text(self, config: MCPConfig) -> FailureFormatter | Literal["default"] | None:

@@ -214,7 +214,7 @@ def approvals_of(setting: Any) -> bool | dict[str, bool] | LocalMCPApprovalCalla
         if not is_lists:
             return {name: _needed(policy) for name, policy in given.items()}
         if not given.keys() <= {"always", "never"}:
-            raise _unreadable(setting)
+            raise _unreadable(given)
         found = dict.fromkeys(_names(given, "always"), True)
         return found | dict.fromkeys(_names(given, "never"), False)
     if callable(setting):

@@ -50,7 +50,7 @@ def choice_of(given: ToolChoice | None) -> str:
 def _hosted_choice(given: Mapping[str, Json]) -> object:
     """Return the word for a choice of a tool of the provider, as `{"type": "web_search"}`."""
     if given.get("type") != "mcp" or "server_label" not in given:
-        return given.get("type") if given.keys() == {"type"} else None
+        return given.get("type") if list(given) == ["type"] else None
     label, name = given["server_label"], given.get("name") or ""
     is_named = isinstance(label, str) and isinstance(name, str)
     return MCPToolChoice(label, name).word if is_named else None

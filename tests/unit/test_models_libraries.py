@@ -454,7 +454,7 @@ def test_litellm_reaches_nothing_but_the_provider_and_logs_no_key() -> None:
 def test_the_fake_refuses_what_the_providers_refuse() -> None:
     with FakeOpenAI(strict=False) as api:
         api.add(replies.reply("unused"))
-        for path, body, what in (
+        asked: tuple[tuple[str, dict[str, Any], str], ...] = (
             ("/v1/messages", {"model": "m", "messages": []}, "max_tokens"),
             (
                 "/v1/messages",
@@ -468,7 +468,8 @@ def test_the_fake_refuses_what_the_providers_refuse() -> None:
                 "tool_use",
             ),
             ("/v1beta/models/gemini-x:generateContent", {"contents": []}, "not specified"),
-        ):
+        )
+        for path, body, what in asked:
             from httpx import post  # of the tests alone
 
             refused = post(api.origin + path, json=body)

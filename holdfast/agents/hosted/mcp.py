@@ -175,7 +175,7 @@ async def decided_by_code(
         msg = (
             f"on_approval_request of MCP server {server.label!r} must return"
             ' {"approve": bool, "reason": str} or None; it returned'
-            f" {shown(said)}."
+            f" {shown(cast('object', said))}."
         )
         raise UserError(msg)
     if approve:

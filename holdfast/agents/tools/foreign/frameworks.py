@@ -43,7 +43,8 @@ def langchain_tool(given: Any, /, **options: Unpack[ToolOptions]) -> Tool:
     """
     _check(given, _LANGCHAIN, "langchain_tool")
     schema: Any = given.tool_call_schema
-    parameters = dict(schema) if isinstance(schema, Mapping) else schema.model_json_schema()
+    is_data = isinstance(schema, Mapping)
+    parameters: dict[str, Json] = dict(schema) if is_data else schema.model_json_schema()  # pyright: ignore[reportUnknownArgumentType]  any mapping
 
     async def run(_: Any, arguments: str) -> Any:
         return _plain(await given.ainvoke(parse_arguments(given.name, None, arguments)))

@@ -30,7 +30,7 @@ async def reload_command(common: Common, target: str, *, app: str | None) -> Exi
         ServerStartError: The extra `local` is not installed.
     """
     with needing_local():
-        from watchfiles import PythonFilter, awatch
+        from watchfiles import PythonFilter, awatch  # pyright: ignore[reportUnknownVariableType]  its own types lack one
     async with engine_of(common, new=True) as engine, desk_beside(common, engine.runner()) as desk:
         ui = engine.server.ui_url if engine.server else ""
         if common.json:
