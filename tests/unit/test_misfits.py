@@ -63,7 +63,12 @@ def test_pydantic_gets_its_own_error_where_a_value_is_part_of_another() -> None:
 
 
 def test_the_signature_of_a_value_names_its_fields() -> None:
-    assert list(inspect.signature(ToolCall).parameters) == ["id", "name", "arguments"]
+    assert list(inspect.signature(ToolCall).parameters) == [
+        "id",
+        "name",
+        "arguments",
+        "server",
+    ]
 
 
 @pytest.mark.parametrize("name", ["api_key", "options", "client_secret"])

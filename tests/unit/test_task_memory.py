@@ -340,19 +340,28 @@ class Given(Source):
         return None
 
 
-async def is_ours(*args: object, **options: object) -> SimpleNamespace:
-    """Answer a heartbeat as the server does while the attempt is this worker's."""
-    return SimpleNamespace(cancel_requested=False, activity_paused=False, activity_reset=False)
+class Ours:
+    """Takes heartbeats as the server does while the attempt is this worker's."""
+
+    def with_context(self, _: object) -> Ours:
+        return self
+
+    async def heartbeat(self, *_details: object, **_options: object) -> None:
+        pass
+
+
+def handle_of(*, task_token: bytes) -> Ours:
+    """Return the handle of an activity, as a client does."""
+    return Ours()
 
 
 async def run_tool(source: Given, made: Any = act) -> Any:
     agent = Agent(name="a", model=ScriptedModel([]), tools=[made])
-    service = SimpleNamespace(record_activity_task_heartbeat=is_ours)
     client = SimpleNamespace(
         identity="w",
         namespace="n",
-        workflow_service=service,
         data_converter=pydantic_data_converter,
+        get_async_activity_handle=handle_of,
     )
     known = Registry([agent], Archive(f"memory://{uuid.uuid4().hex}"))
     source.snapshot = (await known.publish("a")).digest
