@@ -20,6 +20,7 @@ from holdfast.errors import (
     TaskExistsError,
     TaskNotFoundError,
     message_of,
+    with_remedy,
 )
 from holdfast.llama_index.llms.messages import read_image
 from holdfast.llama_index.memory import Memory
@@ -46,7 +47,7 @@ class UnknownTaskError(TaskNotFoundError, KeyError):
 
     def __str__(self) -> str:
         """Return the message, without a KeyError's quotes."""
-        return str(TaskNotFoundError(self.task_id))
+        return with_remedy(str(self.args[0]), self.remedy)
 
 
 class UnknownStepError(StepNotFoundError, ValueError):

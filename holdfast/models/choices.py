@@ -17,6 +17,18 @@ ToolChoice = str | Mapping[str, Json] | MCPToolChoice
 """`"auto"`, `"none"`, `"required"`, a tool's name, the type of a tool of the provider, or the dict
 by which OpenAI's APIs name one."""
 
+HOSTED_CHOICES = frozenset(
+    {
+        "code_interpreter",
+        "file_search",
+        "image_generation",
+        "mcp",
+        "web_search",
+        "web_search_preview",
+    }
+)
+"""Types of tools of the provider that a tool choice may name."""
+
 MessageLike = Message | Mapping[str, Json]
 """A message, or an item of the Responses API, such as `{"role": "user", "content": "hi"}`."""
 
@@ -50,7 +62,8 @@ def choice_of(given: ToolChoice | None) -> str:
 def _hosted_choice(given: Mapping[str, Json]) -> object:
     """Return the word for a choice of a tool of the provider, as `{"type": "web_search"}`."""
     if given.get("type") != "mcp" or "server_label" not in given:
-        return given.get("type") if list(given) == ["type"] else None
+        kind = given.get("type")
+        return kind if list(given) == ["type"] and kind in HOSTED_CHOICES else None
     label, name = given["server_label"], given.get("name") or ""
     is_named = isinstance(label, str) and isinstance(name, str)
     return MCPToolChoice(label, name).word if is_named else None

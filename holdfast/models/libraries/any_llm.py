@@ -12,6 +12,7 @@ from holdfast.models.libraries.library_model import LibraryModel
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, as_text
 from holdfast.values.settings import ModelSettings
+from holdfast.values.text.shown import shown
 
 
 class AnyLLMModel(LibraryModel):
@@ -31,7 +32,8 @@ class AnyLLMModel(LibraryModel):
         super().__init__(model, base_url, api_key)
         if not all(model.partition("/")):
             msg = (
-                f"Model name 'any-llm/{model}' lacks its provider: write any-llm/PROVIDER/NAME, as"
+                f"Model name {shown(f'any-llm/{model}')} lacks its provider: write"
+                " any-llm/PROVIDER/NAME, as"
                 " any-llm/anthropic/claude-sonnet-4-5."
             )
             raise InvalidArgumentError(msg)

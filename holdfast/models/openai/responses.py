@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell, ToolSpec
+from holdfast.models.choices import HOSTED_CHOICES
 from holdfast.models.openai.bodies import RequestBody, encoded_messages
 from holdfast.models.openai.failures import first_problem, malformed, status_error
 from holdfast.models.openai.item_checks import kind_of
@@ -135,18 +136,6 @@ def _text(request: ModelRequest) -> Json:
     return text or None
 
 
-_HOSTED_CHOICES = frozenset(
-    {
-        "code_interpreter",
-        "file_search",
-        "image_generation",
-        "mcp",
-        "web_search",
-        "web_search_preview",
-    }
-)
-
-
 def _tool_choice(request: ModelRequest) -> Json:
     """Write the tool choice; one that names a tool needs tools of the agent's own."""
     choice = request.tool_choice
@@ -160,7 +149,7 @@ def _tool_choice(request: ModelRequest) -> Json:
         return {**named, "name": server.name} if server.name else named
     is_function = any(tool.name == choice for tool in request.functions)
     is_hosted = any(tool.name == choice and tool.hosted is not None for tool in request.tools)
-    if choice in _HOSTED_CHOICES and (is_hosted or not is_function):
+    if choice in HOSTED_CHOICES and (is_hosted or not is_function):
         return {"type": choice}
     return {"type": "function", "name": choice}
 

@@ -225,7 +225,8 @@ def ask_approval(
 ) -> dict[str, Json]:
     """Make the item by which the provider asks for an approval of a call of an MCP server."""
     check_arguments(ask_approval, server=server, tool=tool, id=id)
-    text = json.dumps(dict(arguments or {}), ensure_ascii=False)
+    said = _arguments(arguments)
+    text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
     named = {"id": id} if id else {}
     return hosted("mcp_approval_request", server_label=server, name=tool, arguments=text, **named)
 
@@ -363,7 +364,13 @@ def malformed(body: str = "<html>this is not JSON</html>", *, match: str = "") -
 
 
 def _items(given: Iterable[Mapping[str, Json]]) -> tuple[dict[str, Json], ...]:
-    return tuple(dict(each) for each in given)
+    wanted: object = given
+    if isinstance(wanted, Iterable) and not isinstance(wanted, str | Mapping):
+        found = tuple(given)
+        if all(isinstance(cast("object", each), Mapping) for each in found):
+            return tuple(dict(each) for each in found)
+    msg = f"items takes a list of items of the Responses API; it was given {shown(wanted)}."
+    raise InvalidArgumentError(msg)
 
 
 def _arguments(given: Mapping[str, Json] | str | None) -> dict[str, Json] | str:
