@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import sys
 from collections.abc import AsyncGenerator, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -154,3 +156,16 @@ def make_runner(rig: Rig, make_agent: MakeAgent) -> MakeRunner:
         return rig.runner(**options)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def connections_of_libraries() -> Iterator[None]:
+    """Let go of the connections that LiteLLM and any-llm keep, while warnings of that are ignored.
+
+    Else they are collected in a test that has nothing to do with them, and fail it.
+    """
+    yield
+    litellm: Any = sys.modules.get("litellm")
+    if litellm is not None:
+        litellm.in_memory_llm_clients_cache.flush_cache()
+    gc.collect()

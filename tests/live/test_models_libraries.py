@@ -16,6 +16,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Items? .* using the `ReadOnly` qualifier"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("connections_of_libraries"),
 ]
 
 LIBRARIES = pytest.mark.parametrize("library", ["litellm", "any-llm"])

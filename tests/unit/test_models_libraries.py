@@ -45,6 +45,7 @@ pytestmark = [
     # Connections of the libraries belong to them, and are closed when they are collected.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("connections_of_libraries"),
 ]
 
 KEY = "AIzaSy-key-of-the-tests"
