@@ -198,6 +198,18 @@ def refuse_hosted(model: object, request: ModelRequest) -> None:
     raise ModelRequestError(msg, remedy=NO_HOSTED)
 
 
+HOSTED_CHOICES = frozenset(
+    {
+        "code_interpreter",
+        "file_search",
+        "image_generation",
+        "mcp",
+        "web_search",
+        "web_search_preview",
+    }
+)
+"""Types of tools of the provider that a tool choice may name."""
+
 NO_HOSTED = (
     'Use a model of the Responses API, as "gpt-5-mini" or "responses:NAME", or function tools and'
     " instructions."

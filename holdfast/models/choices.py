@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.base import HOSTED_CHOICES
 from holdfast.models.openai.items import from_response_items
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import check_name
@@ -16,18 +17,6 @@ from holdfast.values.text.shown import shown
 ToolChoice = str | Mapping[str, Json] | MCPToolChoice
 """`"auto"`, `"none"`, `"required"`, a tool's name, the type of a tool of the provider, or the dict
 by which OpenAI's APIs name one."""
-
-HOSTED_CHOICES = frozenset(
-    {
-        "code_interpreter",
-        "file_search",
-        "image_generation",
-        "mcp",
-        "web_search",
-        "web_search_preview",
-    }
-)
-"""Types of tools of the provider that a tool choice may name."""
 
 MessageLike = Message | Mapping[str, Json]
 """A message, or an item of the Responses API, such as `{"role": "user", "content": "hi"}`."""

@@ -8,8 +8,7 @@ from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.models.base import ModelAnswer, ModelRequest, Tell, ToolSpec
-from holdfast.models.choices import HOSTED_CHOICES
+from holdfast.models.base import HOSTED_CHOICES, ModelAnswer, ModelRequest, Tell, ToolSpec
 from holdfast.models.openai.bodies import RequestBody, encoded_messages
 from holdfast.models.openai.failures import first_problem, malformed, status_error
 from holdfast.models.openai.item_checks import kind_of
