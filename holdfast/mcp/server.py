@@ -232,9 +232,9 @@ class MCPServer(abc.ABC):
     def needs_approval(self, tool: str) -> bool | LocalMCPApprovalCallable:
         """Whether calls of a tool need an approval, by `require_approval`."""
         found = self._approvals
-        if isinstance(found, dict):
-            return cast("dict[str, bool]", found).get(tool, False)
-        return found
+        if isinstance(found, bool) or callable(found):
+            return found
+        return found.get(tool, False)
 
     def failure_text(self, config: MCPConfig) -> FailureFormatter | Literal["default"] | None:
         """Return what makes the model's text for failed calls."""

@@ -169,13 +169,14 @@ async def decided_by_code(
         said: object = await invoke(decide, asked)
     if said is None:
         return None
+    answered: object = said
     given = dict(cast("Mapping[str, Json]", said)) if isinstance(said, Mapping) else {}
     approve, reason = given.get("approve"), given.get("reason") or ""
     if not isinstance(approve, bool) or not isinstance(reason, str):
         msg = (
             f"on_approval_request of MCP server {server.label!r} must return"
             ' {"approve": bool, "reason": str} or None; it returned'
-            f" {shown(cast('object', said))}."
+            f" {shown(answered)}."
         )
         raise UserError(msg)
     if approve:

@@ -363,12 +363,17 @@ def malformed(body: str = "<html>this is not JSON</html>", *, match: str = "") -
     return Malformed(body=body, match=match)
 
 
-def _items(given: Iterable[Mapping[str, Json]]) -> tuple[dict[str, Json], ...]:
-    wanted: object = given
-    if isinstance(wanted, Iterable) and not isinstance(wanted, str | Mapping):
-        found = tuple(given)
-        if all(isinstance(cast("object", each), Mapping) for each in found):
-            return tuple(dict(each) for each in found)
+def _items(given: object) -> tuple[dict[str, Json], ...]:
+    """Read the argument `items`.
+
+    Raises:
+        InvalidArgumentError: It is no list of objects.
+    """
+    wanted = given
+    if isinstance(given, Iterable) and not isinstance(given, str | Mapping):
+        found = tuple(cast("Iterable[object]", given))
+        if all(isinstance(each, Mapping) for each in found):
+            return tuple(dict(cast("Mapping[str, Json]", each)) for each in found)
     msg = f"items takes a list of items of the Responses API; it was given {shown(wanted)}."
     raise InvalidArgumentError(msg)
 
