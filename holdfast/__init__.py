@@ -27,8 +27,12 @@ from holdfast.agents.guardrails import (
 from holdfast.agents.handoffs.filters import (
     HandoffHistoryMapper,
     HandoffInputData,
+    default_handoff_history_mapper,
+    get_conversation_history_wrappers,
     nest_handoff_history,
     remove_all_tools,
+    reset_conversation_history_wrappers,
+    set_conversation_history_wrappers,
 )
 from holdfast.agents.handoffs.handoff import Handoff, HandoffInputFilter, handoff
 from holdfast.agents.hooks import AgentHooks, RunHooks
@@ -36,12 +40,18 @@ from holdfast.agents.model_input import CallModelData, ModelInputData
 from holdfast.agents.output_type import AgentOutputSchema, AgentOutputSchemaBase
 from holdfast.agents.runs.error_handlers import (
     RunErrorData,
+    RunErrorHandler,
     RunErrorHandlerInput,
     RunErrorHandlerResult,
+    RunErrorHandlers,
 )
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import FunctionTool, Tool, function_tool, tool
-from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, default_tool_error_function
+from holdfast.agents.tools.error_texts import (
+    ToolErrorFormatter,
+    ToolErrorFormatterArgs,
+    default_tool_error_function,
+)
 from holdfast.agents.tools.functions.docstrings import (
     FuncDocumentation,
     generate_func_documentation,
@@ -112,7 +122,11 @@ from holdfast.tracing import gen_trace_id, get_current_trace, set_tracing_disabl
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import Retrieved, SourceNode
-from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
+from holdfast.values.runs.run_context import (
+    AgentHookContext,
+    RunContextWrapper,
+    TContext,
+)
 from holdfast.values.runs.usage import RequestUsage, Usage
 from holdfast.values.settings import Always, ApprovalRule, Budget, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
@@ -125,40 +139,120 @@ from holdfast.workers.tool_use import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.activities.notices.notifiers import Apprise, Notice, Notifier, Webhook
+    from holdfast.activities.notices.notifiers import (
+        Apprise,
+        Notice,
+        Notifier,
+        Webhook,
+    )
+    from holdfast.agents.handoffs.prompt import (
+        RECOMMENDED_PROMPT_PREFIX,
+        prompt_with_handoff_instructions,
+    )
+    from holdfast.agents.items.api_types import (
+        TResponseInputItem,
+        TResponseOutputItem,
+        TResponseStreamEvent,
+    )
     from holdfast.agents.items.run_items import (
+        CompactionItem,
         HandoffCallItem,
         HandoffOutputItem,
         InputItem,
+        MCPApprovalRequestItem,
+        MCPApprovalResponseItem,
+        MCPListToolsItem,
         MessageOutputItem,
         ReasoningItem,
         RunItem,
         ToolApprovalItem,
         ToolCallItem,
         ToolCallOutputItem,
+        ToolSearchCallItem,
+        ToolSearchOutputItem,
     )
-    from holdfast.agents.run_config import RunConfig, SessionSettings, ToolExecutionConfig
-    from holdfast.agents.runs.item_helpers import ItemHelpers
-    from holdfast.agents.runs.results import ModelResponse, RunData
-    from holdfast.agents.runs.state import RunState
-    from holdfast.client.agent_runner.runner import AgentRunner
-    from holdfast.client.agent_runner.sessions import Session
-    from holdfast.client.caller_sessions.protocol import SessionABC
-    from holdfast.client.caller_sessions.sqlite import SQLiteSession
-    from holdfast.client.runner.runner import Runner, RunResult, RunResultStreaming, configure
-    from holdfast.models.agents_sdk import Model, ModelProvider, ModelTracing
+    from holdfast.agents.items.tool_origin import (
+        ToolOrigin,
+        ToolOriginType,
+    )
+    from holdfast.agents.nested_run import (
+        AgentToolInvocation,
+        AgentToolStreamEvent,
+    )
+    from holdfast.agents.run_config import (
+        ReasoningItemIdPolicy,
+        RunConfig,
+        SessionSettings,
+        ToolExecutionConfig,
+        ToolNameCollisionPolicy,
+        ToolNotFoundBehavior,
+    )
+    from holdfast.agents.runs.item_helpers import (
+        ItemHelpers,
+    )
+    from holdfast.agents.runs.results import (
+        ModelResponse,
+        RunData,
+        RunErrorDetails,
+    )
+    from holdfast.agents.runs.state import (
+        RunState,
+    )
+    from holdfast.client.agent_runner.runner import (
+        AgentRunner,
+    )
+    from holdfast.client.agent_runner.sessions import (
+        Session,
+    )
+    from holdfast.client.caller_sessions.protocol import (
+        SessionABC,
+    )
+    from holdfast.client.caller_sessions.sqlite import (
+        SQLiteSession,
+    )
+    from holdfast.client.runner.demo_loop import (
+        run_demo_loop,
+    )
+    from holdfast.client.runner.runner import (
+        Runner,
+        RunResult,
+        RunResultStreaming,
+        configure,
+    )
+    from holdfast.models.agents_sdk import (
+        Model,
+        ModelProvider,
+        ModelTracing,
+    )
     from holdfast.models.defaults import (
         set_default_openai_api,
         set_default_openai_client,
         set_default_openai_key,
     )
-    from holdfast.models.openai.chat import OpenAIChatCompletionsModel
-    from holdfast.models.openai.responses import OpenAIResponsesModel
-    from holdfast.models.openai_providers import MultiProvider, MultiProviderMap, OpenAIProvider
-    from holdfast.models.prices import Price, Prices
-    from holdfast.serving.plugin import HoldfastPlugin
-    from holdfast.tracing.blocks import Trace
-    from holdfast.tracing.export import flush_traces
+    from holdfast.models.openai.chat import (
+        OpenAIChatCompletionsModel,
+    )
+    from holdfast.models.openai.responses import (
+        OpenAIResponsesModel,
+    )
+    from holdfast.models.openai_providers import (
+        MultiProvider,
+        MultiProviderMap,
+        OpenAIProvider,
+    )
+    from holdfast.models.prices import (
+        Price,
+        Prices,
+    )
+    from holdfast.serving.plugin import (
+        HoldfastPlugin,
+    )
+    from holdfast.tracing.blocks import (
+        Trace,
+    )
+    from holdfast.tracing.export import (
+        flush_traces,
+    )
     from holdfast.tracing.spans import (
         AgentSpanData,
         CustomSpanData,
@@ -179,69 +273,122 @@ if TYPE_CHECKING:
     )
 
 _LATE = {
-    "Apprise": "holdfast.activities.notices.notifiers",
-    "Model": "holdfast.models.agents_sdk",
-    "ModelProvider": "holdfast.models.agents_sdk",
-    "ModelTracing": "holdfast.models.agents_sdk",
-    "MultiProvider": "holdfast.models.openai_providers",
-    "MultiProviderMap": "holdfast.models.openai_providers",
-    "Notice": "holdfast.activities.notices.notifiers",
-    "Notifier": "holdfast.activities.notices.notifiers",
-    "OpenAIProvider": "holdfast.models.openai_providers",
-    "OpenAIChatCompletionsModel": "holdfast.models.openai.chat",
-    "OpenAIResponsesModel": "holdfast.models.openai.responses",
-    "Webhook": "holdfast.activities.notices.notifiers",
-    "set_default_openai_api": "holdfast.models.defaults",
-    "set_default_openai_client": "holdfast.models.defaults",
-    "set_default_openai_key": "holdfast.models.defaults",
-    "AgentSpanData": "holdfast.tracing.spans",
-    "CustomSpanData": "holdfast.tracing.spans",
-    "FunctionSpanData": "holdfast.tracing.spans",
-    "GenerationSpanData": "holdfast.tracing.spans",
-    "GuardrailSpanData": "holdfast.tracing.spans",
-    "HandoffSpanData": "holdfast.tracing.spans",
-    "Span": "holdfast.tracing.spans",
-    "SpanData": "holdfast.tracing.spans",
-    "agent_span": "holdfast.tracing.spans",
-    "custom_span": "holdfast.tracing.spans",
-    "function_span": "holdfast.tracing.spans",
-    "gen_span_id": "holdfast.tracing.spans",
-    "generation_span": "holdfast.tracing.spans",
-    "get_current_span": "holdfast.tracing.spans",
-    "guardrail_span": "holdfast.tracing.spans",
-    "handoff_span": "holdfast.tracing.spans",
-    "Trace": "holdfast.tracing.blocks",
-    "AgentRunner": "holdfast.client.agent_runner.runner",
-    "HandoffCallItem": "holdfast.agents.items.run_items",
-    "HandoffOutputItem": "holdfast.agents.items.run_items",
-    "HoldfastPlugin": "holdfast.serving.plugin",
-    "InputItem": "holdfast.agents.items.run_items",
-    "ItemHelpers": "holdfast.agents.runs.item_helpers",
-    "MessageOutputItem": "holdfast.agents.items.run_items",
-    "ModelResponse": "holdfast.agents.runs.results",
-    "ReasoningItem": "holdfast.agents.items.run_items",
-    "Price": "holdfast.models.prices",
-    "Prices": "holdfast.models.prices",
-    "RunConfig": "holdfast.agents.run_config",
-    "RunData": "holdfast.agents.runs.results",
-    "RunItem": "holdfast.agents.items.run_items",
-    "RunResult": "holdfast.client.runner.runner",
-    "RunResultStreaming": "holdfast.client.runner.runner",
-    "RunState": "holdfast.agents.runs.state",
-    "Runner": "holdfast.client.runner.runner",
-    "SQLiteSession": "holdfast.client.caller_sessions.sqlite",
-    "Session": "holdfast.client.agent_runner.sessions",
-    "SessionABC": "holdfast.client.caller_sessions.protocol",
-    "SessionSettings": "holdfast.agents.run_config",
-    "ToolApprovalItem": "holdfast.agents.items.run_items",
-    "ToolCallItem": "holdfast.agents.items.run_items",
-    "ToolCallOutputItem": "holdfast.agents.items.run_items",
-    "ToolExecutionConfig": "holdfast.agents.run_config",
-    "configure": "holdfast.client.runner.runner",
-    "flush_traces": "holdfast.tracing.export",
+    name: module
+    for module, names in {
+        "holdfast.activities.notices.notifiers": (
+            "Apprise",
+            "Notice",
+            "Notifier",
+            "Webhook",
+        ),
+        "holdfast.agents.handoffs.prompt": (
+            "RECOMMENDED_PROMPT_PREFIX",
+            "prompt_with_handoff_instructions",
+        ),
+        "holdfast.agents.items.api_types": (
+            "TResponseInputItem",
+            "TResponseOutputItem",
+            "TResponseStreamEvent",
+        ),
+        "holdfast.agents.items.run_items": (
+            "CompactionItem",
+            "HandoffCallItem",
+            "HandoffOutputItem",
+            "InputItem",
+            "MCPApprovalRequestItem",
+            "MCPApprovalResponseItem",
+            "MCPListToolsItem",
+            "MessageOutputItem",
+            "ReasoningItem",
+            "RunItem",
+            "ToolApprovalItem",
+            "ToolCallItem",
+            "ToolCallOutputItem",
+            "ToolSearchCallItem",
+            "ToolSearchOutputItem",
+        ),
+        "holdfast.agents.items.tool_origin": (
+            "ToolOrigin",
+            "ToolOriginType",
+        ),
+        "holdfast.agents.nested_run": (
+            "AgentToolInvocation",
+            "AgentToolStreamEvent",
+        ),
+        "holdfast.agents.run_config": (
+            "ReasoningItemIdPolicy",
+            "RunConfig",
+            "SessionSettings",
+            "ToolExecutionConfig",
+            "ToolNameCollisionPolicy",
+            "ToolNotFoundBehavior",
+        ),
+        "holdfast.agents.runs.item_helpers": ("ItemHelpers",),
+        "holdfast.agents.runs.results": (
+            "ModelResponse",
+            "RunData",
+            "RunErrorDetails",
+        ),
+        "holdfast.agents.runs.state": ("RunState",),
+        "holdfast.client.agent_runner.runner": ("AgentRunner",),
+        "holdfast.client.agent_runner.sessions": ("Session",),
+        "holdfast.client.caller_sessions.protocol": ("SessionABC",),
+        "holdfast.client.caller_sessions.sqlite": ("SQLiteSession",),
+        "holdfast.client.runner.demo_loop": ("run_demo_loop",),
+        "holdfast.client.runner.runner": (
+            "RunResult",
+            "RunResultStreaming",
+            "Runner",
+            "configure",
+        ),
+        "holdfast.models.agents_sdk": (
+            "Model",
+            "ModelProvider",
+            "ModelTracing",
+        ),
+        "holdfast.models.defaults": (
+            "set_default_openai_api",
+            "set_default_openai_client",
+            "set_default_openai_key",
+        ),
+        "holdfast.models.openai.chat": ("OpenAIChatCompletionsModel",),
+        "holdfast.models.openai.responses": ("OpenAIResponsesModel",),
+        "holdfast.models.openai_providers": (
+            "MultiProvider",
+            "MultiProviderMap",
+            "OpenAIProvider",
+        ),
+        "holdfast.models.prices": (
+            "Price",
+            "Prices",
+        ),
+        "holdfast.serving.plugin": ("HoldfastPlugin",),
+        "holdfast.tracing.blocks": ("Trace",),
+        "holdfast.tracing.export": ("flush_traces",),
+        "holdfast.tracing.spans": (
+            "AgentSpanData",
+            "CustomSpanData",
+            "FunctionSpanData",
+            "GenerationSpanData",
+            "GuardrailSpanData",
+            "HandoffSpanData",
+            "Span",
+            "SpanData",
+            "agent_span",
+            "custom_span",
+            "function_span",
+            "gen_span_id",
+            "generation_span",
+            "get_current_span",
+            "guardrail_span",
+            "handoff_span",
+        ),
+    }.items()
+    for name in names
 }
 
 __all__ = [
+    "RECOMMENDED_PROMPT_PREFIX",
     "Agent",
     "AgentBase",
     "AgentHookContext",
@@ -251,6 +398,8 @@ __all__ = [
     "AgentResponse",
     "AgentRunner",
     "AgentSpanData",
+    "AgentToolInvocation",
+    "AgentToolStreamEvent",
     "AgentUpdatedStreamEvent",
     "AgentsException",
     "Always",
@@ -263,6 +412,7 @@ __all__ = [
     "ChatEnd",
     "ChatStart",
     "CommandGiven",
+    "CompactionItem",
     "CustomSpanData",
     "Effect",
     "FuncDocumentation",
@@ -289,6 +439,9 @@ __all__ = [
     "InputItem",
     "ItemHelpers",
     "KeywordToolRetriever",
+    "MCPApprovalRequestItem",
+    "MCPApprovalResponseItem",
+    "MCPListToolsItem",
     "MaxTurnsExceeded",
     "Message",
     "MessageOutputItem",
@@ -314,14 +467,18 @@ __all__ = [
     "Prices",
     "RawResponsesStreamEvent",
     "ReasoningItem",
+    "ReasoningItemIdPolicy",
     "RequestUsage",
     "Retrieved",
     "RunConfig",
     "RunContextWrapper",
     "RunData",
     "RunErrorData",
+    "RunErrorDetails",
+    "RunErrorHandler",
     "RunErrorHandlerInput",
     "RunErrorHandlerResult",
+    "RunErrorHandlers",
     "RunHooks",
     "RunItem",
     "RunItemStreamEvent",
@@ -345,6 +502,10 @@ __all__ = [
     "StepUndoneStreamEvent",
     "StopAtTools",
     "StreamEvent",
+    "TContext",
+    "TResponseInputItem",
+    "TResponseOutputItem",
+    "TResponseStreamEvent",
     "Task",
     "TaskAbandonedError",
     "TaskEvent",
@@ -359,6 +520,7 @@ __all__ = [
     "ToolCalled",
     "ToolContext",
     "ToolDone",
+    "ToolErrorFormatter",
     "ToolErrorFormatterArgs",
     "ToolExecutionConfig",
     "ToolGuardrailFunctionOutput",
@@ -366,6 +528,10 @@ __all__ = [
     "ToolInputGuardrailData",
     "ToolInputGuardrailResult",
     "ToolInputGuardrailTripwireTriggered",
+    "ToolNameCollisionPolicy",
+    "ToolNotFoundBehavior",
+    "ToolOrigin",
+    "ToolOriginType",
     "ToolOutput",
     "ToolOutputFileContent",
     "ToolOutputFileContentDict",
@@ -378,6 +544,8 @@ __all__ = [
     "ToolOutputText",
     "ToolOutputTextDict",
     "ToolRetriever",
+    "ToolSearchCallItem",
+    "ToolSearchOutputItem",
     "ToolTimeoutError",
     "ToolsToFinalOutputFunction",
     "ToolsToFinalOutputResult",
@@ -390,6 +558,7 @@ __all__ = [
     "agent_span",
     "configure",
     "custom_span",
+    "default_handoff_history_mapper",
     "default_tool_error_function",
     "event_text",
     "flush_traces",
@@ -400,6 +569,7 @@ __all__ = [
     "gen_trace_id",
     "generate_func_documentation",
     "generation_span",
+    "get_conversation_history_wrappers",
     "get_current_span",
     "get_current_trace",
     "guardrail_span",
@@ -409,7 +579,11 @@ __all__ = [
     "nest_handoff_history",
     "output_guardrail",
     "print_event",
+    "prompt_with_handoff_instructions",
     "remove_all_tools",
+    "reset_conversation_history_wrappers",
+    "run_demo_loop",
+    "set_conversation_history_wrappers",
     "set_default_openai_api",
     "set_default_openai_client",
     "set_default_openai_key",

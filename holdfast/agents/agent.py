@@ -18,8 +18,9 @@ from holdfast.agents.agent_tool import (
 )
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.handoff import Handoff, handoff
-from holdfast.agents.hooks import AgentHooks
+from holdfast.agents.hooks import AgentHooks, RunHooks
 from holdfast.agents.instructions import system_prompt
+from holdfast.agents.nested_run import OnStream, RunOptions
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool, to_tool
@@ -217,14 +218,19 @@ class Agent(AgentBase[ContextT]):
         tool_description: str | None = None,
         custom_output_extractor: Extractor[ResultT] | None = None,
         is_enabled: bool | EnabledPredicate = True,  # noqa: FBT001, FBT002  the Agents SDK's signature
-        *,
-        needs_approval: bool | ApprovalPredicate | ApprovalRule = False,
-        max_turns: int | None = DEFAULT_MAX_TURNS,
+        on_stream: OnStream | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks[Any] | None = None,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        session: Any = None,
         failure_error_function: FailureFormatter | Literal["default"] | None = "default",
+        needs_approval: bool | ApprovalPredicate | ApprovalRule = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
         parameters: type[Any] | None = None,
         input_builder: InputBuilder | None = None,
-        include_input_schema: bool = False,
+        include_input_schema: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+        on_stream_max_pending_events: int | None = 1024,
     ) -> AgentTool:
         """Make a tool of this agent: other agents' models call it, and go on with its answer.
 
@@ -238,17 +244,26 @@ class Agent(AgentBase[ContextT]):
             custom_output_extractor: Makes the tool's result from the nested RunResult; by default,
                 the result is the final output.
             is_enabled: As for a tool.
-            needs_approval: As for a tool: whether a reviewer decides before the agent is run.
-            max_turns: Most model calls of the nested run; None for no limit.
+            on_stream: Called with each event of the nested run, an AgentToolStreamEvent, once the
+                nested run has its answer; outside of a task while it runs.
             run_config: Settings of the nested run; those of the calling run by default.
+            max_turns: Most model calls of the nested run; None for no limit.
+            hooks: As for `Runner.run`; called once the nested run has its answer, in the worker
+                process.
+            previous_response_id: As for `Runner.run`.
+            conversation_id: As for `Runner.run`.
+            session: As for `Runner.run`, for calls outside of a task; a task refuses the tool.
             failure_error_function: As for a tool: makes the model's text when the nested run fails.
+            needs_approval: As for a tool: whether a reviewer decides before the agent is run.
             parameters: Type of the arguments, a dataclass or a pydantic model, in place of
                 {"input": text}.
             input_builder: Makes the nested input, a text or a list of items, from a dict with
                 `params`, `summary` and `json_schema`.
             include_input_schema: Whether the nested input shows the JSON Schema of `parameters`.
+            on_stream_max_pending_events: Any positive number will do: events wait in the record.
 
         Raises:
+            UserError: An option cannot be served.
             InvalidArgumentError: The name, or the type of the arguments, cannot be used.
         """
         return as_tool(
@@ -264,6 +279,14 @@ class Agent(AgentBase[ContextT]):
             parameters=parameters,
             input_builder=input_builder,
             shows_schema=include_input_schema,
+            options=RunOptions(
+                on_stream=on_stream,
+                on_stream_max_pending_events=on_stream_max_pending_events,
+                hooks=hooks,
+                session=session,
+                previous_response_id=previous_response_id,
+                conversation_id=conversation_id,
+            ),
         )
 
     def nested(self) -> tuple[Agent, ...]:

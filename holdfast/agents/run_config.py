@@ -23,6 +23,16 @@ from holdfast.values.settings import ModelSettings, as_model_settings
 from holdfast.values.text.shown import shown
 
 
+ToolNameCollisionPolicy = Literal["warn", "error"]
+"""What becomes of two tools of one name: see `RunConfig.tool_name_collision_policy`."""
+
+ReasoningItemIdPolicy = Literal["preserve", "omit"]
+"""Whether ids of reasoning items are sent back."""
+
+ToolNotFoundBehavior = Literal["raise_error", "return_error_to_model"]
+"""What becomes of a call of an unknown tool."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ToolExecutionConfig:
     """How the tool calls of one model response are run.
@@ -155,8 +165,8 @@ class RunConfig:
     call_model_input_filter: Callable[..., Any] | None = None
     tool_error_formatter: Callable[..., Any] | None = None
     tool_execution: ToolExecutionConfig = field(default_factory=ToolExecutionConfig)
-    tool_not_found_behavior: Literal["raise_error", "return_error_to_model"] = "raise_error"
-    reasoning_item_id_policy: Literal["preserve", "omit"] | None = None
+    tool_not_found_behavior: ToolNotFoundBehavior = "raise_error"
+    reasoning_item_id_policy: ReasoningItemIdPolicy | None = None
     output_guardrail_blocked_message: str | None = None
     max_dollars: Amount | None = None
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Runner, tool
 from holdfast.agents.hooks import RunHooks
-from holdfast.client.runner import hooks as run_hooks
+from holdfast.reading import run_hooks
 from holdfast.client.runner import streamed_run
 from holdfast.errors import (
     ConnectError,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +23,12 @@ ItemType = Literal[
     "reasoning_item",
     "tool_approval_item",
     "input_item",
+    "mcp_list_tools_item",
+    "mcp_approval_request_item",
+    "mcp_approval_response_item",
+    "tool_search_call_item",
+    "tool_search_output_item",
+    "compaction_item",
 ]
 MCP_REQUEST = "mcp_approval_request"
 AGENTS = ("agent", "source_agent", "target_agent")
@@ -247,6 +254,58 @@ class InputItem(RunItemBase):
     type: ItemType = "input_item"
 
 
+@dataclass
+class MCPListToolsItem(RunItemBase):
+    """The provider has listed the tools of an MCP server."""
+
+    type: ItemType = "mcp_list_tools_item"
+
+
+@dataclass
+class MCPApprovalRequestItem(RunItemBase):
+    """The provider asks whether a tool of an MCP server may be run."""
+
+    type: ItemType = "mcp_approval_request_item"
+
+
+@dataclass
+class MCPApprovalResponseItem(RunItemBase):
+    """The answer to an MCPApprovalRequestItem."""
+
+    type: ItemType = "mcp_approval_response_item"
+
+
+@dataclass
+class ToolSearchCallItem(RunItemBase):
+    """The model searches for tools at the provider."""
+
+    type: ItemType = "tool_search_call_item"
+
+
+@dataclass
+class ToolSearchOutputItem(RunItemBase):
+    """Tools that a search has found."""
+
+    type: ItemType = "tool_search_output_item"
+
+
+@dataclass
+class CompactionItem(RunItemBase):
+    """The provider has folded the conversation before it."""
+
+    type: ItemType = "compaction_item"
+
+
+OF_PROVIDER: Mapping[str, type[RunItemBase]] = {
+    "mcp_list_tools": MCPListToolsItem,
+    "mcp_approval_request": MCPApprovalRequestItem,
+    "mcp_approval_response": MCPApprovalResponseItem,
+    "tool_search_call": ToolSearchCallItem,
+    "tool_search_output": ToolSearchOutputItem,
+    "compaction": CompactionItem,
+}
+"""Types of items that the provider's own tools make, and their classes."""
+
 RunItem = (
     MessageOutputItem
     | ToolCallItem
@@ -256,5 +315,11 @@ RunItem = (
     | ReasoningItem
     | ToolApprovalItem
     | InputItem
+    | MCPListToolsItem
+    | MCPApprovalRequestItem
+    | MCPApprovalResponseItem
+    | ToolSearchCallItem
+    | ToolSearchOutputItem
+    | CompactionItem
 )
 """An item of a run."""

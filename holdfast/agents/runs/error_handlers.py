@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, get_args
 
 from holdfast.errors import AgentsException, UserError
 from holdfast.models.base import ModelAnswer
@@ -21,6 +21,23 @@ ErrorKind = Literal["max_turns", "model_refusal", "invalid_final_output"]
 
 ErrorHandler = Callable[["RunErrorHandlerInput"], Any]
 """Returns a final output, a RunErrorHandlerResult, or None to decline; sync or async."""
+
+RunErrorHandler = ErrorHandler
+"""The same, by its name in the Agents SDK."""
+
+
+class RunErrorHandlers(TypedDict, total=False):
+    """Error handlers by the kind of error that they handle.
+
+    Attributes:
+        max_turns: Called in place of MaxTurnsExceeded.
+        model_refusal: Called in place of ModelRefusalError.
+        invalid_final_output: Called when the final output does not fit its type.
+    """
+
+    max_turns: ErrorHandler
+    model_refusal: ErrorHandler
+    invalid_final_output: ErrorHandler
 
 
 @dataclass(frozen=True)

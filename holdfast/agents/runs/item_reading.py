@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
+    OF_PROVIDER,
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,
@@ -193,6 +194,8 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
             return HandoffCallItem(agent, RawItem(raw))
         case "reasoning":
             return ReasoningItem(agent, RawItem(raw))
+        case kind if kind in OF_PROVIDER:
+            return cast("RunItem", OF_PROVIDER[kind](agent, RawItem(raw)))
         case _:
             return ToolCallItem(agent, RawItem(raw))
 

@@ -10,6 +10,7 @@ from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResu
 from holdfast.agents.items.raw_items import replayable
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.model_input import without_reasoning_id
+from holdfast.agents.nested_run import AgentToolInvocation
 from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
@@ -133,6 +134,10 @@ class RunData:
         """Do nothing: agents are plain descriptions, and hold no resources to release."""
 
 
+RunErrorDetails = RunData
+"""What an exception knows of its run, by its name in the Agents SDK."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunResult(RunData):
     """A run that has its answer, or waits for a decision.
@@ -140,10 +145,12 @@ class RunResult(RunData):
     Attributes:
         final_output: The answer, of the last agent's `output_type`; None while the run waits.
         waiting_for: Descriptions of what the run waits for; empty when it is finished.
+        agent_tool_invocation: The call of an agent as a tool that the run belongs to, or None.
     """
 
     final_output: Any = None
     waiting_for: tuple[str, ...] = ()
+    agent_tool_invocation: AgentToolInvocation | None = None
 
     def final_output_as(self, cls: type[T], raise_if_incorrect_type: bool = False) -> T:  # noqa: FBT001, FBT002  the Agents SDK's signature
         """Return the answer, typed.

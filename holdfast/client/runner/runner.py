@@ -17,6 +17,7 @@ from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
 from holdfast.agents.runs.rules import run_budget, run_head
 from holdfast.agents.runs.state import RunState
+from holdfast.agents.tools.context import ToolContext
 from holdfast.client import blocking
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
@@ -99,6 +100,9 @@ def checked_call(
     _check(agent, given)
     reachable([agent])
     context, session = given.get("context"), given.get("session")
+    call = context if isinstance(context, ToolContext) else None
+    if isinstance(context, RunContextWrapper):
+        context = cast("Any", context).context
     invoke = CallerLoop().call
     known = input.task_id if isinstance(input, RunState) else new_id(agent.name)
     task_id = given.get("task_id") or known
@@ -122,6 +126,7 @@ def checked_call(
         hooks=given.get("hooks"),
         by=given.get("by", RUNNER),
         invoke=invoke,
+        tool_call=call,
     )
 
 
@@ -244,7 +249,8 @@ class Runner:
             input: A text, a list of items in the form of the Responses API, or the state of a run
                 to resume.
             context: The object that tools, instructions, guardrails and hooks get as `ctx.context`:
-                None, a dict, a dataclass or a pydantic model. It is recorded with the task, so it
+                None, a dict, a dataclass or a pydantic model, or the context of another run or of a
+                call, whose object it is then. It is recorded with the task, so it
                 must be data. When this returns or raises, the object has the changes that the run
                 has made.
             max_turns: Most model calls; None is no limit.

@@ -13,6 +13,9 @@ from holdfast.values.runs.usage import Usage
 
 ContextT = TypeVar("ContextT", default=Any)
 
+TContext = TypeVar("TContext", default=Any)
+"""The type of a run's context, for generic classes and functions of one's own."""
+
 
 @dataclass(eq=False)
 class RunContextWrapper(Generic[ContextT]):

@@ -20,7 +20,6 @@ from holdfast.agents.runs.item_reading import (
     step_items,
 )
 from holdfast.archive.contents import read_json
-from holdfast.client.runner.input import Call
 from holdfast.errors import EngineError, NotFoundError
 from holdfast.models.base import ToolSpec
 from holdfast.reading.reader import Reader
@@ -48,6 +47,9 @@ from holdfast.values.steps import AgentResponse
 from holdfast.values.text.logs import log
 
 T = TypeVar("T")
+
+Call = Callable[..., Awaitable[Any]]
+"""Calls a function, async or not, and returns its result."""
 
 
 POLL_SECONDS = 0.2
