@@ -179,6 +179,11 @@ if TYPE_CHECKING:
         AgentToolInvocation,
         AgentToolStreamEvent,
     )
+    from holdfast.agents.prompts import (
+        DynamicPromptFunction,
+        GenerateDynamicPromptData,
+        Prompt,
+    )
     from holdfast.agents.run_config import (
         ReasoningItemIdPolicy,
         RunConfig,
@@ -315,6 +320,11 @@ _LATE = {
             "AgentToolInvocation",
             "AgentToolStreamEvent",
         ),
+        "holdfast.agents.prompts": (
+            "DynamicPromptFunction",
+            "GenerateDynamicPromptData",
+            "Prompt",
+        ),
         "holdfast.agents.run_config": (
             "ReasoningItemIdPolicy",
             "RunConfig",
@@ -414,12 +424,14 @@ __all__ = [
     "CommandGiven",
     "CompactionItem",
     "CustomSpanData",
+    "DynamicPromptFunction",
     "Effect",
     "FuncDocumentation",
     "FuncSchema",
     "FunctionSpanData",
     "FunctionTool",
     "FunctionToolResult",
+    "GenerateDynamicPromptData",
     "GenerationSpanData",
     "GuardrailFunctionOutput",
     "GuardrailSpanData",
@@ -465,6 +477,7 @@ __all__ = [
     "OutputGuardrailTripwireTriggered",
     "Price",
     "Prices",
+    "Prompt",
     "RawResponsesStreamEvent",
     "ReasoningItem",
     "ReasoningItemIdPolicy",

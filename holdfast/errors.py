@@ -42,6 +42,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
         ├── ToolInputGuardrailTripwireTriggered
         ├── ToolOutputGuardrailTripwireTriggered
         ├── ToolTimeoutError
+        ├── MCPToolCancellationError
         ├── TaskAbandonedError
         └── UserError                   untouched, or waits: code of a run was found wrong
             ├── DeclarationError        untouched   also an InvalidArgumentError
@@ -419,6 +420,11 @@ class AgentsException(HoldfastError):
     run_data: Any = None
     facts: dict[str, Any] | None = None
 
+    @property
+    def message(self) -> str:
+        """What happened, without what to do about it."""
+        return message_of(self)
+
 
 class MaxTurnsExceeded(AgentsException):
     """One more model call would exceed `max_turns`."""
@@ -487,6 +493,10 @@ class ToolTimeoutError(AgentsException):
         self.timeout_seconds = timeout_seconds
         text = f"Tool '{tool_name}' timed out after {timeout_seconds:g} seconds."
         super().__init__(*(texts or (text,)), remedy=remedy)
+
+
+class MCPToolCancellationError(AgentsException):
+    """A call of a tool of an MCP server was cut off by the server."""
 
 
 class TaskAbandonedError(AgentsException):

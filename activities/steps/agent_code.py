@@ -343,6 +343,17 @@ class RegisteredCode(AgentCode):
         """Return the model that answers: the run's, else the one that the agent began with."""
         return await self.registry.model_of_run(self._live, self.agent, self._head)
 
+    async def _with_prompt(
+        self, request: ModelRequest, state: dict[str, Json]
+    ) -> ModelRequest:
+        """Return a request with the agent's prompt, as it is now."""
+        with naming(f"prompt of agent {self.agent.name!r}", self._live.prompt):
+            prompt = await self._live.get_prompt(self._wrapped(state, Usage()))
+        by_prompt = self._live.model is None and not (
+            self._head.model or self._head.run.model or self._head.run.model_provider
+        )
+        return request.model_copy(update={"prompt": prompt, "omits_model": by_prompt})
+
     async def sent(self, request: ModelRequest, state: dict[str, Json]) -> ModelRequest:
         """Return a request as it is sent; what is recorded of it does not change.
 
@@ -353,6 +364,8 @@ class RegisteredCode(AgentCode):
         if self._head.run.reasoning_ids == "omit":
             messages = without_reasoning_ids(request.messages)
             request = request.model_copy(update={"messages": messages})
+        if self._live.prompt is not None:
+            request = await self._with_prompt(request, state)
         ref = self._head.run.model_input_filter
         if not ref:
             return request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.agent_fields import checked
@@ -22,6 +22,7 @@ from holdfast.agents.hooks import AgentHooks, RunHooks
 from holdfast.agents.instructions import system_prompt
 from holdfast.agents.nested_run import OnStream, RunOptions
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
+from holdfast.agents.prompts import DynamicPromptFunction, Prompt, prompt_of
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool, to_tool
 from holdfast.agents.tools.hooks import (
@@ -37,11 +38,16 @@ from holdfast.models.base import Model
 from holdfast.models.llama_index import LLM
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
+from holdfast.values.base import Json
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.settings import ApprovalRule, ModelSettings
+from holdfast.values.text.logs import log
 from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
 from holdfast.workers.tool_use import ToolUseBehavior, behavior_code
+
+
+Offered = TypeVar("Offered", Tool[..., Any], Handoff[Any, Any])
 
 
 @dataclass
@@ -51,6 +57,9 @@ class Agent(AgentBase[ContextT]):
     Args:
         name: Identity of the agent within a worker process.
         instructions: System prompt, or a function (context, agent) that makes it for each turn.
+        prompt: A prompt that is kept at the provider of the Responses API, or a function
+            (GenerateDynamicPromptData) that chooses one for each model call. Without `model`, the
+            prompt says which model answers.
         model: A model name for OpenAI's Responses API, "chat:NAME" for Chat Completions, "offline",
             a Model, an LLM of LlamaIndex, or None for the default (`HOLDFAST_MODEL`, else
             gpt-5-mini).
@@ -76,12 +85,13 @@ class Agent(AgentBase[ContextT]):
         reset_tool_choice: Whether a tool choice other than "auto" is dropped once a tool was used.
 
     Raises:
-        UserError: The name is empty, two tools have the same name, both tools and a tool_retriever
-            are given, or an argument has a wrong type.
+        UserError: The name is empty, both tools and a tool_retriever are given, or an argument has a
+            wrong type.
     """
 
     _: KW_ONLY
     instructions: str | Callable[..., Any] | None = None
+    prompt: Prompt | DynamicPromptFunction | None = None
     model: str | Model | LLM | AskedModel | None = None
     tools: list[Any] = field(default_factory=list[Any])
     model_settings: ModelSettings = field(default_factory=ModelSettings)
@@ -109,6 +119,7 @@ class Agent(AgentBase[ContextT]):
             handoff_description: str | None = None,
             *,
             instructions: str | Callable[..., Any] | None = None,
+            prompt: Prompt | DynamicPromptFunction | None = None,
             model: str | Model | LLM | AskedModel | None = None,
             tools: Sequence[Tool | Callable[..., Any]] = (),
             model_settings: ModelSettings | Mapping[str, Any] = ...,
@@ -140,7 +151,7 @@ class Agent(AgentBase[ContextT]):
 
     def __post_init__(self) -> None:
         """Check what the fields are together."""
-        _made_handoffs(self)  # checks the names of the tools, and of the handoffs given so far
+        _ = self.made_tools  # checks the objects, and those of the handoffs given so far
 
     def __hash__(self) -> int:
         """Return the same for equal agents."""
@@ -158,6 +169,16 @@ class Agent(AgentBase[ContextT]):
         """
         return await system_prompt(self, self.instructions, run_context)
 
+    async def get_prompt(
+        self, run_context: RunContextWrapper[ContextT]
+    ) -> dict[str, Json] | None:
+        """Return the prompt that is kept at the provider, chosen for a context.
+
+        Raises:
+            UserError: The function that chooses it has returned something else.
+        """
+        return await prompt_of(self, self.prompt, run_context)
+
     async def get_all_tools(self, run_context: RunContextWrapper[ContextT]) -> list[Tool]:
         """Return the tools that the model is offered in a context."""
         tools = self.made_tools
@@ -167,8 +188,10 @@ class Agent(AgentBase[ContextT]):
     def made_tools(self) -> tuple[Tool, ...]:
         """The tools, with functions made into tools; with a retriever, its whole catalogue.
 
+        Of several tools of one name, the last is here, and none that has the name of a handoff.
+
         Raises:
-            UserError: Two tools have the same name, or an object cannot be made into a tool.
+            UserError: An object cannot be made into a tool.
         """
         retriever = self.tool_retriever
         if self.tools and retriever is not None:
@@ -180,24 +203,25 @@ class Agent(AgentBase[ContextT]):
         made = [to_tool(tool) for tool in (self.tools if retriever is None else retriever.tools)]
         if retriever is None and made != self.tools:
             self.tools[:] = made  # a function is made into a tool once
-        names = [tool.name for tool in made]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            msg = (
-                f"Agent {self.name!r} has more than one tool named {', '.join(map(repr, twice))}."
-                " The model could not tell them apart: rename one with @tool(name=...)."
-            )
-            raise UserError(msg)
-        return tuple(made)
+        handed = {each.tool_name for each in self.made_handoffs if each.is_enabled is not False}
+        return tuple(each for each in _last_of_name(made) if each.name not in handed)
+
+    @property
+    def name_clashes(self) -> list[str]:
+        """Names that several tools or handoffs have: the model is offered one of each."""
+        tools = [tool for tool in map(to_tool, self.tools) if tool.is_enabled is not False]
+        handoffs = [each for each in map(_handoff, self.handoffs) if each.is_enabled is not False]
+        names = [*(tool.name for tool in tools), *(each.tool_name for each in handoffs)]
+        return sorted({name for name in names if names.count(name) > 1})
 
     @property
     def made_handoffs(self) -> tuple[Handoff[Any, Agent], ...]:
-        """The handoffs, with agents made into handoffs.
+        """The handoffs, with agents made into handoffs; of several of one name, the last.
 
         Raises:
-            UserError: Another object is among them, or a name is taken.
+            UserError: Another object is among them.
         """
-        return _made_handoffs(self)
+        return tuple(_last_of_name(map(_handoff, self.handoffs)))
 
     @property
     def guard_rules(self) -> tuple[GuardRule, ...]:
@@ -331,24 +355,38 @@ class Agent(AgentBase[ContextT]):
         )
 
 
-def _made_handoffs(agent: Agent) -> tuple[Handoff[Any, Agent], ...]:
-    """Return an agent's handoffs, with agents made into handoffs.
+def _last_of_name(given: Iterable[Offered]) -> list[Offered]:
+    """Leave out what has the name of something later, unless that is never offered."""
+    kept: dict[str, Offered] = {}
+    for each in given:
+        name = each.name if isinstance(each, Tool) else each.tool_name
+        if name not in kept or each.is_enabled is not False:
+            kept.pop(name, None)
+            kept[name] = each
+    return list(kept.values())
+
+
+def check_tool_names(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> None:
+    """Refuse agents that have several tools or handoffs of one name, or log a warning.
 
     Raises:
-        UserError: Another object is among them, or a name is taken.
+        UserError: There is one, and the policy is "error".
     """
-    made = tuple(map(_handoff, agent.handoffs))
-    taken = {tool.name: "a tool" for tool in agent.made_tools}
-    for each in made:
-        if each.tool_name in taken:
-            msg = (
-                f"Agent {agent.name!r} has a handoff named {each.tool_name!r}, and"
-                f" {taken[each.tool_name]} of that name. The model could not tell them apart: give"
-                " the handoff another name with handoff(agent, tool_name_override=...)."
-            )
-            raise UserError(msg)
-        taken[each.tool_name] = "another handoff"
-    return made
+    for agent in agents:
+        clashes = agent.name_clashes
+        if not clashes:
+            continue
+        names = ", ".join(map(repr, clashes))
+        if policy == "warn":
+            text = "Agent %r has more than one tool or handoff named %s: the last is offered"
+            log.warning(text, agent.name, names)
+            continue
+        msg = (
+            f"Agent {agent.name!r} has more than one tool or handoff named {names}. The model could"
+            " not tell them apart: rename one, with @tool(name=...) or handoff(agent,"
+            " tool_name_override=...)."
+        )
+        raise UserError(msg)
 
 
 def _handoff(given: Any) -> Handoff[Any, Agent]:

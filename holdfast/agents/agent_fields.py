@@ -63,6 +63,12 @@ def _instructions(_agent: str, field: str, given: Any) -> Any:
     return given
 
 
+def _prompt(_agent: str, field: str, given: Any) -> Any:
+    if given is not None and not isinstance(given, Mapping) and not callable(given):
+        raise wrong_type(field, "a Prompt, DynamicPromptFunction, or None", given)
+    return given
+
+
 def _bool(_agent: str, field: str, given: Any) -> Any:
     if not isinstance(given, bool):
         raise wrong_type(field, "True or False", given)
@@ -134,6 +140,7 @@ _CHECKS: dict[str, Callable[[str, str, Any], Any]] = {
     "name": _name,
     "handoff_description": _text,
     "instructions": _instructions,
+    "prompt": _prompt,
     "model": _model,
     "model_settings": _settings,
     "tools": _tools,

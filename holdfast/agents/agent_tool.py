@@ -14,9 +14,9 @@ from typing_extensions import TypeVar
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.nested_run import (
-    AgentToolInvocation,
     RunOptions,
     check_run_options,
+    invocation_of,
     run_apart,
     tell,
 )
@@ -190,9 +190,7 @@ class AgentTool(Tool[..., Any]):
         else:
             result = dataclasses.replace(
                 cast("Any", await ctx.nested()),
-                agent_tool_invocation=AgentToolInvocation(
-                    ctx.tool_name, ctx.call_id, ctx.arguments
-                ),
+                agent_tool_invocation=invocation_of(ctx),
             )
             if self.options["on_stream"] is not None:
                 await tell(self, ctx, ctx.nested.events(), self.agent)

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from holdfast.agents.tools.context import ToolContext
 from holdfast.errors import UserError
 from holdfast.values.code.user_calls import invoke
+from holdfast.values.runs.call_decisions import CallDecisions
 from holdfast.values.text.logs import log
 
 
@@ -25,6 +26,11 @@ class AgentToolInvocation:
     tool_name: str
     tool_call_id: str
     tool_arguments: str
+
+
+def invocation_of(ctx: ToolContext[Any, Any]) -> AgentToolInvocation:
+    """Return what a call of an agent as a tool is to the run that it makes."""
+    return AgentToolInvocation(ctx.tool_name, ctx.call_id, ctx.arguments)
 
 
 class AgentToolStreamEvent(TypedDict):
@@ -88,6 +94,16 @@ async def run_apart(tool: Any, ctx: ToolContext[Any, Any], made: str | list[Any]
     from holdfast import Runner
 
     options: RunOptions = tool.options
+    ctx = ToolContext.from_agent_context(
+        ctx,
+        ctx.call_id,
+        ctx.tool_call,
+        tool_name=ctx.tool_name,
+        tool_arguments=ctx.arguments,
+        tool_namespace=ctx.tool_namespace,
+    )
+    ctx.decisions = CallDecisions()  # those of this call say nothing about the calls of its run
+    ctx.tool_input = tool.parse(ctx.arguments) if tool.is_structured else None
     arguments: dict[str, Any] = {
         "context": ctx,
         "max_turns": tool.max_turns,

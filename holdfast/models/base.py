@@ -61,6 +61,8 @@ class ModelRequest(Value):
         previous_response_id: The provider's id of the answer that this call goes on from: the
             messages are those after it. Empty for none.
         conversation_id: The provider's conversation that the messages are added to; empty for none.
+        prompt: A prompt that is kept at the provider, or None.
+        omits_model: Whether the prompt says which model answers.
     """
 
     model: str
@@ -72,6 +74,8 @@ class ModelRequest(Value):
     output: OutputSpec | None = None
     previous_response_id: str = ""
     conversation_id: str = ""
+    prompt: dict[str, Json] | None = None
+    omits_model: bool = False
 
 
 def _with_role(given: object) -> object:

@@ -186,6 +186,7 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
         case "message":
             return InputItem(agent, RawItem(raw))
         case "function_call_output":
+            raw = {key: raw[key] for key in raw if key != "status"}
             target = _target(raw) if raw.get("call_id") in handoffs else ""
             if target:
                 return HandoffOutputItem(agent, RawItem(raw), agent, team.of(target))

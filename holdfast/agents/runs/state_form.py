@@ -74,8 +74,9 @@ def read_form(data: object) -> StateForm:
     version = data.get(VERSION, "1") if is_object(data) else "1"
     if version != "1":
         msg = (
-            f"The state has {VERSION} {shown(version)}, and this version of Holdfast reads '1': it"
-            " was written by another version, or by the Agents SDK, which has no task."
+            f"Run state schema version is not supported: the state has {VERSION} {shown(version)},"
+            " and this version of Holdfast reads '1'. It was written by another version, or by the"
+            " Agents SDK, which has no task."
         )
         raise UserError(msg)
     try:
@@ -94,7 +95,10 @@ def parsed(text: str) -> Json:
     try:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError) as cause:
-        msg = f"This is no state of a run as RunState.to_string gives it: {cause}"
+        msg = (
+            "Failed to parse run state JSON: this is no state of a run as RunState.to_string gives"
+            f" it: {cause}"
+        )
         raise UserError(msg) from cause
 
 

@@ -12,7 +12,7 @@ from temporalio.exceptions import TemporalError
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.hooks import RunHooks
-from holdfast.agents.nested_run import AgentToolInvocation
+from holdfast.agents.nested_run import invocation_of
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_helpers import RunInput
@@ -276,10 +276,7 @@ class _Run:
             recorded, call.agent, given=call.input, context=call.context, config=call.config
         )
         if call.tool_call is not None:
-            made = AgentToolInvocation(
-                call.tool_call.tool_name, call.tool_call.call_id, call.tool_call.arguments
-            )
-            result = replace(result, agent_tool_invocation=made)
+            result.agent_tool_invocation = invocation_of(call.tool_call)
         await self._write_turn(result)
         return result
 

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, cast
 
 from typing_extensions import Unpack
 
-from holdfast.agents.agent import Agent, reachable
+from holdfast.agents.agent import Agent, check_tool_names, reachable
 from holdfast.agents.hooks import RunHooks, check_run_hooks
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.run_config import RunConfig, as_run_config
@@ -98,7 +98,7 @@ def checked_call(
     config = as_run_config(given.get("run_config"))
     handlers = check_handlers(given.get("error_handlers"))
     _check(agent, given)
-    reachable([agent])
+    check_tool_names(reachable([agent]), config.tool_name_collision_policy)
     context, session = given.get("context"), given.get("session")
     call = context if isinstance(context, ToolContext) else None
     if isinstance(context, RunContextWrapper):

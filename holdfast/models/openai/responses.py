@@ -61,7 +61,8 @@ async def request_body(model: str, request: ModelRequest) -> RequestBody:
     write = _items_of_unstored if settings.store is False else _items_of_stored
     conversation = await encoded_messages.pieces(request.messages, write)
     body: dict[str, Json] = {
-        "model": model,
+        "model": None if request.omits_model else model,
+        "prompt": _prompt(request.prompt),
         "instructions": request.instructions or None,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
@@ -102,6 +103,12 @@ def _items_of_stored(message: Message) -> list[Item]:
 
 def _items_of_unstored(message: Message) -> list[Item]:
     return list(_sendable(to_response_items([message]), is_stored=False))
+
+
+def _prompt(prompt: dict[str, Json] | None) -> Json:
+    if prompt is None:
+        return None
+    return {name: value for name, value in prompt.items() if value is not None}
 
 
 def _include(settings: ModelSettings) -> list[str] | None:

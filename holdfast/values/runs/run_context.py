@@ -29,12 +29,15 @@ class RunContextWrapper(Generic[ContextT]):
         task_id: The run's task.
         decisions: Decisions on tool calls that were taken here; `RunResult.to_state()` takes them
             over. In a worker process, a context knows none.
+        tool_input: The structured arguments of the call of an agent as a tool that makes the run,
+            outside of a task; None elsewhere.
     """
 
     context: ContextT
     usage: Usage = field(default_factory=Usage)
     task_id: str = ""
     decisions: CallDecisions = field(default_factory=CallDecisions, repr=False, kw_only=True)
+    tool_input: Any = field(default=None, repr=False, kw_only=True)
 
     def approve_tool(self, approval_item: AskedCall, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
         """Approve a call. It takes effect in the state that is made of the run's result.
