@@ -82,6 +82,7 @@ from holdfast.errors import (
     HoldfastError,
     InputGuardrailTripwireTriggered,
     MaxTurnsExceeded,
+    MCPToolCancellationError,
     ModelBehaviorError,
     ModelRefusalError,
     OutputGuardrailTripwireTriggered,
@@ -122,6 +123,17 @@ from holdfast.tracing import gen_trace_id, get_current_trace, set_tracing_disabl
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import Retrieved, SourceNode
+from holdfast.values.runs.retries import (
+    ModelRetryAdvice,
+    ModelRetryAdviceRequest,
+    ModelRetryBackoffSettings,
+    ModelRetryNormalizedError,
+    ModelRetrySettings,
+    RetryDecision,
+    RetryPolicy,
+    RetryPolicyContext,
+    retry_policies,
+)
 from holdfast.values.runs.run_context import (
     AgentHookContext,
     RunContextWrapper,
@@ -454,6 +466,7 @@ __all__ = [
     "MCPApprovalRequestItem",
     "MCPApprovalResponseItem",
     "MCPListToolsItem",
+    "MCPToolCancellationError",
     "MaxTurnsExceeded",
     "Message",
     "MessageOutputItem",
@@ -463,6 +476,11 @@ __all__ = [
     "ModelProvider",
     "ModelRefusalError",
     "ModelResponse",
+    "ModelRetryAdvice",
+    "ModelRetryAdviceRequest",
+    "ModelRetryBackoffSettings",
+    "ModelRetryNormalizedError",
+    "ModelRetrySettings",
     "ModelSettings",
     "ModelTracing",
     "MultiProvider",
@@ -483,6 +501,9 @@ __all__ = [
     "ReasoningItemIdPolicy",
     "RequestUsage",
     "Retrieved",
+    "RetryDecision",
+    "RetryPolicy",
+    "RetryPolicyContext",
     "RunConfig",
     "RunContextWrapper",
     "RunData",
@@ -595,6 +616,7 @@ __all__ = [
     "prompt_with_handoff_instructions",
     "remove_all_tools",
     "reset_conversation_history_wrappers",
+    "retry_policies",
     "run_demo_loop",
     "set_conversation_history_wrappers",
     "set_default_openai_api",

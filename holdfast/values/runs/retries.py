@@ -181,6 +181,16 @@ class ModelRetrySettings:
     backoff: ModelRetryBackoffSettings | None = None
     policy: Annotated[Any, PlainSerializer(lambda _: None)] = field(default=None, repr=False)
 
+    def over(self, other: ModelRetrySettings | None) -> ModelRetrySettings:
+        """Return these settings with those of another where they are not set."""
+        if other is None:
+            return self
+        return ModelRetrySettings(
+            max_retries=other.max_retries if self.max_retries is None else self.max_retries,
+            backoff=self.backoff or other.backoff,
+            policy=other.policy if self.policy is None else self.policy,
+        )
+
     def to_json_dict(self) -> dict[str, Any]:
         """Return the fields as data, without the policy."""
         backoff = None if self.backoff is None else self.backoff.to_json_dict()
