@@ -354,9 +354,7 @@ class RegisteredCode(AgentCode):
         policy = self.registry.code(ref) if ref else own.policy if own is not None else None
         return replace(settings, policy=policy)
 
-    async def _with_prompt(
-        self, request: ModelRequest, state: dict[str, Json]
-    ) -> ModelRequest:
+    async def _with_prompt(self, request: ModelRequest, state: dict[str, Json]) -> ModelRequest:
         """Return a request with the agent's prompt, as it is now."""
         with naming(f"prompt of agent {self.agent.name!r}", self._live.prompt):
             prompt = await self._live.get_prompt(self._wrapped(state, Usage()))

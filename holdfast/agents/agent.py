@@ -169,9 +169,7 @@ class Agent(AgentBase[ContextT]):
         """
         return await system_prompt(self, self.instructions, run_context)
 
-    async def get_prompt(
-        self, run_context: RunContextWrapper[ContextT]
-    ) -> dict[str, Json] | None:
+    async def get_prompt(self, run_context: RunContextWrapper[ContextT]) -> dict[str, Json] | None:
         """Return the prompt that is kept at the provider, chosen for a context.
 
         Raises:
@@ -382,8 +380,9 @@ def check_tool_names(agents: Iterable[Agent], policy: Literal["warn", "error"]) 
             log.warning(text, agent.name, names)
             continue
         msg = (
-            f"Agent {agent.name!r} has more than one tool or handoff named {names}. The model could"
-            " not tell them apart: rename one, with @tool(name=...) or handoff(agent,"
+            f"Ambiguous function tool configuration of agent {agent.name!r}: the tool name"
+            f" `{clashes[0]}` is used by multiple tools or handoffs ({names}). The model could not"
+            " tell them apart: rename one, with @tool(name=...) or handoff(agent,"
             " tool_name_override=...)."
         )
         raise UserError(msg)

@@ -302,9 +302,7 @@ def _call_of(
         case CallDone():
             output = item.output if isinstance(item, ToolCallOutputItem) else ""
             key = ("tool", *place, "end")
-            return call.done, HookCall(
-                key, "on_tool_end", (agent, shown, output), call=call.call
-            )
+            return call.done, HookCall(key, "on_tool_end", (agent, shown, output), call=call.call)
         case _:
             return None
 

@@ -48,7 +48,7 @@ _wrappers = _Wrappers()
 PREAMBLE = "For context, here is the conversation so far between the user and the previous agent:"
 """The Agents SDK's words: what it has folded is unfolded, too, and the other way round."""
 
-NOTHING = "(nothing was said)"
+NOTHING = "(no previous turns recorded)"
 
 _ROLES = ("user", "assistant", "system", "developer")
 _TOOL_KINDS = re.compile(r".*_call(_output)?|mcp_.*|tool_search_.*|program(_output)?|reasoning")
@@ -277,7 +277,7 @@ def _line(item: Item) -> str:
     content: Json = item.get("content", "")
     if "role" in item and isinstance(content, str) and not re.search(r"[\r\n]", content):
         return f"{item['role']}: {content}"
-    return json.dumps(item, ensure_ascii=False)
+    return json.dumps(item, ensure_ascii=False, default=str)
 
 
 def _inside(item: Item) -> list[Item] | None:

@@ -201,6 +201,11 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
             return ToolCallItem(agent, RawItem(raw))
 
 
+def raw_output(raw: dict[str, Json]) -> RawItem:
+    """Write an item of an answer as the API does."""
+    return _full_message(raw) if raw.get("role") == "assistant" else RawItem(raw)
+
+
 def _full_message(raw: dict[str, Json]) -> RawItem:
     """Write a message of the model as the API does: its content as parts."""
     content = raw["content"]

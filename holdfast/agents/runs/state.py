@@ -341,8 +341,9 @@ class RunState(Generic[ContextT, AgentT]):
         begins = str((saved.current_agent or {}).get("name", ""))
         if begins and not team.has(begins):
             msg = (
-                f"The state is of agent {begins!r}, which {initial_agent.name!r} and its team do"
-                " not know. Pass the agent with which the run begins."
+                f"Run state agent not found in agent map: it is {begins!r}, which"
+                f" {initial_agent.name!r} and its team do not know. Pass the agent with which the"
+                " run begins."
             )
             raise UserError(msg)
         context: Any = context_override

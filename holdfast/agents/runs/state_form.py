@@ -82,7 +82,8 @@ def read_form(data: object) -> StateForm:
     try:
         return StateForm.model_validate(data)
     except ValidationError as cause:
-        msg = f"This is no state of a run as RunState.to_json gives it: {cause}"
+        kind = "" if is_object(data) else " The JSON of a state must be an object."
+        msg = f"This is no state of a run as RunState.to_json gives it.{kind} {cause}"
         raise UserError(msg) from cause
 
 

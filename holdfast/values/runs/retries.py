@@ -160,9 +160,7 @@ class RetryPolicyContext:
     provider_advice: ModelRetryAdvice | None = None
 
 
-RetryPolicy = Callable[
-    [RetryPolicyContext], bool | RetryDecision | Awaitable[bool | RetryDecision]
-]
+RetryPolicy = Callable[[RetryPolicyContext], bool | RetryDecision | Awaitable[bool | RetryDecision]]
 """Decides whether a failed model call is made again."""
 
 

@@ -83,6 +83,7 @@ class RunContextWrapper(Generic[ContextT]):
         *,
         tool_namespace: str | None = None,
         existing_pending: AskedCall | None = None,
+        current_invocation: AskedCall | None = None,
     ) -> bool | None:
         """Return whether a call was approved here; None when nothing was decided on it.
 
@@ -91,7 +92,15 @@ class RunContextWrapper(Generic[ContextT]):
             call_id: The model's id of the call.
             tool_namespace: Namespace of the tool.
             existing_pending: The call's ToolApprovalItem: the decisions are those on its tool.
+            current_invocation: The call's ToolApprovalItem as it is now: it must be the call that
+                was decided on.
+
+        Raises:
+            ModelBehaviorError: Another call of this id was decided on.
         """
+        if current_invocation is not None:
+            self.decisions.check_same(current_invocation)
+            existing_pending = existing_pending or current_invocation
         found = self._verdict(tool_name, call_id, tool_namespace, existing_pending)
         return None if found is None else found.approved
 
@@ -124,8 +133,8 @@ class RunContextWrapper(Generic[ContextT]):
     def _take(self, call: AskedCall, verdict: Verdict) -> None:
         if verdict.always and isinstance(call.tool_key, tuple) and not all(call.tool_key):
             msg = (
-                "A decision on all calls of a tool on a server needs the server's label and the"
-                " tool's name; the call lacks one. Decide on this call alone."
+                "A decision on all calls of a tool on a server needs a non-empty server_label and"
+                " tool name; the call lacks one. Decide on this call alone."
             )
             raise UserError(msg)
         self.decisions.take(call, verdict)
