@@ -46,7 +46,6 @@ from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
 from holdfast.workers.tool_use import ToolUseBehavior, behavior_code
 
-
 Offered = TypeVar("Offered", Tool[..., Any], Handoff[Any, Any])
 
 

@@ -22,7 +22,6 @@ from holdfast.values.money import Amount
 from holdfast.values.settings import ModelSettings, as_model_settings
 from holdfast.values.text.shown import shown
 
-
 ToolNameCollisionPolicy = Literal["warn", "error"]
 """What becomes of two tools of one name: see `RunConfig.tool_name_collision_policy`."""
 

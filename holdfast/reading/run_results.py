@@ -77,6 +77,7 @@ def run_data(
         output_guardrail_results=guards.output,
         tool_input_guardrail_results=guards.tool_input,
         tool_output_guardrail_results=guards.tool_output,
+        max_turns=None if task.budget is None else task.budget.max_turns,
         normalized=_normalized(recorded),
         reasoning_item_id_policy=recorded.head.run.reasoning_ids,
     )

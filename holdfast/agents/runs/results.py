@@ -61,6 +61,7 @@ class RunData:
         output_guardrail_results: Results of the output guardrails.
         tool_input_guardrail_results: Results of tool guardrails that checked calls.
         tool_output_guardrail_results: Results of tool guardrails that checked results.
+        max_turns: Most model calls of the run; None for no limit.
         normalized: The conversation as the last agent saw it, with its own items, if a handoff had
             changed the conversation.
         reasoning_item_id_policy: Whether `to_input_list` keeps the ids of reasoning items.
@@ -85,6 +86,7 @@ class RunData:
     )
     task_id: str = ""
     interruptions: list[ToolApprovalItem] = field(default_factory=list[ToolApprovalItem])
+    max_turns: int | None = field(default=None, repr=False)
     normalized: list[dict[str, Json]] | None = field(default=None, repr=False)
     reasoning_item_id_policy: Literal["preserve", "omit"] = field(default="preserve", repr=False)
 
@@ -236,6 +238,20 @@ class RunResult(RunData):
         self.final_output = final_output
         self.waiting_for = waiting_for
         self.agent_tool_invocation = agent_tool_invocation
+
+    def to_state(self) -> RunState:
+        """Return a RunState: see RunData. That of a run with its answer goes on from there.
+
+        `Runner.run(agent, state)` then begins a run of its own with this one's conversation, and
+        with the input that was added to the state; run again, it is the same run.
+
+        Raises:
+            UserError: As for RunData.
+        """
+        state = super().to_state()
+        if self.task_id and not self.waiting_for and not self.interruptions:
+            state.follow(self.to_input_list(), self.last_agent.name)
+        return state
 
     def final_output_as(self, cls: type[T], raise_if_incorrect_type: bool = False) -> T:  # noqa: FBT001, FBT002  the Agents SDK's signature
         """Return the answer, typed.

@@ -58,6 +58,7 @@ class StateForm(Value):
     original_input: Json = None
     max_turns: int | None = None
     current_agent: dict[str, Json] | None = None
+    after: list[dict[str, Json]] | None = None
     kept: dict[str, Json] = Field(default_factory=dict[str, Json])
 
 

@@ -14,6 +14,7 @@ from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
+from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
 from holdfast.agents.runs.rules import run_budget, run_head
 from holdfast.agents.runs.state import RunState
@@ -94,6 +95,8 @@ def checked_call(
         msg = f"A run takes no argument {unknown[0]!r}."
         raise TypeError(msg)
     if isinstance(input, RunState):
+        if input.after is not None:
+            agent = team_of(agent).of(input.agent_name)
         input, given = _with_state(agent, input, given)
     config = as_run_config(given.get("run_config"))
     handlers = check_handlers(given.get("error_handlers"))
@@ -130,6 +133,9 @@ def checked_call(
     )
 
 
+_KEPT = ("conversation_id", "previous_response_id")
+
+
 def _with_state(
     agent: Agent, state: RunState, given: RunArguments
 ) -> tuple[RunInput | RunState, RunArguments]:
@@ -141,6 +147,13 @@ def _with_state(
     own: Any = {}
     if given.get("context") is None and state.context is not None:
         own["context"] = state.context.context
+    if state.after is not None:
+        own |= {"exist_ok": True}
+        if given.get("task_id") is None:
+            own["task_id"] = new_id(agent.name, state.id)
+        is_kept = any(given.get(name) for name in ("session", *_KEPT))
+        before = [] if is_kept else state.after
+        return [*before, *state.pending_input], cast("RunArguments", {**given, **own})
     if not state.is_new:
         return state, cast("RunArguments", {**given, **own})
     if state.context is not None and state.context.decisions.taken:
