@@ -68,6 +68,9 @@ from holdfast.agents.tools.guardrails import (
     tool_input_guardrail,
     tool_output_guardrail,
 )
+from holdfast.agents.tools.options import (
+    ToolCaller,
+)
 from holdfast.agents.tools.outputs import (
     ToolOutputFileContent,
     ToolOutputFileContentDict,
@@ -142,6 +145,9 @@ from holdfast.values.runs.run_context import (
 from holdfast.values.runs.usage import RequestUsage, Usage
 from holdfast.values.settings import Always, ApprovalRule, Budget, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.values.text.logs import (
+    enable_verbose_stdout_logging,
+)
 from holdfast.values.version import __version__
 from holdfast.workers.tool_use import (
     FunctionToolResult,
@@ -221,6 +227,15 @@ if TYPE_CHECKING:
     from holdfast.client.agent_runner.sessions import (
         Session,
     )
+    from holdfast.client.caller_sessions.compaction import (
+        OpenAIResponsesCompactionArgs,
+        OpenAIResponsesCompactionAwareSession,
+        OpenAIResponsesCompactionSession,
+        is_openai_responses_compaction_aware_session,
+    )
+    from holdfast.client.caller_sessions.openai_conversations import (
+        OpenAIConversationsSession,
+    )
     from holdfast.client.caller_sessions.protocol import (
         SessionABC,
     )
@@ -269,6 +284,23 @@ if TYPE_CHECKING:
     )
     from holdfast.tracing.export import (
         flush_traces,
+    )
+    from holdfast.tracing.provider_spans import (
+        MCPListToolsSpanData,
+        ResponseSpanData,
+        SpanError,
+        SpeechGroupSpanData,
+        SpeechSpanData,
+        TaskSpanData,
+        TranscriptionSpanData,
+        TurnSpanData,
+        mcp_tools_span,
+        response_span,
+        speech_group_span,
+        speech_span,
+        task_span,
+        transcription_span,
+        turn_span,
     )
     from holdfast.tracing.spans import (
         AgentSpanData,
@@ -354,6 +386,13 @@ _LATE = {
         "holdfast.agents.runs.state": ("RunState",),
         "holdfast.client.agent_runner.runner": ("AgentRunner",),
         "holdfast.client.agent_runner.sessions": ("Session",),
+        "holdfast.client.caller_sessions.compaction": (
+            "OpenAIResponsesCompactionArgs",
+            "OpenAIResponsesCompactionAwareSession",
+            "OpenAIResponsesCompactionSession",
+            "is_openai_responses_compaction_aware_session",
+        ),
+        "holdfast.client.caller_sessions.openai_conversations": ("OpenAIConversationsSession",),
         "holdfast.client.caller_sessions.protocol": ("SessionABC",),
         "holdfast.client.caller_sessions.sqlite": ("SQLiteSession",),
         "holdfast.client.runner.demo_loop": ("run_demo_loop",),
@@ -387,6 +426,23 @@ _LATE = {
         "holdfast.serving.plugin": ("HoldfastPlugin",),
         "holdfast.tracing.blocks": ("Trace",),
         "holdfast.tracing.export": ("flush_traces",),
+        "holdfast.tracing.provider_spans": (
+            "MCPListToolsSpanData",
+            "ResponseSpanData",
+            "SpanError",
+            "SpeechGroupSpanData",
+            "SpeechSpanData",
+            "TaskSpanData",
+            "TranscriptionSpanData",
+            "TurnSpanData",
+            "mcp_tools_span",
+            "response_span",
+            "speech_group_span",
+            "speech_span",
+            "task_span",
+            "transcription_span",
+            "turn_span",
+        ),
         "holdfast.tracing.spans": (
             "AgentSpanData",
             "CustomSpanData",
@@ -466,6 +522,7 @@ __all__ = [
     "MCPApprovalRequestItem",
     "MCPApprovalResponseItem",
     "MCPListToolsItem",
+    "MCPListToolsSpanData",
     "MCPToolCancellationError",
     "MaxTurnsExceeded",
     "Message",
@@ -488,7 +545,11 @@ __all__ = [
     "Notice",
     "Notifier",
     "OpenAIChatCompletionsModel",
+    "OpenAIConversationsSession",
     "OpenAIProvider",
+    "OpenAIResponsesCompactionArgs",
+    "OpenAIResponsesCompactionAwareSession",
+    "OpenAIResponsesCompactionSession",
     "OpenAIResponsesModel",
     "OutputGuardrail",
     "OutputGuardrailResult",
@@ -500,6 +561,7 @@ __all__ = [
     "ReasoningItem",
     "ReasoningItemIdPolicy",
     "RequestUsage",
+    "ResponseSpanData",
     "Retrieved",
     "RetryDecision",
     "RetryPolicy",
@@ -527,6 +589,9 @@ __all__ = [
     "SourceNode",
     "Span",
     "SpanData",
+    "SpanError",
+    "SpeechGroupSpanData",
+    "SpeechSpanData",
     "StepEnd",
     "StepEvent",
     "StepFailed",
@@ -543,6 +608,7 @@ __all__ = [
     "Task",
     "TaskAbandonedError",
     "TaskEvent",
+    "TaskSpanData",
     "TaskStep",
     "TaskStepOutput",
     "Thought",
@@ -552,6 +618,7 @@ __all__ = [
     "ToolCallItem",
     "ToolCallOutputItem",
     "ToolCalled",
+    "ToolCaller",
     "ToolContext",
     "ToolDone",
     "ToolErrorFormatter",
@@ -584,6 +651,8 @@ __all__ = [
     "ToolsToFinalOutputFunction",
     "ToolsToFinalOutputResult",
     "Trace",
+    "TranscriptionSpanData",
+    "TurnSpanData",
     "Usage",
     "UserError",
     "Waiting",
@@ -594,6 +663,7 @@ __all__ = [
     "custom_span",
     "default_handoff_history_mapper",
     "default_tool_error_function",
+    "enable_verbose_stdout_logging",
     "event_text",
     "flush_traces",
     "function_schema",
@@ -610,12 +680,15 @@ __all__ = [
     "handoff",
     "handoff_span",
     "input_guardrail",
+    "is_openai_responses_compaction_aware_session",
+    "mcp_tools_span",
     "nest_handoff_history",
     "output_guardrail",
     "print_event",
     "prompt_with_handoff_instructions",
     "remove_all_tools",
     "reset_conversation_history_wrappers",
+    "response_span",
     "retry_policies",
     "run_demo_loop",
     "set_conversation_history_wrappers",
@@ -623,16 +696,32 @@ __all__ = [
     "set_default_openai_client",
     "set_default_openai_key",
     "set_tracing_disabled",
+    "speech_group_span",
+    "speech_span",
+    "task_span",
     "tool",
     "tool_input_guardrail",
     "tool_output_guardrail",
     "trace",
+    "transcription_span",
+    "turn_span",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Load a name that needs more than the light core."""
+    """Load a name that needs more than the light core.
+
+    Raises:
+        ImportError: It is a name of the Agents SDK that is not here; the text says what to use. (Of
+            an AttributeError `from holdfast import name` would not show the text.)
+        AttributeError: There is no such name.
+    """
     if name not in _LATE:
+        from holdfast.agents.absent_names import ABSENT
+
+        if name in ABSENT:
+            msg = f"holdfast has no {name}: {ABSENT[name]}. See docs/from_agents_sdk.md."
+            raise ImportError(msg, name=name)
         msg = f"module 'holdfast' has no attribute {name!r}"
         raise AttributeError(msg)
     return getattr(importlib.import_module(_LATE[name]), name)
