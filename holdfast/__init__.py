@@ -193,11 +193,11 @@ if TYPE_CHECKING:
         ToolOrigin,
         ToolOriginType,
     )
-    from holdfast.agents.nested_run import (
+    from holdfast.agents.nesting.nested_run import (
         AgentToolInvocation,
         AgentToolStreamEvent,
     )
-    from holdfast.agents.prompts import (
+    from holdfast.agents.prompting.kept_prompts import (
         DynamicPromptFunction,
         GenerateDynamicPromptData,
         Prompt,
@@ -360,11 +360,11 @@ _LATE = {
             "ToolOrigin",
             "ToolOriginType",
         ),
-        "holdfast.agents.nested_run": (
+        "holdfast.agents.nesting.nested_run": (
             "AgentToolInvocation",
             "AgentToolStreamEvent",
         ),
-        "holdfast.agents.prompts": (
+        "holdfast.agents.prompting.kept_prompts": (
             "DynamicPromptFunction",
             "GenerateDynamicPromptData",
             "Prompt",
@@ -717,7 +717,7 @@ def __getattr__(name: str) -> object:
         AttributeError: There is no such name.
     """
     if name not in _LATE:
-        from holdfast.agents.absent_names import ABSENT
+        from holdfast.values.text.absent_names import ABSENT
 
         if name in ABSENT:
             msg = f"holdfast has no {name}: {ABSENT[name]}. See docs/from_agents_sdk.md."

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast.agents.agent import Agent, reachable
-from holdfast.agents.agent_tool import AgentTool
+from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError

@@ -165,7 +165,7 @@ class Asking:
             return await self._attempted(request)
         try:
             return await self._attempted(request)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  it is raised, as one that says what follows
             raise await next_failure(
                 error,
                 retry,

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.agent_fields import checked
-from holdfast.agents.agent_tool import (
+from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
+from holdfast.agents.handoffs.handoff import Handoff, handoff
+from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.nesting.agent_tool import (
     DEFAULT_MAX_TURNS,
     AgentTool,
     Extractor,
@@ -16,13 +19,10 @@ from holdfast.agents.agent_tool import (
     ResultT,
     as_tool,
 )
-from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
-from holdfast.agents.handoffs.handoff import Handoff, handoff
-from holdfast.agents.hooks import AgentHooks, RunHooks
-from holdfast.agents.instructions import system_prompt
-from holdfast.agents.nested_run import OnStream, RunOptions
+from holdfast.agents.nesting.nested_run import OnStream, RunOptions
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
-from holdfast.agents.prompts import DynamicPromptFunction, Prompt, prompt_of
+from holdfast.agents.prompting.instructions import system_prompt
+from holdfast.agents.prompting.kept_prompts import DynamicPromptFunction, Prompt, prompt_of
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool, to_tool
 from holdfast.agents.tools.hooks import (
@@ -84,8 +84,8 @@ class Agent(AgentBase[ContextT]):
         reset_tool_choice: Whether a tool choice other than "auto" is dropped once a tool was used.
 
     Raises:
-        UserError: The name is empty, both tools and a tool_retriever are given, or an argument has a
-            wrong type.
+        UserError: The name is empty, both tools and a tool_retriever are given, or an argument
+            has a wrong type.
     """
 
     _: KW_ONLY
@@ -233,7 +233,7 @@ class Agent(AgentBase[ContextT]):
         """
         return _walk([self], lambda agent: [each.agent for each in agent.made_handoffs])[1:]
 
-    def as_tool(
+    def as_tool(  # noqa: PLR0917  the Agents SDK's signature
         self,
         tool_name: str | None = None,
         tool_description: str | None = None,

@@ -82,7 +82,7 @@ def _model(_agent: str, _field: str, given: Any) -> Any:
 
 
 def _settings(agent: str, _field: str, given: Any) -> Any:
-    return as_model_settings(given, "Agent model_settings" + (f" of {agent!r}" * bool(agent)))
+    return as_model_settings(given, f"model_settings of agent {agent!r}")
 
 
 def _tools(_agent: str, field: str, given: Any) -> Any:

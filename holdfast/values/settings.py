@@ -243,7 +243,7 @@ def as_model_settings(given: object, where: str) -> ModelSettings:
         return ModelSettings(**cast("Mapping[str, Any]", given))
     kind = type(given)
     msg = (
-        f"{where} must be a ModelSettings instance or a dict of its fields; it was {shown(given)}"
+        f"{where} must be a holdfast.ModelSettings or a dict of its fields; it was {shown(given)}"
         f" ({kind.__module__}.{kind.__qualname__})."
     )
     raise WrongTypeError(msg)

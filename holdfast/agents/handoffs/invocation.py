@@ -133,8 +133,9 @@ def _check_on_handoff(tool: str, function: Callable[..., Any] | None, kind: Any)
         if kind is None:
             return
         msg = (
-            f"You must provide on_handoff when input_type is provided: handoff {tool!r} has none that"
-            " would get the input. Pass on_handoff=function(ctx, input), or leave input_type out."
+            f"You must provide on_handoff when input_type is provided: handoff {tool!r} has none"
+            " that would get the input. Pass on_handoff=function(ctx, input), or leave input_type"
+            " out."
         )
         raise UserError(msg)
     check_callable(function, f"on_handoff of handoff {tool!r}")

@@ -11,7 +11,7 @@ from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResu
 from holdfast.agents.items.raw_items import replayable
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.model_input import without_reasoning_id
-from holdfast.agents.nested_run import AgentToolInvocation, invocation_of
+from holdfast.agents.nesting.nested_run import AgentToolInvocation, invocation_of
 from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.tools.context import ToolContext

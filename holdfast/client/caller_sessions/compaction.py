@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
 
+from holdfast.agents.items.raw_items import member
 from holdfast.client.caller_sessions.protocol import SessionABC, SessionLike, check_session
 from holdfast.client.caller_sessions.provider_client import client_of
 
@@ -144,7 +145,7 @@ def _foldable(items: list[Any]) -> list[Any]:
     return [
         each
         for each in items
-        if not (isinstance(each, dict) and (each.get("role") in kept or each.get("type") == "compaction"))  # pyright: ignore[reportUnknownMemberType]  any JSON
+        if member(each, "role") not in kept and member(each, "type") != "compaction"
     ]
 
 

@@ -19,6 +19,10 @@ from holdfast.values.text.terminal import printable
 ENDS = ("exit", "quit")
 
 
+def _say(text: str = "", *, end: str = "\n", flush: bool = False) -> None:
+    print(text, end=end, flush=flush)  # noqa: T201  to talk is what the loop is for
+
+
 async def run_demo_loop(
     agent: Agent[Any],
     *,
@@ -45,7 +49,7 @@ async def run_demo_loop(
         try:
             line = await asyncio.to_thread(input, " > ")
         except (EOFError, KeyboardInterrupt):
-            print()
+            _say()
             return
         if line.strip().lower() in ENDS:
             return
@@ -57,11 +61,11 @@ async def run_demo_loop(
             result = Runner.run_streamed(agent, said, context=context, max_turns=max_turns)
             async for event in result.stream_events():
                 _show(event)
-            print()
+            _say()
         else:
             result = await Runner.run(agent, said, context=context, max_turns=max_turns)
             if result.final_output is not None:
-                print(printable(str(result.final_output)))
+                _say(printable(str(result.final_output)))
         agent = result.last_agent
         said = result.to_input_list()
 
@@ -69,12 +73,12 @@ async def run_demo_loop(
 def _show(event: StreamEvent) -> None:
     match event:
         case RawResponsesStreamEvent(data=data) if data.type == "response.output_text.delta":
-            print(printable(data.delta), end="", flush=True)
+            _say(printable(data.delta), end="", flush=True)
         case RunItemStreamEvent(item=item) if item.type == "tool_call_item":
-            print("\n[tool called]", flush=True)
+            _say("\n[tool called]", flush=True)
         case RunItemStreamEvent(item=item) if item.type == "tool_call_output_item":
-            print(f"\n[tool output: {printable(str(item.output))}]", flush=True)
+            _say(f"\n[tool output: {printable(str(item.output))}]", flush=True)
         case AgentUpdatedStreamEvent(new_agent=new):
-            print(f"\n[Agent updated: {printable(new.name)}]", flush=True)
+            _say(f"\n[Agent updated: {printable(new.name)}]", flush=True)
         case _:
             return

@@ -12,7 +12,7 @@ from temporalio.exceptions import TemporalError
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.hooks import RunHooks
-from holdfast.agents.nested_run import invocation_of
+from holdfast.agents.nesting.nested_run import invocation_of
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_helpers import RunInput

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
 from holdfast.agents.agent_base import AgentBase
-from holdfast.agents.nested_run import (
+from holdfast.agents.nesting.nested_run import (
     RunOptions,
     check_run_options,
     invocation_of,
