@@ -188,7 +188,8 @@ class Agent(AgentBase[ContextT]):
         Of several tools of one name, the last is here, and none that has the name of a handoff.
 
         Raises:
-            UserError: An object cannot be made into a tool.
+            UserError: An object cannot be made into a tool, or a retriever's catalogue has a name
+                twice.
         """
         retriever = self.tool_retriever
         if self.tools and retriever is not None:
@@ -200,6 +201,8 @@ class Agent(AgentBase[ContextT]):
         made = [to_tool(tool) for tool in (self.tools if retriever is None else retriever.tools)]
         if retriever is None and made != self.tools:
             self.tools[:] = made  # a function is made into a tool once
+        if retriever is not None:
+            _check_catalogue(self.name, made)
         handed = {each.tool_name for each in self.made_handoffs if each.is_enabled is not False}
         return tuple(each for each in _last_of_name(made) if each.name not in handed)
 
@@ -361,6 +364,17 @@ def _last_of_name(given: Iterable[Offered]) -> list[Offered]:
             kept.pop(name, None)
             kept[name] = each
     return list(kept.values())
+
+
+def _check_catalogue(agent: str, tools: list[Tool]) -> None:
+    names = [tool.name for tool in tools]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        msg = (
+            f"The tool_retriever of agent {agent!r} has more than one tool named"
+            f" {', '.join(map(repr, twice))} in its catalogue. Rename one with @tool(name=...)."
+        )
+        raise UserError(msg)
 
 
 def check_tool_names(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> None:
