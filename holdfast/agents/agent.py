@@ -204,7 +204,7 @@ class Agent(AgentBase[ContextT]):
         if retriever is not None:
             _check_catalogue(self.name, made)
         handed = {each.tool_name for each in self.made_handoffs if each.is_enabled is not False}
-        return tuple(each for each in _last_of_name(made) if each.name not in handed)
+        return tuple(each for each in _last_of_name(made, _tool_name) if each.name not in handed)
 
     @property
     def name_clashes(self) -> list[str]:
@@ -221,7 +221,7 @@ class Agent(AgentBase[ContextT]):
         Raises:
             UserError: Another object is among them.
         """
-        return tuple(_last_of_name(map(_handoff, self.handoffs)))
+        return tuple(_last_of_name(map(_handoff, self.handoffs), _handoff_name))
 
     @property
     def guard_rules(self) -> tuple[GuardRule, ...]:
@@ -355,11 +355,19 @@ class Agent(AgentBase[ContextT]):
         )
 
 
-def _last_of_name(given: Iterable[Offered]) -> list[Offered]:
+def _tool_name(tool: Tool) -> str:
+    return tool.name
+
+
+def _handoff_name(handoff: Handoff[Any, Any]) -> str:
+    return handoff.tool_name
+
+
+def _last_of_name(given: Iterable[Offered], name_of: Callable[[Offered], str]) -> list[Offered]:
     """Leave out what has the name of something later, unless that is never offered."""
     kept: dict[str, Offered] = {}
     for each in given:
-        name = each.name if isinstance(each, Tool) else each.tool_name
+        name = name_of(each)
         if name not in kept or each.is_enabled is not False:
             kept.pop(name, None)
             kept[name] = each

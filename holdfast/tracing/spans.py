@@ -10,7 +10,7 @@ from contextvars import ContextVar, Token
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Self
+from typing import Any, ClassVar, Generic, Self, cast
 
 from typing_extensions import TypeVar
 
@@ -195,7 +195,7 @@ class Span(Generic[DataT]):
             place = otel.Place(digits, self.digits, parent, True if parent else None)
             self._span = spans.start(place, self.span_data.title(), attributes={})
         if mark_as_current:
-            self._before = _current.set(self)
+            self._before = _current.set(cast("Span", self))
             if self._span is not None:
                 from holdfast.tracing import otel
 

@@ -56,18 +56,19 @@ class Broken(Model):
         self.errors = list(errors)
         self.asked = 0
 
-    async def get_response(self, *_given: Any, **_more: Any) -> ModelResponse:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def get_response(self, *_given: Any, **_more: Any) -> ModelResponse:  # pyright: ignore[reportIncompatibleMethodOverride]
         self.asked += 1
         if self.errors:
             raise self.errors.pop(0)
         return ModelResponse([OK], Usage(), None)
 
-    def stream_response(self, *_given: Any, **_more: Any) -> AsyncIterator[Any]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+    def stream_response(self, *_given: Any, **_more: Any) -> AsyncIterator[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         raise NotImplementedError
 
 
 def lost() -> APIConnectionError:
-    return APIConnectionError(message="lost", request=httpx.Request("POST", "https://example.com"))
+    request: Any = httpx.Request("POST", "https://example.com")
+    return APIConnectionError(message="lost", request=request)
 
 
 async def run(agent: Agent, given: Any = "Go.", **options: Any) -> Any:

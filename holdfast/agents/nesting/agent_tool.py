@@ -104,7 +104,7 @@ class AgentTool(Tool[..., Any]):
     run_config: RunConfig | None = None
     input_builder: InputBuilder | None = None
     shows_schema: bool = False
-    options: RunOptions = field(default_factory=lambda: RunOptions(**_NO_OPTIONS))
+    options: RunOptions = field(default_factory=lambda: cast("RunOptions", dict(_NO_OPTIONS)))
 
     @property
     def code(self) -> dict[str, Any]:

@@ -67,7 +67,8 @@ def also_of(error: StepFailedError, cause: Exception) -> StepFailedError:
 
 def _made(error: StepFailedError, kinds: tuple[type[Exception], ...]) -> StepFailedError | None:
     try:
-        kind = _class_of(type(error), kinds)
+        own: Any = type(error)  # a type is hashable, which mypy does not see
+        kind = _class_of(own, kinds)
         return kind.__new__(kind)
     except TypeError:  # a class that is final, needs arguments, or is laid out otherwise in C
         return None
