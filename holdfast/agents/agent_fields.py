@@ -64,8 +64,9 @@ def _instructions(_agent: str, field: str, given: Any) -> Any:
 
 
 def _prompt(_agent: str, field: str, given: Any) -> Any:
-    if given is not None and not isinstance(given, Mapping) and not callable(given):
-        raise wrong_type(field, "a Prompt, DynamicPromptFunction, or None", given)
+    value: object = given
+    if value is not None and not isinstance(value, Mapping) and not callable(value):
+        raise wrong_type(field, "a Prompt, DynamicPromptFunction, or None", value)
     return given
 
 

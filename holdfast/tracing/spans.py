@@ -195,7 +195,7 @@ class Span(Generic[DataT]):
             place = otel.Place(digits, self.digits, parent, True if parent else None)
             self._span = spans.start(place, self.span_data.title(), attributes={})
         if mark_as_current:
-            self._before = _current.set(cast("Span", self))
+            self._before = _current.set(cast("Any", self))
             if self._span is not None:
                 from holdfast.tracing import otel
 

@@ -234,7 +234,7 @@ class RunResult(RunData):
             **more,
         )
         if agent_tool_invocation is None and isinstance(context, ToolContext):
-            agent_tool_invocation = invocation_of(context)
+            agent_tool_invocation = invocation_of(cast("ToolContext[Any, Any]", context))
         self.final_output = final_output
         self.waiting_for = waiting_for
         self.agent_tool_invocation = agent_tool_invocation

@@ -103,7 +103,7 @@ def checked_call(
     _check(agent, given)
     check_tool_names(reachable([agent]), config.tool_name_collision_policy)
     context, session = given.get("context"), given.get("session")
-    call = context if isinstance(context, ToolContext) else None
+    call = cast("Any", context) if isinstance(context, ToolContext) else None
     if isinstance(context, RunContextWrapper):
         context = cast("Any", context).context
     invoke = CallerLoop().call

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from typing import Any
+from typing import Any, cast
 
 from holdfast.errors import ModelError, StepFailedError, with_remedy
 
@@ -81,7 +81,8 @@ def _class_of(
     bases = [kind, *(each for each in kinds if not issubclass(kind, each))]
     kept = [each for each in bases if not any(o is not each and issubclass(o, each) for o in bases)]
     members = {"__module__": kind.__module__, "__str__": _text, "__doc__": kind.__doc__}
-    return type(kind.__name__, tuple(kept), members)
+    made: Any = type(kind.__name__, tuple(kept), members)
+    return cast("type[StepFailedError]", made)
 
 
 def _text(error: Any) -> str:

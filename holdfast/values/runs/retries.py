@@ -10,7 +10,7 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import Field, PlainSerializer
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -345,8 +345,8 @@ def _advice(
     ask = getattr(getattr(model, "model", model), "get_retry_advice", None)
     if not callable(ask):
         return None
-    advice: ModelRetryAdvice | None = ask(ModelRetryAdviceRequest(error, attempt, streams))
-    return advice
+    advice: Any = ask(ModelRetryAdviceRequest(error, attempt, streams))
+    return cast("ModelRetryAdvice | None", advice)
 
 
 def _again(error: Exception, seconds: float) -> Exception:
