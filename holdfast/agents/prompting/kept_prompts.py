@@ -70,7 +70,8 @@ async def prompt_of(
     if callable(given):
         made = await invoke(given, GenerateDynamicPromptData(context, agent))
     if not isinstance(made, Mapping) or "id" not in made:
-        msg = f"The dynamic prompt function must return a Prompt, a dict with id; got {shown(cast('object', made))}."
+        got = shown(cast("object", made))
+        msg = f"The dynamic prompt function must return a Prompt, a dict with id; got {got}."
         raise UserError(msg)
     known = cast("Mapping[str, Any]", made)
     prompt = {name: known.get(name) for name in ("id", "version", "variables")}
