@@ -73,14 +73,14 @@ class Kept(SessionABC):
 
 def answer(text: str) -> dict[str, Any]:
     """Write an answer as sessions get it: in the form of the API."""
-    part = {"type": "output_text", "text": text, "annotations": []}
+    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
     kind = {"type": "message", "role": "assistant", "status": "completed"}
     return {**kind, "content": [part]}
 
 
 def worded(item: Any) -> Any:
     """Return the content of an item; the text of an answer."""
-    content = item.get("content")
+    content: Any = item.get("content")
     return content[0]["text"] if isinstance(content, list) else content
 
 

@@ -22,6 +22,7 @@ from holdfast import (
     ModelRetrySettings,
     ModelSettings,
     RetryPolicy,
+    RetryPolicyContext,
     RunConfig,
     RunHooks,
     Runner,
@@ -114,11 +115,15 @@ async def test_a_run_whose_own_error_was_caught_goes_on() -> None:
 # ---- retries
 
 
+def says_x(context: RetryPolicyContext) -> bool:
+    return "x" in str(context.error)
+
+
 @pytest.mark.parametrize(
     ("errors", "policy", "asked"),
     [
         ([lost(), lost()], retry_policies.network_error(), 3),
-        ([RuntimeError("x")], lambda context: "x" in str(context.error), 2),
+        ([RuntimeError("x")], says_x, 2),
         ([lost()], retry_policies.any(retry_policies.never(), lambda _: True), 2),
         ([lost()], None, 2),
     ],
@@ -282,4 +287,5 @@ async def test_several_tools_of_one_name_are_as_the_policy_says() -> None:
         with pytest.raises(UserError, match="the tool name `look` is used by multiple tools"):
             await Runner.run(clashing, "Go.", runner=runner, run_config=refused)
         result = await Runner.run(clashing, "Go.", runner=runner)
-    assert [item.output for item in result.new_items if hasattr(item, "output")] == ["second"]
+    items: list[Any] = result.new_items
+    assert [item.output for item in items if hasattr(item, "output")] == ["second"]

@@ -233,8 +233,9 @@ class RunResult(RunData):
             last_agent=cast("Any", last_agent or _last_agent),
             **more,
         )
-        if agent_tool_invocation is None and isinstance(context, ToolContext):
-            agent_tool_invocation = invocation_of(cast("ToolContext[Any, Any]", context))
+        call: Any = context if isinstance(context, ToolContext) else None
+        if agent_tool_invocation is None and call is not None:
+            agent_tool_invocation = invocation_of(call)
         self.final_output = final_output
         self.waiting_for = waiting_for
         self.agent_tool_invocation = agent_tool_invocation
