@@ -25,7 +25,7 @@ COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --py
     --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo fuzz fuzz-verbs bench bench-peers soak exhaust lock clean
+.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers soak exhaust lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,12 @@ fuzz: $(STAMP) ## Give mutated answers to real tasks (ANSWERS=20000 SEED=1)
 
 fuzz-verbs: $(STAMP) ## Call public verbs with arguments that do not fit (CALLS=200)
 	HOLDFAST_FUZZ=$(or $(CALLS),200) $(BIN)/pytest tests/live/test_hostile_arguments.py -q
+
+docs: $(STAMP) ## Build the documentation's site into .build/site, strictly
+	$(BIN)/python -m website.build
+
+docs-serve: docs ## Build the site and serve it: http://127.0.0.1:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory .build/site 8000
 
 bench: $(STAMP) chromium ## Run the benchmarks, beside the peers that are installed (ROUNDS=5, or QUICK=1)
 	$(BIN)/python -m benchmarks.compare --rounds $(or $(ROUNDS),5) $(if $(QUICK),--quick)

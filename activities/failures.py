@@ -7,6 +7,7 @@ because the task has to decode it, too.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Generator
@@ -30,6 +31,7 @@ from holdfast.errors import (
     ConnectError,
     DigestMismatchError,
     HoldfastError,
+    MCPConnectionError,
     ModelUnavailableError,
     NoWorkerError,
     QueryFailedError,
@@ -218,6 +220,8 @@ def heals_by_time(error: Exception) -> bool:
             return False
         case ArchiveError() | ConnectError() | NoWorkerError() | QueryFailedError():
             return True
+        case MCPConnectionError():
+            return True
         case RPCError(status=status):  # a query may have waited for a worker that is gone
             return status not in LASTING
         case _:
@@ -291,8 +295,14 @@ class _Reading(ActivityInboundInterceptor):
         declared: Any = inspect.unwrap(input.fn)
         declared = getattr(declared, "__func__", declared)
         if declared.__module__.startswith("holdfast."):  # not a team's own activities
-            check_readable(result, get_type_hints(declared).get("return"))
+            check_readable(result, _kind_of_result(declared))
         return result
+
+
+@functools.cache
+def _kind_of_result(function: Callable[..., Any]) -> Any:
+    """Return the declared type of a function's result; None when it declares none."""
+    return get_type_hints(function).get("return")
 
 
 def check_readable(result: Any, kind: Any) -> None:

@@ -21,7 +21,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from temporalio import activity
-from temporalio.api.workflowservice.v1 import RecordActivityTaskHeartbeatRequest
+from temporalio.client import AsyncActivityCancelledError
+from temporalio.converter import ActivitySerializationContext
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -54,21 +55,26 @@ class Lease:
         ask: Asks the server for it, before the action that it is given; raises NotOursError.
     """
 
-    def __init__(self, beat: Callable[[], None], *, trusts_start: bool = False) -> None:
+    def __init__(self, pulse: Pulse) -> None:
         """Begin unconfirmed: this process may have received the attempt long ago.
 
         Args:
-            beat: Sends a heartbeat, from any thread and event loop.
-            trusts_start: Whether the server counts as asked when it started the attempt, where the
-                clocks tell when that was. It saves a request; clocks may be set meanwhile.
+            pulse: Heartbeats of the attempt.
         """
-        self.ask: Callable[[str], Awaitable[None]] = partial(_ask, beat=beat)
+        self.ask: Callable[[str], Awaitable[None]] = partial(_ask, pulse=pulse)
         delay = _clocks.delay(activity.info().started_time.timestamp(), time.time())
+        self._started = None if delay is None else now() - delay
         self._confirmed: float | None = None
-        if trusts_start and delay is not None:
-            self._confirmed = now() - delay
         timeout = activity.info().heartbeat_timeout or timedelta(seconds=ASKING_SECONDS)
         self._trusted = TRUSTED_SHARE * timeout.total_seconds()
+
+    def trust_start(self) -> None:
+        """Count the server as asked when it started the attempt, where the clocks tell the time.
+
+        It saves a request; clocks may be set meanwhile.
+        """
+        if self._confirmed is None:
+            self._confirmed = self._started
 
     async def ensure(self, what: str) -> None:
         """Return if the attempt belongs to this process; ask the server unless it was just asked.
@@ -121,9 +127,9 @@ _clocks = Clocks()
 _lease: ContextVar[Lease] = ContextVar("holdfast_lease")
 
 
-def begin_lease(beat: Callable[[], None], *, trusts_start: bool = False) -> None:
+def begin_lease(pulse: Pulse) -> None:
     """Begin the lease of the current attempt, for all of its coroutines; see `Lease`."""
-    _lease.set(Lease(beat, trusts_start=trusts_start))
+    _lease.set(Lease(pulse))
 
 
 def current_lease() -> Lease:
@@ -144,27 +150,45 @@ def now() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
-async def _ask(what: str, beat: Callable[[], None]) -> None:
-    """Send a heartbeat; the server refuses that of an attempt which it has given up."""
-    info, client = activity.info(), activity.client()
-    request = RecordActivityTaskHeartbeatRequest(
-        namespace=info.namespace, task_token=info.task_token, identity=client.identity
+async def tell_server(*details: Json) -> None:
+    """Send a heartbeat of the current attempt past the worker, and wait until the server has it.
+
+    The details replace those of the heartbeat before, also when there are none now.
+
+    Raises:
+        AsyncActivityCancelledError: The server has it, and wants the attempt to be cancelled.
+        RPCError: The server does not have it, or has given up the attempt.
+    """
+    info = activity.info()
+    context = ActivitySerializationContext(
+        namespace=info.namespace,
+        activity_id=info.activity_id,
+        activity_type=info.activity_type,
+        activity_task_queue=info.task_queue,
+        workflow_id=info.workflow_id,
+        workflow_type=info.workflow_type,
+        is_local=False,
     )
+    handle = activity.client().get_async_activity_handle(task_token=info.task_token)
+    timeout = timedelta(seconds=ASKING_SECONDS)
+    await handle.with_context(context).heartbeat(*details, rpc_timeout=timeout)
+
+
+async def _ask(what: str, pulse: Pulse) -> None:
+    """Send a heartbeat; the server refuses that of an attempt which it has given up."""
     try:
-        said = await client.workflow_service.record_activity_task_heartbeat(
-            request, retry=True, timeout=timedelta(seconds=ASKING_SECONDS)
-        )
+        await tell_server(*pulse.details())
+    except AsyncActivityCancelledError:
+        pulse.show()  # the worker learns of the cancellation only from a heartbeat of its own
+        await asyncio.sleep(CANCEL_SECONDS)
+        msg = f"The {what} was not begun: this attempt is to be cancelled."
+        raise NotOursError(msg, type=NOT_STARTED) from None
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             msg = f"The {what} was not begun: the server has given up this attempt."
         else:
             msg = f"The {what} was not begun: nobody can say whose attempt it is: {error.message}"
         raise NotOursError(msg, type=NOT_STARTED) from None
-    if said.cancel_requested or said.activity_paused or said.activity_reset:
-        beat()  # the worker learns of the cancellation only from a heartbeat of its own
-        await asyncio.sleep(CANCEL_SECONDS)
-        msg = f"The {what} was not begun: this attempt is to be cancelled."
-        raise NotOursError(msg, type=NOT_STARTED)
 
 
 FASTEST_SECONDS = 5.0
@@ -219,8 +243,12 @@ class Pulse:
 
     def beat(self) -> None:
         """Send a heartbeat; to be called in the heartbeats' own loop."""
+        self.send(*self.details())
+
+    def details(self) -> list[Json]:
+        """Return what a heartbeat carries now: one value, or none."""
         details = None if self._make_details is None else self._make_details()
-        self.send(*([] if details is None else [details]))
+        return [] if details is None else [details]
 
     def teller(self) -> Callable[..., None]:
         """Return a function that sends a heartbeat with details, as `activity.heartbeat` does.
@@ -280,13 +308,18 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
     loop that is blocked sends none.
 
     Args:
-        trusts_start: As in `Lease`.
+        trusts_start: Whether to trust the start of the attempt, see `Lease.trust_start`; a block
+            inside of another may decide that, too.
     """
     if current.get(None) is not None:
+        if trusts_start:
+            current_lease().trust_start()
         yield current.get()
         return
     pulse = Pulse()
-    begin_lease(pulse.show, trusts_start=trusts_start)
+    begin_lease(pulse)
+    if trusts_start:
+        current_lease().trust_start()
     token = current.set(pulse)
     beat = asyncio.create_task(_beat(pulse))
     try:

@@ -36,7 +36,23 @@ from holdfast.agents.handoffs.filters import (
 )
 from holdfast.agents.handoffs.handoff import Handoff, HandoffInputFilter, handoff
 from holdfast.agents.hooks import AgentHooks, RunHooks
-from holdfast.agents.model_input import CallModelData, ModelInputData
+from holdfast.agents.hosted.mcp import (
+    HostedMCPTool,
+    MCPToolApprovalFunction,
+    MCPToolApprovalFunctionResult,
+    MCPToolApprovalRequest,
+)
+from holdfast.agents.hosted.prompt import (
+    DynamicPromptFunction,
+    GenerateDynamicPromptData,
+    Prompt,
+)
+from holdfast.agents.hosted.tools import (
+    CodeInterpreterTool,
+    FileSearchTool,
+    ImageGenerationTool,
+    WebSearchTool,
+)
 from holdfast.agents.output_type import AgentOutputSchema, AgentOutputSchemaBase
 from holdfast.agents.runs.error_handlers import (
     RunErrorData,
@@ -45,6 +61,7 @@ from holdfast.agents.runs.error_handlers import (
     RunErrorHandlerResult,
     RunErrorHandlers,
 )
+from holdfast.agents.runs.model_input import CallModelData, ModelInputData
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import FunctionTool, Tool, function_tool, tool
 from holdfast.agents.tools.error_texts import (
@@ -102,6 +119,7 @@ from holdfast.reading.step_events import (
     ChatEnd,
     ChatStart,
     CommandGiven,
+    HostedToolRan,
     StepEnd,
     StepEvent,
     StepFailed,
@@ -143,7 +161,7 @@ from holdfast.values.runs.run_context import (
     TContext,
 )
 from holdfast.values.runs.usage import RequestUsage, Usage
-from holdfast.values.settings import Always, ApprovalRule, Budget, ModelSettings
+from holdfast.values.settings import Always, ApprovalRule, Budget, MCPToolChoice, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.text.logs import (
     enable_verbose_stdout_logging,
@@ -196,11 +214,6 @@ if TYPE_CHECKING:
     from holdfast.agents.nesting.nested_run import (
         AgentToolInvocation,
         AgentToolStreamEvent,
-    )
-    from holdfast.agents.prompting.kept_prompts import (
-        DynamicPromptFunction,
-        GenerateDynamicPromptData,
-        Prompt,
     )
     from holdfast.agents.run_config import (
         ReasoningItemIdPolicy,
@@ -269,12 +282,15 @@ if TYPE_CHECKING:
     )
     from holdfast.models.openai_providers import (
         MultiProvider,
-        MultiProviderMap,
         OpenAIProvider,
     )
     from holdfast.models.prices import (
         Price,
         Prices,
+    )
+    from holdfast.models.providers import (
+        MultiProviderMap,
+        model_providers,
     )
     from holdfast.serving.plugin import (
         HoldfastPlugin,
@@ -364,11 +380,6 @@ _LATE = {
             "AgentToolInvocation",
             "AgentToolStreamEvent",
         ),
-        "holdfast.agents.prompting.kept_prompts": (
-            "DynamicPromptFunction",
-            "GenerateDynamicPromptData",
-            "Prompt",
-        ),
         "holdfast.agents.run_config": (
             "ReasoningItemIdPolicy",
             "RunConfig",
@@ -416,12 +427,15 @@ _LATE = {
         "holdfast.models.openai.responses": ("OpenAIResponsesModel",),
         "holdfast.models.openai_providers": (
             "MultiProvider",
-            "MultiProviderMap",
             "OpenAIProvider",
         ),
         "holdfast.models.prices": (
             "Price",
             "Prices",
+        ),
+        "holdfast.models.providers": (
+            "MultiProviderMap",
+            "model_providers",
         ),
         "holdfast.serving.plugin": ("HoldfastPlugin",),
         "holdfast.tracing.blocks": ("Trace",),
@@ -489,11 +503,13 @@ __all__ = [
     "CallModelData",
     "ChatEnd",
     "ChatStart",
+    "CodeInterpreterTool",
     "CommandGiven",
     "CompactionItem",
     "CustomSpanData",
     "DynamicPromptFunction",
     "Effect",
+    "FileSearchTool",
     "FuncDocumentation",
     "FuncSchema",
     "FunctionSpanData",
@@ -512,7 +528,10 @@ __all__ = [
     "HandoffSpanData",
     "HoldfastError",
     "HoldfastPlugin",
+    "HostedMCPTool",
+    "HostedToolRan",
     "Image",
+    "ImageGenerationTool",
     "InputGuardrail",
     "InputGuardrailResult",
     "InputGuardrailTripwireTriggered",
@@ -523,7 +542,11 @@ __all__ = [
     "MCPApprovalResponseItem",
     "MCPListToolsItem",
     "MCPListToolsSpanData",
+    "MCPToolApprovalFunction",
+    "MCPToolApprovalFunctionResult",
+    "MCPToolApprovalRequest",
     "MCPToolCancellationError",
+    "MCPToolChoice",
     "MaxTurnsExceeded",
     "Message",
     "MessageOutputItem",
@@ -656,6 +679,7 @@ __all__ = [
     "Usage",
     "UserError",
     "Waiting",
+    "WebSearchTool",
     "Webhook",
     "__version__",
     "agent_span",
@@ -682,6 +706,7 @@ __all__ = [
     "input_guardrail",
     "is_openai_responses_compaction_aware_session",
     "mcp_tools_span",
+    "model_providers",
     "nest_handoff_history",
     "output_guardrail",
     "print_event",

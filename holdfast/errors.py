@@ -30,6 +30,8 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     │       ├── ArchiveMismatchError
     │       ├── BlobMissingError
     │       └── DigestMismatchError
+    ├── MCPConnectionError              retries, then waits for the MCP server
+    ├── OutcomeUnknownError             waits       raised by a tool: did its call take effect?
     ├── ModelError
     │   ├── ModelUnavailableError       retries, then waits
     │   └── ModelRequestError           waits
@@ -369,6 +371,18 @@ class BlobMissingError(ArchiveError):
 
 class DigestMismatchError(ArchiveError):
     """Recorded bytes do not give the digest recorded for them: something was changed."""
+
+
+class MCPConnectionError(HoldfastError):
+    """An MCP server cannot be reached now, or was lost before it answered; it may be back soon."""
+
+
+class OutcomeUnknownError(HoldfastError):
+    """A tool raises it when it cannot say whether its call took effect.
+
+    The call is then *unknown*: it is not repeated, a person or the tool's `probe=` decides. A call
+    that may be repeated, of a tool that reads or is idempotent, is made again.
+    """
 
 
 class ModelError(HoldfastError):

@@ -22,6 +22,7 @@ from holdfast.archive.contents import (
     with_parts,
 )
 from holdfast.errors import ArchiveError
+from holdfast.models.openai.hosted_items import outlines
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json, canonical, digest
@@ -97,7 +98,8 @@ class LargeValues:
         """Move large texts, large provider items and the bytes of images to the archive."""
         kept = await self.store_json(list(message.items)) if message.items else None
         if kept is not None:
-            message = message.model_copy(update={"items": (), "kept": kept})
+            short = outlines(message.items)
+            message = message.model_copy(update={"items": short, "kept": kept})
         if not isinstance(message.content, str):
             return await with_parts(message, self._offload_part)
         text = clean(message.content)

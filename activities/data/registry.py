@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.agents.agent import Agent, reachable
+from holdfast.agents.hosted.mcp import servers_of
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive
@@ -178,8 +180,13 @@ class Registry:
         return found
 
     async def publish(self, name: str) -> AgentSnapshot:
-        """Put the agent's snapshot into the archive and return it."""
-        snapshot = live(self.agent(name))
+        """Put the agent's snapshot into the archive and return it.
+
+        Raises:
+            MCPConnectionError: One of its MCP servers cannot be reached now.
+            UserError: Two tools have one name.
+        """
+        snapshot = await _with_servers(self.agent(name))
         if snapshot.digest not in self._snapshots:
             await self._archive.aput(snapshot.data)
             self._snapshots[snapshot.digest] = snapshot
@@ -255,6 +262,8 @@ def _modules_of(agent: Agent) -> set[str]:
         *(each.input_filter for each in agent.made_handoffs),
         agent.instructions,
         agent.tool_use_behavior,
+        agent.prompt,
+        *(server.on_approval_request for server in servers_of(agent.hosted_tools)),
     ]
     parts = [type(agent.worker), type(agent.hooks), *(thing for thing in code if callable(thing))]
     modules = {getattr(part, "__module__", None) for part in parts}
@@ -271,9 +280,23 @@ def _like(setting: str | None, name: str) -> str:
     return f"{api}:{name}" if colon and api in ("chat", "responses") else name
 
 
-def live(agent: Agent) -> AgentSnapshot:
-    """Describe an agent and its team as they are now."""
+async def _with_servers(agent: Agent) -> AgentSnapshot:
+    """Describe an agent and its team as they are now, with the tools of their MCP servers."""
+    having = [each for each in (agent, *agent.team()) if each.mcp_servers]
+    listed = await asyncio.gather(*(each.get_mcp_tools() for each in having))
+    return live(agent, {each.name: tools for each, tools in zip(having, listed, strict=True)})
+
+
+def live(agent: Agent, served: Mapping[str, Sequence[Tool]] | None = None) -> AgentSnapshot:
+    """Describe an agent and its team as they are now.
+
+    Args:
+        agent: The agent.
+        served: Name of an agent to the tools of its MCP servers.
+    """
+    tools = served or {}
     first, *others = [
-        each.snapshot(resolve_model(each.model).name) for each in (agent, *agent.team())
+        each.snapshot(resolve_model(each.model).name, tools.get(each.name, ()))
+        for each in (agent, *agent.team())
     ]
     return first.model_copy(update={"team": tuple(others)}) if others else first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 
@@ -22,6 +23,9 @@ from holdfast.task.data.wire import NoticeInput
 from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.text.redact import redact
 
+LONGEST_SECONDS = 30.0
+"""How long a notifier may take; the attempt of the activity takes at most a minute."""
+
 
 class NoticeActivities:
     """Sends messages for the tasks of one worker process."""
@@ -32,7 +36,10 @@ class NoticeActivities:
 
     @activity.defn(name="notify")
     async def notify(self, given: NoticeInput) -> None:
-        """Send a message by each notifier that has not delivered it at an earlier attempt."""
+        """Send a message by each notifier that has not delivered it at an earlier attempt.
+
+        They send side by side, each within its time: one that hangs keeps no other from sending.
+        """
         if not self._notifiers:
             msg = "This worker process has no notifiers, though another one of its app has."
             raise ApplicationError(msg, type="NotificationError")
@@ -40,22 +47,35 @@ class NoticeActivities:
             notice = notice_of(given)
             async with heartbeats() as pulse:
                 sent = _sent_before()
-                failures: list[Exception] = []
                 pulse.carry(lambda: {"sent": [*sent]})
-                for n, notifier in enumerate(self._notifiers):
-                    if n in sent:
-                        continue
-                    try:
-                        await notifier.send(notice)
-                    except Exception as error:  # noqa: BLE001  the others get the message all the same
-                        failures.append(error)
-                    else:
+
+                async def send(n: int) -> Exception | None:
+                    failure = await _failure(self._notifiers[n], notice)
+                    if failure is None:
                         sent.append(n)
                         pulse.beat()
+                    return failure
+
+                left = [n for n in range(len(self._notifiers)) if n not in sent]
+                ends = await asyncio.gather(*map(send, left))
+                failures = [each for each in ends if each is not None]
         if failures:
             text = " ".join(clean_message(each) for each in failures)
             is_final = all(isinstance(e, NotificationError) and e.is_final for e in failures)
             raise ApplicationError(text, type="NotificationError", non_retryable=is_final)
+
+
+async def _failure(notifier: Notifier, notice: Notice) -> Exception | None:
+    """Send a message by one notifier; return why it was not delivered, or None."""
+    try:
+        async with asyncio.timeout(LONGEST_SECONDS):
+            await notifier.send(notice)
+    except TimeoutError:
+        text = f"{type(notifier).__name__} has not delivered the message {notice.id!r} in time."
+        return NotificationError(text)
+    except Exception as error:  # noqa: BLE001  the others get the message all the same
+        return error
+    return None
 
 
 def notice_of(given: NoticeInput) -> Notice:

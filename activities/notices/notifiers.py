@@ -13,9 +13,12 @@ import binascii
 import hashlib
 import hmac
 import json
+import logging
 import os
+import string
 import time
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 from urllib.parse import quote, urlsplit
 
@@ -42,6 +45,14 @@ SECONDS = 20.0
 
 PASSING = frozenset({408, 425, 429})
 """Refusals of a request that may be accepted later."""
+
+
+_posting: ContextVar[bool] = ContextVar("holdfast_posting", default=False)
+
+
+def _says_no_address(_record: logging.LogRecord) -> bool:
+    """Leave out what httpx logs of a message: the whole address, which may be a secret."""
+    return not _posting.get()
 
 
 class Notice(Value):
@@ -124,6 +135,8 @@ class Webhook:
         check_arguments(Webhook.__init__, url=url, secret=secret)
         import httpx
 
+        logging.getLogger("httpx").addFilter(_says_no_address)
+
         try:
             parts = httpx.URL(url)
         except httpx.InvalidURL as error:
@@ -148,12 +161,22 @@ class Webhook:
 
         body = body_of(notice)
         headers = {"content-type": "application/json", **self.headers(notice.id, time.time(), body)}
+        client = httpx.AsyncClient(timeout=SECONDS, follow_redirects=False)
+        token = _posting.set(True)
         try:
-            async with httpx.AsyncClient(timeout=SECONDS, follow_redirects=False) as client:
-                answer = await client.post(self._url, content=body, headers=headers)
-        except httpx.HTTPError as error:
+            # httpx's own times are for each part: a receiver that trickles would never meet them.
+            # Nothing but the status is read: the body may have no end.
+            async with (
+                asyncio.timeout(SECONDS),
+                client,
+                client.stream("POST", self._url, content=body, headers=headers) as answer,
+            ):
+                pass
+        except (httpx.HTTPError, TimeoutError) as error:
             msg = f"{self._url.host} did not answer: {type(error).__name__}."
             raise NotificationError(msg) from None
+        finally:
+            _posting.reset(token)
         if not answer.is_success:
             is_final = not answer.is_server_error and answer.status_code not in PASSING
             msg = f"{self._url.host} answered {answer.status_code} to the message {notice.id!r}."
@@ -163,10 +186,11 @@ class Webhook:
         """Return the headers that identify and sign a message.
 
         Args:
-            id: Identifies the message.
+            id: Identifies the message; what no header can hold is percent-encoded.
             at: When it is sent, seconds since the epoch.
             body: What is sent.
         """
+        id = quote(id, safe=string.punctuation)
         signed = b".".join((id.encode(), str(int(at)).encode(), body))
         digest = hmac.new(self._key, signed, hashlib.sha256).digest()
         return {

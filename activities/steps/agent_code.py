@@ -15,14 +15,17 @@ from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import users_code
 from holdfast.activities.steps.kept_conversation import newest_answer
 from holdfast.agents.agent import Agent
-from holdfast.agents.model_input import filtered, without_reasoning_ids
+from holdfast.agents.hosted.mcp import decided_by_code, servers_of
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema, typed_output
+from holdfast.agents.runs.model_input import filtered, without_reasoning_ids
+from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
 from holdfast.agents.tools.hooks import EnabledPredicate, invoke_hook, is_offered
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.models.base import Model, ModelRequest, ToolSpec
 from holdfast.models.openai.items import to_response_items
 from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
@@ -151,7 +154,7 @@ def _output(ctx: StepContext, result: StepResult) -> Json:
 INLINE_CHARACTERS = 80
 """Instructions up to this length are recorded as they are; a reference to the archive is longer."""
 
-TEXT, OFF = "instructions", "off"
+TEXT, OFF, PROMPT = "instructions", "off", "prompt"
 
 
 class RegisteredCode(AgentCode):
@@ -184,8 +187,9 @@ class RegisteredCode(AgentCode):
 
     @property
     def is_asked(self) -> bool:
-        """Whether a function makes the instructions, or decides on tools."""
-        return self.agent.is_dynamic or bool(self._conditional)
+        """Whether a function makes instructions or prompt, or decides on tools."""
+        agent = self.agent
+        return agent.is_dynamic or agent.makes_prompt or bool(self._conditional)
 
     async def context(self, state: dict[str, Json]) -> RunContextWrapper[Any]:
         """Return the run's context, with what the run has cost before this step."""
@@ -201,12 +205,16 @@ class RegisteredCode(AgentCode):
 
         Raises:
             InvalidArgumentError: The instructions are no text.
+            UserError: The prompt is none.
             Exception: Whatever the agent's code raised.
         """
         ctx = await self.context(state)
         said: dict[str, Json] = {}
         if self.agent.is_dynamic:
             said[TEXT] = await self._instructions(ctx)
+        if self.agent.makes_prompt:
+            with naming(f"prompt of agent {self.agent.name!r}", self._live.prompt):
+                said[PROMPT] = await self._live.get_prompt(ctx)
         off = await self._off(ctx)
         return {**said, OFF: off} if off else said
 
@@ -234,6 +242,8 @@ class RegisteredCode(AgentCode):
         snapshot.
         """
         asked = {tool.name: tool.is_enabled for tool in self._live.made_tools}
+        served = self._live.served_tools(self.agent)
+        asked |= {name: tool.is_enabled for name, tool in served.items()}
         asked |= {each.tool_name: each.is_enabled for each in self._live.made_handoffs}
         names = [name for name in asked if name in self._conditional]
         offered = await asyncio.gather(*(self._is_on(n, asked[n], ctx) for n in names))
@@ -250,6 +260,8 @@ class RegisteredCode(AgentCode):
             text = await self._source.text(Blob.model_validate(text))
         off = set(said.get(OFF, ()))
         changes: dict[str, object] = {"instructions": text}
+        if PROMPT in said:
+            changes["prompt"] = said[PROMPT]
         for kind in ("tools", "handoffs"):
             specs: tuple[ToolSpec, ...] = getattr(self.agent, kind)
             changes[kind] = tuple(spec for spec in specs if spec.name not in off)
@@ -310,7 +322,8 @@ class RegisteredCode(AgentCode):
         decide = self._live.tool_use_behavior
         if not callable(decide):
             return await super().follow(state, results)
-        tools = {tool.name: tool for tool in self._live.made_tools}
+        tools: dict[str, Tool] = {tool.name: tool for tool in self._live.made_tools}
+        tools |= self._live.served_tools(self.agent)
         told = [
             FunctionToolResult(
                 **{name: getattr(result, name) for name in ToolOutput.model_fields},
@@ -326,6 +339,25 @@ class RegisteredCode(AgentCode):
             )
             raise UserError(msg)
         return said
+
+    async def decided(
+        self, calls: Sequence[ToolCall], state: dict[str, Json]
+    ) -> dict[int, Outcome]:
+        """Ask `on_approval_request` of the provider's servers about their requests, by position.
+
+        Raises:
+            UserError: One returned something else than a decision.
+            Exception: Whatever one raised.
+        """
+        servers = {server.label: server for server in servers_of(self._live.hosted_tools)}
+        asked = {i: each for i, each in enumerate(calls) if each.server in servers}
+        if not any(servers[each.server].on_approval_request for each in asked.values()):
+            return {}
+        ctx = await self.context(state)
+        made = await asyncio.gather(
+            *(decided_by_code(servers[each.server], each, ctx) for each in asked.values())
+        )
+        return {i: each for i, each in zip(asked, made, strict=True) if each is not None}
 
     async def not_found(self, call: ToolCall, state: dict[str, Json], text: str) -> str:
         """Word what the model reads of a tool that it was not given."""
@@ -354,14 +386,18 @@ class RegisteredCode(AgentCode):
         policy = self.registry.code(ref) if ref else own.policy if own is not None else None
         return replace(settings, policy=policy)
 
-    async def _with_prompt(self, request: ModelRequest, state: dict[str, Json]) -> ModelRequest:
-        """Return a request with the agent's prompt, as it is now."""
-        with naming(f"prompt of agent {self.agent.name!r}", self._live.prompt):
-            prompt = await self._live.get_prompt(self._wrapped(state, Usage()))
-        by_prompt = self._live.model is None and not (
-            self._head.model or self._head.run.model or self._head.run.model_provider
+    def with_secrets(self, request: ModelRequest) -> ModelRequest:
+        """Put secrets of hosted tools into a request that is about to leave the process."""
+        if all(tool.hosted is None for tool in request.tools):
+            return request
+        hosted = self._live.hosted_tools
+        tools = tuple(
+            tool
+            if tool.hosted is None
+            else next(filter(None, (each.with_secrets(tool) for each in hosted)), tool)
+            for tool in request.tools
         )
-        return request.model_copy(update={"prompt": prompt, "omits_model": by_prompt})
+        return request.model_copy(update={"tools": tools})
 
     async def sent(self, request: ModelRequest, state: dict[str, Json]) -> ModelRequest:
         """Return a request as it is sent; what is recorded of it does not change.
@@ -373,8 +409,6 @@ class RegisteredCode(AgentCode):
         if self._head.run.reasoning_ids == "omit":
             messages = without_reasoning_ids(request.messages)
             request = request.model_copy(update={"messages": messages})
-        if self._live.prompt is not None:
-            request = await self._with_prompt(request, state)
         ref = self._head.run.model_input_filter
         if not ref:
             return request

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from operator import attrgetter
 
 from temporalio import activity
 
@@ -23,6 +24,7 @@ from holdfast.models.base import (
     StreamingModel,
     Tell,
     admitted,
+    refuse_hosted,
 )
 from holdfast.models.draft import Draft
 from holdfast.models.prices import Prices, priced
@@ -137,6 +139,7 @@ class Asking:
             return await self._ask(request)
 
     async def _ask(self, request: ModelRequest) -> ModelAnswer:
+        refuse_hosted(self._model, request)
         sent = await self._code.sent(request, self._state)
         if self._given.dollars is not None:
             try:
@@ -146,17 +149,25 @@ class Asking:
                 raise
         await self._hooks.asking(sent)
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
-            messages = [
-                each if isinstance(each.content, str) else await self._source.rehydrate(each)
-                for each in sent.messages
-            ]
+            whole = await self._with_images(sent)
             begun = time.monotonic()
-            made = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))
+            made = await self._respond(self._code.with_secrets(whole))
             took = {"at": round(time.time(), 3), "took": round(time.monotonic() - begun, 3)}
             answer = priced(admitted(made, self._model.name), self._prices, sent.model)
             answer = answer.model_copy(update=took)
             answered(span, answer)
         return answer
+
+    async def _with_images(self, request: ModelRequest) -> ModelRequest:
+        """Put the bytes of images into a request; most conversations have none."""
+        contents = map(attrgetter("content"), request.messages)
+        if set(map(type, contents)) <= {str}:  # faster than a look at each of many messages
+            return request
+        messages = [
+            each if isinstance(each.content, str) else await self._source.rehydrate(each)
+            for each in request.messages
+        ]
+        return request.model_copy(update={"messages": tuple(messages)})
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
         await ensure_ours("model call")  # again: hooks and images may have taken long

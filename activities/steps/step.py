@@ -24,7 +24,7 @@ from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
 from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.activities.steps.kept_conversation import Continuation, newest_answer
 from holdfast.activities.steps.model_call import Asking
-from holdfast.activities.tools.inline import Batch, InlineCalls, handed_over
+from holdfast.activities.tools.inline import Batch, InlineCalls, handed_over, keep_handed_over
 from holdfast.agents.agent import Agent, guard_rule
 from holdfast.agents.tools.retriever import ask_retriever
 from holdfast.archive.contents import read_json
@@ -160,6 +160,7 @@ class StepActivities:
         with typed_failures():
             # What may be done twice is a model call or a read.
             async with heartbeats(trusts_start=True) as pulse:
+                keep_handed_over(pulse)
                 return await self._step(given, pulse)
 
     async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
@@ -404,12 +405,18 @@ class StepActivities:
 def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:
     """Return how the tools on offer are chosen, if the task began with an agent that chooses.
 
-    An agent that has lost its retriever since then offers the task all tools that it knows.
+    Tools of MCP servers are always on offer, after those that are chosen. An agent that has lost
+    its retriever since then offers the task all tools that it knows.
     """
     if agent.tool_retriever is None or not snapshot.retriever:
         return None
     catalogue = {tool.name for tool in agent.made_tools}
-    return functools.partial(ask_retriever, agent.tool_retriever, catalogue)
+    choose = functools.partial(ask_retriever, agent.tool_retriever, catalogue)
+
+    async def retrieve(query: str) -> Sequence[str]:
+        return [*await choose(query), *snapshot.served]
+
+    return retrieve
 
 
 def _stream_key(

@@ -18,13 +18,19 @@ from typing import Any, NamedTuple
 
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError
-from temporalio.converter import ActivitySerializationContext
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from holdfast.activities.attempts import InlineCall, inline_call
 from holdfast.activities.data.source import Source, task_id
-from holdfast.activities.heartbeat import Pulse, Signs, begin_part, current_lease, now
+from holdfast.activities.heartbeat import (
+    Pulse,
+    Signs,
+    begin_part,
+    current_lease,
+    now,
+    tell_server,
+)
 from holdfast.activities.user_loop import inline_calls
 from holdfast.agents.agent import Agent
 from holdfast.task.data.agent_snapshot import AgentSnapshot
@@ -48,10 +54,25 @@ LEFT_SECONDS = 60.0
 
 def handed_over() -> HandedOver:
     """Read what an earlier attempt of this activity handed to the server."""
+    details = _handed_over()
+    return HandedOver(runs={}) if details is None else HandedOver.model_validate(details)
+
+
+def keep_handed_over(pulse: Pulse) -> None:
+    """Have this attempt hand over again what it was handed: it may be lost as well.
+
+    The server keeps the details of the newest heartbeat only.
+    """
+    details = _handed_over()
+    if details is not None:
+        pulse.carry(lambda: details)
+
+
+def _handed_over() -> dict[str, Json] | None:
     for details in activity.info().heartbeat_details:
         if is_object(details) and "runs" in details:  # those of an answer's stream have none
-            return HandedOver.model_validate(details)
-    return HandedOver(runs={})
+            return details
+    return None
 
 
 class Batch(NamedTuple):
@@ -94,6 +115,8 @@ class Ends(NamedTuple):
             self.stopped[i] = failure
         elif task.cancelled() or task.exception() is not None:
             self.failed.append(i)
+        elif task.result().asks is not None:
+            self.failed.append(i)  # in an activity of its own the call can ask a person
         else:
             self.known[i] = task.result()
 
@@ -166,7 +189,10 @@ class InlineCalls:
         return {i: _input(batch, i) for i in may[:MOST] if i not in advanced.told}
 
     def _may(self, batch: Batch, call: ToolCall) -> bool:
-        policy, tool = batch.snapshot.policies.get(call.name), batch.agent.tool(call.name)
+        policy, tool = (
+            batch.snapshot.policies.get(call.name),
+            batch.agent.tool(call.name, batch.snapshot),
+        )
         if policy is None or tool is None or not tool.inline or tool.effect != "read":
             return False
         is_plain = not (policy.agent or policy.handoff or policy.is_conditional)
@@ -195,7 +221,8 @@ class InlineCalls:
     ) -> Advanced:
         going = {i: self._begin(given) for i, given in inputs.items()}
         left, ends = dict(going), Ends({}, {}, [])
-        tools = [batch.agent.tool(batch.state.calls[i].name) for i in inputs]
+        names = [batch.state.calls[i].name for i in inputs]
+        tools = [batch.agent.tool(name, batch.snapshot) for name in names]
         deadline = time.monotonic() + max(tool.inline_seconds for tool in tools if tool)
         try:
             while left:
@@ -309,20 +336,9 @@ def _retrieve(task: asyncio.Task[Outcome]) -> None:
 
 async def _acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
     """Hand details to the server; return whether it has them, and the attempt may go on."""
-    info = activity.info()
-    context = ActivitySerializationContext(
-        namespace=info.namespace,
-        activity_id=info.activity_id,
-        activity_type=info.activity_type,
-        activity_task_queue=info.task_queue,
-        workflow_id=info.workflow_id,
-        workflow_type=info.workflow_type,
-        is_local=False,
-    )
-    handle = activity.client().get_async_activity_handle(task_token=info.task_token)
     before = now()
     try:
-        await handle.with_context(context).heartbeat(details)
+        await tell_server(details)
     except AsyncActivityCancelledError:
         pulse.show()  # the worker learns of the cancellation only from a heartbeat of its own
         return False

@@ -66,10 +66,11 @@ async def find(
     registry = registry.of(head)
     call, state = await source.call(given)
     agent = registry.agent(given.agent or head.agent)
-    tool = tool_of(agent, call, given.n)
+    first = await registry.snapshot(head.snapshot)
+    tool = tool_of(agent, call, given.n, first)
     own = merge_patch.plain(merge_patch.apply(state, given.patch))
     if runs:
-        check_fits(await registry.snapshot(head.snapshot), agent, tool, call)
+        check_fits(first, agent, tool, call)
         check_repeat(
             given.tried, f"call of tool {tool.name!r}", not tool.policy().may_have_happened
         )
@@ -90,13 +91,19 @@ async def find(
     return Ready(tool, call, state, ctx, head, watch, formatter)
 
 
-def tool_of(agent: Agent, call: ToolCall, n: int) -> Tool:
+def tool_of(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> Tool:
     """Return the tool that a step calls.
+
+    Args:
+        agent: The agent whose call it is, as it is now.
+        call: The call.
+        n: Number of the step.
+        first: The agent that the task began with, and its team.
 
     Raises:
         ApplicationError: This process lacks it.
     """
-    tool = agent.tool(call.name)
+    tool = agent.tool(call.name, first.of(agent.name))
     if tool is not None:
         return tool
     served = [each.name for each in agent.made_tools]
@@ -184,7 +191,7 @@ def context_of(
     nested: NestedRun | None = None,
 ) -> ToolContext[Any, dict[str, Json]]:
     """Build the context that a tool, its predicate, its probe and its undo get of a call."""
-    return ToolContext[Any, dict[str, Json]](
+    ctx = ToolContext[Any, dict[str, Json]](
         task_id=task_id(),
         step_id=given.step or f"s{given.n}",
         tool_call_id=call.id,
@@ -200,6 +207,8 @@ def context_of(
         load_context=registry.context_loader(head),
         nested=nested,
     )
+    ctx.answers, ctx.resume = given.answers, given.resume
+    return ctx
 
 
 def fencing_token() -> int:

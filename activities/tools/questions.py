@@ -138,7 +138,8 @@ class JudgingActivities:
         """Look up an effect's tool and build what its undo gets."""
         head, task = await self._source.head(), await self._source.status()
         registry, call = self._registry.of(head), given.effect.call
-        tool = tool_of(registry.agent(given.agent or head.agent), call, given.n)
+        first = await registry.snapshot(head.snapshot)
+        tool = tool_of(registry.agent(given.agent or head.agent), call, given.n, first)
         check_repeat(0, f"undo of tool {tool.name!r}", tool.undo_idempotent)
         place = ToolInput(
             n=given.n,

@@ -43,9 +43,11 @@ from holdfast.agents.tools.error_texts import (
     formatted_error,
     worded,
 )
+from holdfast.agents.tools.foreign.servers import QuestionAskedError, ServerTool
 from holdfast.errors import (
     AgentsException,
     InvalidArgumentError,
+    OutcomeUnknownError,
     ToolTimeoutError,
     UserError,
 )
@@ -62,7 +64,7 @@ from holdfast.values.pauses import pauses
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
-from holdfast.values.tool_result import read_result
+from holdfast.values.tool_result import ErrorResult, read_result
 
 
 class ToolCancelledError(Exception):
@@ -91,6 +93,8 @@ class ToolActivities:
             async with heartbeats():
                 with self._before_first(given), typed_failures(), not_started("tool"):
                     ready = await find(self._registry, self._source, given)
+                    if isinstance(ready.tool, ServerTool):
+                        await ready.tool.prepare()
                     await ensure_ours("tool")
                     stopped = None if given.child else await ready.watch.begin()  # `nest` has
                 if stopped is not None:
@@ -123,7 +127,10 @@ class ToolActivities:
 
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
         with tool_call(ready.head, given, ready.tool, ready.call) as span:
-            outcome = await ready.watch.end(await self._outcome(ready, span))
+            outcome = await self._outcome(ready, span)
+            if outcome.asks is not None:
+                return outcome
+            outcome = await ready.watch.end(outcome)
             came_to(span, outcome)
         attempts = attempt_of(given.tried) - given.tried
         update = {"attempts": attempts, "worker": worker_identity()}
@@ -155,10 +162,18 @@ class ToolActivities:
         try:
             with span.watching(), calling(f"tool {tool.name!r}"):
                 value = ready.watch.value = await run_with_retries(tool, ready.ctx)
+            is_error = isinstance(value, ErrorResult)
+            value = ready.watch.value = value.value if is_error else value
             result = read_result(value, tool=tool.name)
             nodes = nodes_of(value)
         except NotOursError:  # nothing ran
             raise
+        except OutcomeUnknownError as error:
+            known = facts(remedy=clean_remedy(error))
+            raise LoggedError(clean_message(error), *known, type=INTERRUPTED) from None
+        except QuestionAskedError as error:
+            after = await self._source.store_result(read_result(error.after, tool=tool.name))
+            return Outcome(content=after, asks=error.asks)
         except ToolResultError as error:  # it ran; only its result is of no use
             return Outcome(content=_short(error), is_error=True)
         except HandoffFailedError as error:  # no result for the model: the task stays where it is
@@ -181,8 +196,10 @@ class ToolActivities:
             with certain():  # the tool itself has said how it ended
                 return await failed(self._source, ready, error)
         if isinstance(result, str):
-            return await self._done(tool, result, nodes)
-        return await self._done_with_images(tool, result)
+            done = await self._done(tool, result, nodes)
+        else:
+            done = await self._done_with_images(tool, result)
+        return done.model_copy(update={"is_error": True}) if is_error else done
 
     async def _done_with_images(
         self, tool: Tool, result: Sequence[str | Image | FilePart]
@@ -362,7 +379,7 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
     tool, fixed = ready.tool, ready.head.dialect.tool_error == "fixed"
     formatter = tool.failure_error_function
     is_agent = isinstance(tool, AgentTool)
-    is_handmade = tool.signature is None and not is_agent
+    is_handmade = tool.signature is None and not isinstance(tool, AgentTool | ServerTool)
     if is_agent and formatter is None and isinstance(error, AgentsException):
         raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from None
     if formatter is None or (formatter == "default" and fixed and is_handmade):

@@ -11,6 +11,15 @@ from holdfast.agents.agent_fields import checked
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.handoff import Handoff, handoff
 from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.hosted.mcp import HostedMCPTool, servers_of
+from holdfast.agents.hosted.prompt import (
+    DynamicPromptFunction,
+    Prompt,
+    chosen_prompt,
+    fixed_prompt,
+)
+from holdfast.agents.hosted.tools import HostedTool, check_served
+from holdfast.agents.instructions import system_prompt
 from holdfast.agents.nesting.agent_tool import (
     DEFAULT_MAX_TURNS,
     AgentTool,
@@ -21,10 +30,16 @@ from holdfast.agents.nesting.agent_tool import (
 )
 from holdfast.agents.nesting.nested_run import OnStream, RunOptions
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
-from holdfast.agents.prompting.instructions import system_prompt
-from holdfast.agents.prompting.kept_prompts import DynamicPromptFunction, Prompt, prompt_of
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool, to_tool
+from holdfast.agents.tools.foreign.servers import (
+    MCPConfig,
+    ServerTool,
+    ToolServer,
+    check_names,
+    served_tools,
+    server_keys,
+)
 from holdfast.agents.tools.hooks import (
     ApprovalPredicate,
     EnabledPredicate,
@@ -35,10 +50,9 @@ from holdfast.agents.tools.retriever import ToolRetriever
 from holdfast.errors import UserError
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
-from holdfast.models.llama_index import LLM
+from holdfast.models.libraries.llama_index import LLM
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
-from holdfast.values.base import Json
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.settings import ApprovalRule, ModelSettings
 from holdfast.values.text.logs import log
@@ -46,7 +60,7 @@ from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
 from holdfast.workers.tool_use import ToolUseBehavior, behavior_code
 
-Offered = TypeVar("Offered", Tool[..., Any], Handoff[Any, Any])
+Offered = TypeVar("Offered", Tool[..., Any] | HostedTool, Handoff[Any, Any])
 
 
 @dataclass
@@ -56,19 +70,22 @@ class Agent(AgentBase[ContextT]):
     Args:
         name: Identity of the agent within a worker process.
         instructions: System prompt, or a function (context, agent) that makes it for each turn.
-        prompt: A prompt that is kept at the provider of the Responses API, or a function
-            (GenerateDynamicPromptData) that chooses one for each model call. Without `model`, the
-            prompt says which model answers.
+        prompt: A prompt that the provider of the Responses API keeps, or a function
+            (GenerateDynamicPromptData) that chooses one for each turn.
         model: A model name for OpenAI's Responses API, "chat:NAME" for Chat Completions, "offline",
             a Model, an LLM of LlamaIndex, or None for the default (`HOLDFAST_MODEL`, else
             gpt-5-mini).
-        tools: Tools, tools of LlamaIndex, or plain functions to be made into tools. More may be
-            appended to `agent.tools`, for tasks that start afterwards.
+        tools: Tools, tools of LlamaIndex, plain functions to be made into tools, or tools that
+            the provider runs, as WebSearchTool() (Responses API only). More may be appended to
+            `agent.tools`, for tasks that start afterwards.
         model_settings: How the model is called: a ModelSettings, or a dict of its fields.
         worker: The step logic: an AgentWorker, or any object with `async def run_step(step, ctx)`.
         tool_retriever: Used in place of `tools`: chooses from its catalogue the tools that each
             step offers the model. See `holdfast.agents.tools.retriever`. An ObjectRetriever of
             LlamaIndex is one, too.
+        mcp_servers: MCP servers whose tools the model is offered as well, see `holdfast.mcp`. The
+            worker process connects them, and a task keeps the list with which it began.
+        mcp_config: Settings of these servers, see MCPConfig.
         handoffs: Agents that this one may hand the task to, as they are or by `handoff(...)`. More
             may be appended to `agent.handoffs`, so that two agents can name each other.
         handoff_description: Description of this agent for the models of other agents.
@@ -96,6 +113,8 @@ class Agent(AgentBase[ContextT]):
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
     tool_retriever: ToolRetriever | None = None
+    mcp_servers: list[Any] = field(default_factory=list[Any])
+    mcp_config: MCPConfig = field(default_factory=MCPConfig)
     handoffs: list[Any] = field(default_factory=list[Any], repr=False, compare=False)
     input_guardrails: list[InputGuardrail[Any]] = field(default_factory=list[Any])
     output_guardrails: list[OutputGuardrail[Any]] = field(default_factory=list[Any])
@@ -120,10 +139,12 @@ class Agent(AgentBase[ContextT]):
             instructions: str | Callable[..., Any] | None = None,
             prompt: Prompt | DynamicPromptFunction | None = None,
             model: str | Model | LLM | AskedModel | None = None,
-            tools: Sequence[Tool | Callable[..., Any]] = (),
+            tools: Sequence[Tool | HostedTool | Callable[..., Any]] = (),
             model_settings: ModelSettings | Mapping[str, Any] = ...,
             worker: AgentWorker | RunsSteps = ...,
             tool_retriever: ToolRetriever | None = None,
+            mcp_servers: Sequence[ToolServer] = (),
+            mcp_config: MCPConfig = ...,
             handoffs: Sequence[Agent[Any] | Handoff[Any, Any]] = (),
             input_guardrails: Sequence[InputGuardrail[Any]] = (),
             output_guardrails: Sequence[OutputGuardrail[Any]] = (),
@@ -151,6 +172,12 @@ class Agent(AgentBase[ContextT]):
     def __post_init__(self) -> None:
         """Check what the fields are together."""
         _ = self.made_tools  # checks the objects, and those of the handoffs given so far
+        self._check_hosted()
+
+    def _check_hosted(self) -> None:
+        what = [each.name for each in self.hosted_tools]
+        what += ["prompt"] if self.prompt is not None else []
+        check_served(self.name, what, self.model, self.made_worker)
 
     def __hash__(self) -> int:
         """Return the same for equal agents."""
@@ -168,22 +195,69 @@ class Agent(AgentBase[ContextT]):
         """
         return await system_prompt(self, self.instructions, run_context)
 
-    async def get_prompt(self, run_context: RunContextWrapper[ContextT]) -> dict[str, Json] | None:
-        """Return the prompt that is kept at the provider, chosen for a context.
+    async def get_prompt(self, run_context: RunContextWrapper[ContextT]) -> dict[str, Any] | None:
+        """Return the provider's prompt, chosen for a context if a function does that.
 
         Raises:
-            UserError: The function that chooses it has returned something else.
+            UserError: The function returned something else than a prompt.
         """
-        return await prompt_of(self, self.prompt, run_context)
+        return await chosen_prompt(self, self.prompt, run_context)
 
-    async def get_all_tools(self, run_context: RunContextWrapper[ContextT]) -> list[Tool]:
-        """Return the tools that the model is offered in a context."""
-        tools = self.made_tools
-        return [tool for tool in tools if await is_offered(tool.is_enabled, run_context, self)]
+    async def get_all_tools(
+        self, run_context: RunContextWrapper[ContextT]
+    ) -> list[Tool | HostedTool]:
+        """Return the tools that the model is offered in a context, those of MCP servers first.
+
+        Raises:
+            MCPConnectionError: A server cannot be reached now.
+            UserError: Two tools have the same name.
+        """
+        tools = (*await self.get_mcp_tools(run_context), *self.all_tools)
+        return [
+            tool
+            for tool in tools
+            if isinstance(tool, HostedTool) or await is_offered(tool.is_enabled, run_context, self)
+        ]
+
+    async def get_mcp_tools(
+        self, run_context: RunContextWrapper[ContextT] | None = None
+    ) -> list[Tool]:
+        """List the tools of the MCP servers as they are now.
+
+        Args:
+            run_context: The context for which filter functions are asked; without one, tools that
+                a function decides on are listed, too.
+
+        Raises:
+            MCPConnectionError: A server cannot be reached now.
+            UserError: Two tools have the same name.
+            Exception: What a server answered.
+        """
+        found = await served_tools(self, self.mcp_servers, self.mcp_config)
+        taken = {tool.name: "a tool" for tool in self.made_tools}
+        taken |= {each.tool_name: "a handoff" for each in self.made_handoffs}
+        check_names(self.name, [tool.name for tool in found], taken)
+        if run_context is None:
+            return [*found]
+        return [tool for tool in found if await is_offered(tool.is_enabled, run_context, self)]
 
     @property
     def made_tools(self) -> tuple[Tool, ...]:
-        """The tools, with functions made into tools; with a retriever, its whole catalogue.
+        """The tools that are functions, as tools; with a retriever, its whole catalogue.
+
+        Raises:
+            UserError: As for `all_tools`.
+        """
+        return tuple(tool for tool in self.all_tools if isinstance(tool, Tool))
+
+    @property
+    def hosted_tools(self) -> tuple[HostedTool, ...]:
+        """The tools that the provider runs."""
+        return tuple(tool for tool in self.tools if isinstance(tool, HostedTool))
+
+    @property
+    def all_tools(self) -> tuple[Tool | HostedTool, ...]:
+        """The tools in their order, with functions made into tools.
 
         Of several tools of one name, the last is here, and none that has the name of a handoff.
 
@@ -198,18 +272,25 @@ class Agent(AgentBase[ContextT]):
                 " Put the tools into the retriever's catalogue."
             )
             raise UserError(msg)
-        made = [to_tool(tool) for tool in (self.tools if retriever is None else retriever.tools)]
+        given = self.tools if retriever is None else retriever.tools
+        made = [tool if isinstance(tool, HostedTool) else to_tool(tool) for tool in given]
         if retriever is None and made != self.tools:
             self.tools[:] = made  # a function is made into a tool once
         if retriever is not None:
-            _check_catalogue(self.name, made)
+            _check_catalogue(self.name, [tool for tool in made if isinstance(tool, Tool)])
+        servers_of(made)
         handed = {each.tool_name for each in self.made_handoffs if each.is_enabled is not False}
-        return tuple(each for each in _last_of_name(made, _tool_name) if each.name not in handed)
+        return tuple(
+            each
+            for each in _last_of_name(made, _tool_key)
+            if isinstance(each, HostedTool) or each.name not in handed
+        )
 
     @property
     def name_clashes(self) -> list[str]:
         """Names that several tools or handoffs have: the model is offered one of each."""
-        tools = [tool for tool in map(to_tool, self.tools) if tool.is_enabled is not False]
+        tools = [each for each in self.tools if not isinstance(each, HostedTool)]
+        tools = [tool for tool in map(to_tool, tools) if tool.is_enabled is not False]
         handoffs = [each for each in map(_handoff, self.handoffs) if each.is_enabled is not False]
         names = [*(tool.name for tool in tools), *(each.tool_name for each in handoffs)]
         return sorted({name for name in names if names.count(name) > 1})
@@ -318,19 +399,46 @@ class Agent(AgentBase[ContextT]):
         called = (tool.agent for tool in self.made_tools if isinstance(tool, AgentTool))
         return tuple(agent for agent in called if isinstance(agent, Agent))
 
-    def tool(self, name: str) -> Tool | None:
-        """Return the tool of this name, or the handoff of this name as a tool, or None."""
+    def tool(self, name: str, began: AgentSnapshot | None = None) -> Tool | None:
+        """Return the tool of this name, or the handoff of this name as a tool, or None.
+
+        Args:
+            name: The name.
+            began: The agent as a task began with it, which knows the tools of MCP servers.
+        """
+        if began is not None and name in began.served:
+            return self.served_tools(began).get(name)
         own = (tool for tool in self.made_tools if tool.name == name)
         handoffs = (each.tool() for each in self.made_handoffs if each.tool_name == name)
         return next(own, None) or next(handoffs, None)
 
-    def snapshot(self, model: str) -> AgentSnapshot:
+    def served_tools(self, began: AgentSnapshot) -> dict[str, ServerTool]:
+        """Make the tools of MCP servers that a task knows; no server is asked.
+
+        Args:
+            began: The agent as the task began with it. A server that the agent has lost since then
+                has no tools.
+        """
+        servers = server_keys(self.mcp_servers)
+        return {
+            name: servers[each.server].made(name, each, self, self.mcp_config)
+            for name, each in began.served.items()
+            if each.server in servers
+        }
+
+    def snapshot(self, model: str, served: Sequence[Tool] = ()) -> AgentSnapshot:
         """Describe this agent as data, without its team.
 
         Args:
             model: Name of the resolved model.
+            served: The tools of its MCP servers.
         """
-        tools = [tool for tool in self.made_tools if tool.is_enabled is not False]
+        self._check_hosted()
+        tools = [
+            tool
+            for tool in (*self.all_tools, *served)
+            if isinstance(tool, HostedTool) or tool.is_enabled is not False
+        ]
         handoffs = [each for each in self.made_handoffs if each.is_enabled is not False]
         kind = type(self.worker)
         chooser = None if self.tool_retriever is None else type(self.tool_retriever)
@@ -342,12 +450,17 @@ class Agent(AgentBase[ContextT]):
             tools=tuple(tool.spec() for tool in tools),
             handoffs=tuple(each.spec() for each in handoffs),
             policies={
-                **{tool.name: tool.policy() for tool in tools},
+                **{tool.name: tool.policy() for tool in tools if isinstance(tool, Tool)},
+                **{tool.key: tool.policy() for tool in tools if isinstance(tool, HostedMCPTool)},
                 **{each.tool_name: each.policy() for each in handoffs},
             },
+            served={tool.name: tool.served for tool in served if isinstance(tool, ServerTool)},
             worker=f"{kind.__module__}.{kind.__qualname__}",
             retriever="" if chooser is None else f"{chooser.__module__}.{chooser.__qualname__}",
             is_dynamic=callable(self.instructions),
+            prompt=fixed_prompt(self, self.prompt),
+            makes_prompt=callable(self.prompt),
+            leaves_model=self.prompt is not None and self.model is None,
             output=None if self.made_output is None else self.made_output.spec(),
             behavior=behavior_code(self.tool_use_behavior),
             keeps_tool_choice=not self.reset_tool_choice,
@@ -355,20 +468,24 @@ class Agent(AgentBase[ContextT]):
         )
 
 
-def _tool_name(tool: Tool) -> str:
-    return tool.name
+def _tool_key(tool: Tool | HostedTool) -> str | int:
+    """Return the name of a function; tools that the provider runs share names."""
+    return tool.name if isinstance(tool, Tool) else id(tool)
 
 
 def _handoff_name(handoff: Handoff[Any, Any]) -> str:
     return handoff.tool_name
 
 
-def _last_of_name(given: Iterable[Offered], name_of: Callable[[Offered], str]) -> list[Offered]:
+def _last_of_name(
+    given: Iterable[Offered], name_of: Callable[[Offered], str | int]
+) -> list[Offered]:
     """Leave out what has the name of something later, unless that is never offered."""
-    kept: dict[str, Offered] = {}
+    kept: dict[str | int, Offered] = {}
     for each in given:
         name = name_of(each)
-        if name not in kept or each.is_enabled is not False:
+        is_on = isinstance(each, HostedTool) or each.is_enabled is not False
+        if name not in kept or is_on:
             kept.pop(name, None)
             kept[name] = each
     return list(kept.values())

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.agents.hooks import check_agent_hooks
+from holdfast.agents.hosted.prompt import check_prompt
+from holdfast.agents.hosted.tools import HostedTool
 from holdfast.agents.tools.decorator import Tool, to_tool
-from holdfast.agents.tools.foreign import ForeignToolRetriever, is_foreign_retriever
+from holdfast.agents.tools.foreign.llama_index import ForeignToolRetriever, is_foreign_retriever
+from holdfast.agents.tools.foreign.servers import MCPConfig
 from holdfast.errors import InvalidArgumentError, WrongTypeError, message_of, remedy_of
 from holdfast.models.base import check_model
-from holdfast.models.llama_index import as_model
+from holdfast.models.libraries.llama_index import as_model
+from holdfast.models.resolve import check_prefix
 from holdfast.values.checks.ids import check_name
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.settings import as_model_settings
@@ -63,10 +67,8 @@ def _instructions(_agent: str, field: str, given: Any) -> Any:
     return given
 
 
-def _prompt(_agent: str, field: str, given: Any) -> Any:
-    value: object = given
-    if value is not None and not isinstance(value, Mapping) and not callable(value):
-        raise wrong_type(field, "a Prompt, DynamicPromptFunction, or None", value)
+def _prompt(agent: str, _field: str, given: Any) -> Any:
+    check_prompt(agent, given)
     return given
 
 
@@ -79,6 +81,7 @@ def _bool(_agent: str, field: str, given: Any) -> Any:
 def _model(_agent: str, _field: str, given: Any) -> Any:
     made = as_model(given)
     check_model(made)
+    check_prefix(made)
     return made
 
 
@@ -89,9 +92,9 @@ def _settings(agent: str, _field: str, given: Any) -> Any:
 def _tools(_agent: str, field: str, given: Any) -> Any:
     """Return a list of tools itself, and a new list of anything else that can be made into one."""
     _check_list(field, given, "tools or functions")
-    if is_array(given) and all(isinstance(each, Tool) for each in given):
+    if is_array(given) and all(isinstance(each, Tool | HostedTool) for each in given):
         return given
-    return [to_tool(each) for each in given]
+    return [each if isinstance(each, HostedTool) else to_tool(each) for each in given]
 
 
 def _handoffs(_agent: str, field: str, given: Any) -> Any:
@@ -100,7 +103,9 @@ def _handoffs(_agent: str, field: str, given: Any) -> Any:
 
 
 def _check_list(name: str, given: Any, of: str) -> None:
-    if not isinstance(given, Iterable) or isinstance(given, Tool | str | bytes | Mapping):
+    if not isinstance(given, Iterable) or isinstance(
+        given, Tool | HostedTool | str | bytes | Mapping
+    ):
         wanted = f"a list of {of}, also for a single one: {name}=[...]"
         raise wrong_type(name, wanted, given)  # pyright: ignore[reportUnknownArgumentType]  anything is shown
 
@@ -117,6 +122,31 @@ def _retriever(_agent: str, _field: str, given: Any) -> Any:
         )
         raise WrongTypeError(msg)
     return retriever
+
+
+def _servers(_agent: str, field: str, given: Any) -> Any:
+    _check_list(field, given, "MCP servers")
+    servers = given if is_array(given) else list(given)
+    wrong = [each for each in servers if not callable(getattr(each, "offered", None))]
+    if wrong:
+        msg = (
+            f"{shown(wrong[0])} ({type(wrong[0]).__name__}) in mcp_servers is no MCP server of"
+            " Holdfast's. Pass servers of holdfast.mcp, such as MCPServerStdio."
+        )
+        raise WrongTypeError(msg)
+    return servers
+
+
+def _server_settings(_agent: str, field: str, given: Any) -> Any:
+    if not isinstance(given, dict):
+        raise wrong_type(field, "a dict", given)
+    config = cast("dict[str, Any]", given)
+    unknown = sorted(str(name) for name in config if name not in MCPConfig.__annotations__)
+    if unknown:
+        known = ", ".join(MCPConfig.__annotations__)
+        msg = f"Agent mcp_config has no {', '.join(unknown)}. It may hold: {known}."
+        raise WrongTypeError(msg)
+    return config
 
 
 def _guardrails(kind: type[Any]) -> Callable[[str, str, Any], Any]:
@@ -146,6 +176,8 @@ _CHECKS: dict[str, Callable[[str, str, Any], Any]] = {
     "model_settings": _settings,
     "tools": _tools,
     "tool_retriever": _retriever,
+    "mcp_servers": _servers,
+    "mcp_config": _server_settings,
     "handoffs": _handoffs,
     "input_guardrails": _guardrails(InputGuardrail),
     "output_guardrails": _guardrails(OutputGuardrail),

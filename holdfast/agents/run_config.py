@@ -13,7 +13,8 @@ from holdfast.agents.handoffs.handoff import HandoffInputFilter
 from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model, check_model
-from holdfast.models.llama_index import LLM, as_model
+from holdfast.models.libraries.llama_index import LLM, as_model
+from holdfast.models.resolve import check_prefix
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_data, check_fields
@@ -211,6 +212,8 @@ class RunConfig:
         check_data("RunConfig", "trace_metadata", dict(self.trace_metadata or {}))
         object.__setattr__(self, "model", as_model(self.model))
         check_model(self.model)
+        if self.model_provider is None:
+            check_prefix(self.model)
         check_guardrails("a RunConfig", "input_guardrails", self.input_guardrails, InputGuardrail)
         check_guardrails(
             "a RunConfig", "output_guardrails", self.output_guardrails, OutputGuardrail

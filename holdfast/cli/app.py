@@ -16,6 +16,7 @@ from holdfast.cli.arguments import (
     TargetArgument,
     TaskArgument,
 )
+from holdfast.cli.commands.start.typed import start
 from holdfast.cli.exits import EPILOG, ExitCode
 from holdfast.cli.groups import Commands
 from holdfast.cli.options import Common, shared
@@ -26,7 +27,7 @@ app = typer.Typer(
     help="Durable agent tasks on Temporal: kill anything, the task goes on.",
     epilog=EPILOG,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -79,8 +80,19 @@ async def demo(
 
 @app.command(epilog=EPILOG)
 @shared
-async def dev(common: Common, target: TargetArgument, app: AppOption = None) -> ExitCode | None:
+async def dev(
+    common: Common,
+    target: TargetArgument,
+    app: AppOption = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start the worker anew when Python code changes here.")
+    ] = False,
+) -> ExitCode | None:
     """Run server and worker here, for development; Ctrl-C stops both."""
+    if reload:
+        from holdfast.cli.commands.start.reload import reload_command
+
+        return await reload_command(common, target, app=app)
     from holdfast.cli.commands.servers import dev_command
 
     return await dev_command(common, target, app=app)
@@ -93,6 +105,28 @@ async def worker(common: Common, target: TargetArgument, app: AppOption = None) 
     from holdfast.cli.commands.servers import worker_command
 
     return await worker_command(common, target, app=app)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def mcp(
+    common: Common,
+    *,
+    target: TargetArgument,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve streamable HTTP; else a client at stdin.")
+    ] = False,
+    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any.")] = 8500,
+    by: Annotated[
+        str, typer.Option("--by", help="Who decides, if the client's user is asked.")
+    ] = "",
+    app: AppOption = None,
+) -> ExitCode | None:
+    """Serve agents as tools to MCP clients; each call is a task."""
+    from holdfast.cli.commands.mcp import mcp_command
+
+    return await mcp_command(common, target, app=app, http=http, host=host, port=port, by=by)
 
 
 @app.command(epilog=EPILOG)
@@ -213,6 +247,7 @@ async def finalize(common: Common, task: TaskArgument) -> ExitCode | None:
     return await finalize_command(common, task)
 
 
+app.add_typer(start)
 app.add_typer(people)
 app.add_typer(desk, name="desk")
 

@@ -13,6 +13,7 @@ from holdfast.cli import output
 from holdfast.cli.exits import ExitCode
 
 GROUPS = {
+    "Begin": ("init", "doctor"),
     "Run tasks": ("demo", "run", "attach", "step", "finalize"),
     "See what there is": ("tasks", "show", "approvals", "audit"),
     "Decide and steer": (

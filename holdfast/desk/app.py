@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.api.events import events
@@ -17,7 +18,7 @@ from holdfast.desk.api.writes import writes
 from holdfast.desk.identity.guard import Guard, Proxy
 from holdfast.desk.identity.identities import May
 from holdfast.desk.identity.login import login
-from holdfast.desk.identity.problems import Problem, answer_problems
+from holdfast.desk.identity.problems import MEDIA_TYPE, Problem, answer_problems
 from holdfast.desk.identity.protection import Limits, Protection
 from holdfast.desk.identity.tokens import Tokens
 from holdfast.desk.pages.access import Desk
@@ -41,12 +42,40 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 
+_ROUTERS = (events, reads, writes)
+
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
-async def _nothing_here(path: str) -> None:
+async def _nothing_here(request: Request, path: str) -> None:
     """Answer what the API does not have; without this, the pages would."""
+    within = {**request.scope, "path": path.removeprefix("v1"), "root_path": ""}
+    known = [route for router in _ROUTERS for route in router.routes]
+    fitting = [each for each in known if each.matches(within)[0] is Match.PARTIAL]
+    if methods := sorted({each for route in fitting for each in getattr(route, "methods", ())}):
+        msg = f"/api/{path} takes {' and '.join(methods)}, not {request.method}."
+        raise HTTPException(405, msg, {"Allow": ", ".join(methods)})
     raise HTTPException(404, f"The API has nothing at /api/{path}. {API}/openapi.json lists it.")
+
+
+def _describe(app: FastAPI) -> None:
+    """Have the description say that errors are problem details, and how senders are known."""
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        found = described()
+        for methods in found["paths"].values():
+            for facts in methods.values():
+                for status, answer in facts["responses"].items():
+                    content = answer.get("content", {})
+                    if int(status) in _REFUSALS and "application/json" in content:
+                        content[MEDIA_TYPE] = content.pop("application/json")
+        bearer = {"type": "http", "scheme": "bearer", "description": "`holdfast desk token make`"}
+        found["components"]["securitySchemes"] = {"token": bearer}
+        found["security"] = [{"token": []}, {}]
+        return found
+
+    app.openapi = openapi  # type: ignore[method-assign]
 
 
 def desk_app(
@@ -97,11 +126,12 @@ def desk_app(
     app.state.guard = guard
     app.state.tokens = known
     answer_problems(app)
-    for router in (events, reads, writes):
+    for router in _ROUTERS:
         app.include_router(router, prefix=API)
     app.add_api_route(
         "/api/{path:path}", _nothing_here, methods=[*_METHODS], include_in_schema=False
     )
+    _describe(app)
     app.include_router(login)
     app.add_middleware(Protection, guard=guard, limits=limits or Limits())
     mount_pages(app, Desk(runner, guard, Feed(runner)))

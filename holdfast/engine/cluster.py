@@ -56,7 +56,7 @@ async def ensure_search_attributes(client: Client) -> None:
         ConnectError: The cluster refuses, or has one of them with another type; the text has the
             commands that an operator can run.
     """
-    if await _are_usable(client):
+    if await are_usable(client):
         return
     try:
         found = await client.operator_service.list_search_attributes(
@@ -74,7 +74,7 @@ async def ensure_search_attributes(client: Client) -> None:
     except RPCError as error:
         raise ConnectError(_refused(client, error)) from error
     deadline = time.monotonic() + VISIBLE_SECONDS
-    while not await _are_usable(client):
+    while not await are_usable(client):
         if time.monotonic() >= deadline:
             raise ConnectError(
                 f"The search attributes were added to namespace {client.namespace!r}, but the"
@@ -83,7 +83,7 @@ async def ensure_search_attributes(client: Client) -> None:
         await asyncio.sleep(0.2)
 
 
-async def _are_usable(client: Client) -> bool:
+async def are_usable(client: Client) -> bool:
     """Whether the cluster accepts a query that names all of Holdfast's search attributes."""
     try:
         await client.count_workflows(_PROBE, rpc_timeout=_RPC_TIMEOUT)

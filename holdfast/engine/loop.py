@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import importlib
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -223,7 +224,9 @@ class _Closing:
         if self._pid != os.getpid():  # a forked child must not close its parent's objects
             self._pid = os.getpid()
             self._closes.clear()
-            # Thread pools, which a worker needs to stop, end before the functions of `atexit` run.
+            # Thread pools, which a worker needs to stop, end before the functions of `atexit` run,
+            # and after what was registered when their module had been imported.
+            importlib.import_module("concurrent.futures.thread")
             at_end = getattr(threading, "_register_atexit", atexit.register)
             at_end(self._close)
         if close not in self._closes:

@@ -25,6 +25,9 @@ INPUT_MEMO = "input"
 CREATED_MEMO = "created"
 """Key in the memo: when the task was created, in seconds since 1970."""
 
+ORIGIN_MEMO = "from"
+"""Key in the memo of a fork: id of the task that it departs from, and the number of the step."""
+
 APPROVALS_MEMO = "approvals"
 """Key in the memo: the oldest open approvals, as `approvals.card` makes them."""
 

@@ -32,7 +32,7 @@ from holdfast.llama_index.workers.base import RUNNER, BaseAgentWorker, worker_of
 from holdfast.llama_index.workers.react import ReActAgentWorker
 from holdfast.llama_index.workers.tools import OpenAIAgentWorker
 from holdfast.models.choices import ToolChoice
-from holdfast.models.llama_index import LlamaIndexModel, as_model
+from holdfast.models.libraries.llama_index import LlamaIndexModel, as_model
 from holdfast.values.steps import UndoReceipt
 
 OF_RUNNERS = (

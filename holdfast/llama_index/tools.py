@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from typing_extensions import Unpack
 
-from holdfast.agents.tools.foreign import ONE_TEXT, raw_output_of
+from holdfast.agents.tools.foreign.llama_index import ONE_TEXT, raw_output_of
 from holdfast.agents.tools.options import ToolOptions
 from holdfast.agents.tools.tool import Tool
 from holdfast.engine.loop import shared_loop

@@ -1,4 +1,4 @@
-"""Models: the one-method protocol, two OpenAI-compatible ones, and one that needs no network."""
+"""Models: the one-method protocol, OpenAI's, those of LiteLLM and any-llm, and an offline one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from holdfast.models.resolve import DEFAULT_MODEL, close_models, resolve_model
 from holdfast.values.messages import assistant, user
 
 if TYPE_CHECKING:
+    from holdfast.models.libraries.any_llm import AnyLLMModel
+    from holdfast.models.libraries.litellm import LitellmModel
     from holdfast.models.offline import OfflineModel
     from holdfast.models.openai.chat import ChatCompletionsModel
     from holdfast.models.openai.responses import ResponsesModel
 
 __all__ = [
     "DEFAULT_MODEL",
+    "AnyLLMModel",
     "ChatCompletionsModel",
+    "LitellmModel",
     "Model",
     "ModelAnswer",
     "ModelRequest",
@@ -33,7 +37,9 @@ __all__ = [
 ]
 
 _LAZY = {
+    "AnyLLMModel": "holdfast.models.libraries.any_llm",
     "ChatCompletionsModel": "holdfast.models.openai.chat",
+    "LitellmModel": "holdfast.models.libraries.litellm",
     "OfflineModel": "holdfast.models.offline",
     "ResponsesModel": "holdfast.models.openai.responses",
 }

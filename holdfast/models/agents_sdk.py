@@ -13,9 +13,10 @@ from typing import Any, Protocol, cast
 from holdfast.errors import HoldfastError, ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model as OneMethodModel
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell
-from holdfast.models.llama_index import is_passing
+from holdfast.models.libraries.llama_index import is_passing
 from holdfast.models.openai.items import to_response_items
 from holdfast.values.base import Json
+from holdfast.values.settings import MCPToolChoice
 
 
 class ModelTracing(enum.Enum):
@@ -246,14 +247,15 @@ class AskingModel:
 
 def _arguments(request: ModelRequest) -> dict[str, Any]:
     """Return the arguments of `get_response` for a request."""
-    choice = None if request.tool_choice == "auto" else request.tool_choice
+    word = None if request.tool_choice == "auto" else request.tool_choice
+    choice = None if word is None else MCPToolChoice.of(word) or word
     return {
         "system_instructions": request.instructions or None,
         "input": [_sent(item) for item in to_response_items(request.messages)],
         "model_settings": request.settings.model_copy(update={"tool_choice": choice}),
         "tools": [
             OfferedTool(tool.name, tool.description, dict(tool.parameters), tool.strict)
-            for tool in request.tools
+            for tool in request.functions
         ],
         "output_schema": None if request.output is None else AskedOutput(request.output),
         "handoffs": [],

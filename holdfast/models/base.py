@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checka
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
-from holdfast.errors import ModelUnavailableError, WrongTypeError
+from holdfast.errors import ModelRequestError, ModelUnavailableError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import MOST_CALLS
@@ -25,12 +25,17 @@ class ToolSpec(Value):
         description: What it does, for the model.
         parameters: JSON Schema of the arguments object.
         strict: Whether the schema follows the provider's strict rules and may be enforced.
+        hosted: Of a tool that the provider runs itself: its definition, as the Responses API has
+            it. None for a function, which is described by the rest.
+        include: Of such a tool: what answers must include for it, as "file_search_call.results".
     """
 
     name: str
     description: str = ""
-    parameters: dict[str, Json]
+    parameters: dict[str, Json] = Field(default_factory=dict[str, Json])
     strict: bool = False
+    hosted: dict[str, Json] | None = None
+    include: str = ""
 
 
 class OutputSpec(Value):
@@ -61,8 +66,8 @@ class ModelRequest(Value):
         previous_response_id: The provider's id of the answer that this call goes on from: the
             messages are those after it. Empty for none.
         conversation_id: The provider's conversation that the messages are added to; empty for none.
-        prompt: A prompt that is kept at the provider, or None.
-        omits_model: Whether the prompt says which model answers.
+        prompt: The provider's stored prompt to use, {"id": ..., "version": ..., "variables": ...}.
+        leaves_model: Whether that prompt chooses the model.
     """
 
     model: str
@@ -75,7 +80,12 @@ class ModelRequest(Value):
     previous_response_id: str = ""
     conversation_id: str = ""
     prompt: dict[str, Json] | None = None
-    omits_model: bool = False
+    leaves_model: bool = False
+
+    @property
+    def functions(self) -> tuple[ToolSpec, ...]:
+        """The tools that are functions; all of them, for a model without tools of its own."""
+        return tuple(tool for tool in self.tools if tool.hosted is None)
 
 
 def _with_role(given: object) -> object:
@@ -169,18 +179,45 @@ def check_model(model: Any) -> None:
         raise WrongTypeError(msg)
 
 
+def refuse_hosted(model: object, request: ModelRequest) -> None:
+    """Refuse a request with tools or a prompt of the provider, if the model cannot pass them on.
+
+    Raises:
+        ModelRequestError: It cannot.
+    """
+    if getattr(model, "serves_hosted", False):
+        return
+    names = sorted({tool.name for tool in request.tools if tool.hosted is not None})
+    if not names and request.prompt is None:
+        return
+    what = f"hosted tools ({', '.join(names)})" if names else "a stored prompt (Agent.prompt)"
+    msg = (
+        f"Model {request.model!r} cannot be asked with {what}: only the Responses API of OpenAI"
+        " has them."
+    )
+    raise ModelRequestError(msg, remedy=NO_HOSTED)
+
+
+NO_HOSTED = (
+    'Use a model of the Responses API, as "gpt-5-mini" or "responses:NAME", or function tools and'
+    " instructions."
+)
+"""What to do where a model has neither tools of the provider nor stored prompts."""
+
+
 class Delta(NamedTuple):
     """A piece of an answer that is still being made.
 
     Attributes:
-        kind: What it is a piece of; "call" begins a tool call, "arguments" goes on with one.
-        text: The piece; empty for "call".
+        kind: What it is a piece of; "call" begins a tool call, "arguments" goes on with one. "item"
+            is a whole item of a tool of the provider.
+        text: The piece; empty for "call", JSON text for "item".
         place: Which tool call, for "call" and "arguments": any number that tells it apart.
-        id: The model's id of the call, for "call".
-        name: Tool name, for "call".
+        id: The model's id of the call, or of the item.
+        name: Tool name, for "call"; type of the item, for "item".
     """
 
-    kind: Literal["text", "reasoning", "refusal", "call", "arguments"]
+    kind: Literal["text", "reasoning", "refusal", "call", "arguments", "item"]
     text: str = ""
     place: int = 0
     id: str = ""

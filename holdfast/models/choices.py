@@ -10,10 +10,12 @@ from holdfast.models.openai.items import from_response_items
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import check_name
 from holdfast.values.messages import Message
+from holdfast.values.settings import MCPToolChoice
 from holdfast.values.text.shown import shown
 
-ToolChoice = str | Mapping[str, Json]
-"""`"auto"`, `"none"`, `"required"`, a tool's name, or the dict by which OpenAI's APIs name one."""
+ToolChoice = str | Mapping[str, Json] | MCPToolChoice
+"""`"auto"`, `"none"`, `"required"`, a tool's name, the type of a tool of the provider, or the dict
+by which OpenAI's APIs name one."""
 
 MessageLike = Message | Mapping[str, Json]
 """A message, or an item of the Responses API, such as `{"role": "user", "content": "hi"}`."""
@@ -32,6 +34,10 @@ def choice_of(given: ToolChoice | None) -> str:
         inner: Any = given.get("function")  # the form of Chat Completions
         named: Any = given if "name" in given else inner or {}
         wanted = named.get("name") if hasattr(named, "get") else None
+    elif isinstance(given, Mapping):
+        wanted = _hosted_choice(given)
+    elif isinstance(wanted, MCPToolChoice):
+        wanted = wanted.word
     if isinstance(wanted, str):
         return check_name("tool_choice", wanted) if wanted else ""
     msg = (
@@ -39,6 +45,15 @@ def choice_of(given: ToolChoice | None) -> str:
         f" name}}; got {shown(given)}."
     )
     raise InvalidArgumentError(msg)
+
+
+def _hosted_choice(given: Mapping[str, Json]) -> object:
+    """Return the word for a choice of a tool of the provider, as `{"type": "web_search"}`."""
+    if given.get("type") != "mcp" or "server_label" not in given:
+        return given.get("type") if given.keys() == {"type"} else None
+    label, name = given["server_label"], given.get("name") or ""
+    is_named = isinstance(label, str) and isinstance(name, str)
+    return MCPToolChoice(label, name).word if is_named else None
 
 
 def messages_of(given: Sequence[MessageLike]) -> list[Message]:

@@ -1,6 +1,7 @@
 """Deltas of an unfinished answer, and a whole answer as deltas.
 
-A place in an answer is a number of units: one for each character, one for each call that begins.
+A place in an answer is a number of units: one for each character, one for each call that begins
+and for each item of the provider's own tools.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.models.base import Delta, ModelAnswer
+from holdfast.models.openai.hosted_items import is_passed_on, told_in_stream
 from holdfast.models.openai.items import to_response_items
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_text, is_array
@@ -16,6 +18,10 @@ from holdfast.values.checks.json_shapes import as_text, is_array
 WINDOW = 8 * 1024
 """Units of an unfinished answer that a frame for another process holds; what is older comes with
 the recorded answer."""
+
+
+WHOLE = ("call", "item")
+"""Kinds of deltas that are not cut: each counts as one unit."""
 
 
 class Frame(NamedTuple):
@@ -40,7 +46,7 @@ class Frame(NamedTuple):
             size = units_of(delta)
             if skip >= size:
                 skip -= size
-            elif skip and delta.kind != "call":
+            elif skip and delta.kind not in WHOLE:
                 yield delta._replace(text=delta.text[skip:])
                 skip = 0
             else:
@@ -49,7 +55,7 @@ class Frame(NamedTuple):
 
 def units_of(delta: Delta) -> int:
     """Count the units of a delta."""
-    return 1 if delta.kind == "call" else len(delta.text)
+    return 1 if delta.kind in WHOLE else len(delta.text)
 
 
 class Draft:
@@ -88,7 +94,7 @@ def merged(deltas: Iterable[Delta]) -> Iterator[Delta]:
     texts: list[str] = []
     for delta in deltas:
         same = last is not None and (delta.kind, delta.place) == (last.kind, last.place)
-        if last is not None and (not same or delta.kind == "call"):
+        if last is not None and (not same or delta.kind in WHOLE):
             yield last._replace(text="".join(texts))
             texts.clear()
         last = delta
@@ -111,8 +117,9 @@ def deltas_of(answer: ModelAnswer, *, size: int = 0) -> list[Delta]:
 
 
 def _cut(delta: Delta, size: int) -> Iterator[Delta]:
-    if delta.kind == "call":
+    if delta.kind in WHOLE:
         yield delta
+        return
     for start in range(0, len(delta.text), size):
         yield delta._replace(text=delta.text[start : start + size])
 
@@ -133,6 +140,8 @@ def _told(answer: ModelAnswer) -> Iterator[Delta]:
             case "message":
                 content: Json = item.get("content")
                 yield from [Delta("text", content)] if isinstance(content, str) else _texts(content)
+            case kind if is_passed_on(kind):
+                yield Delta("item", told_in_stream(item), place, as_text(item.get("id")), kind)
             case _:
                 continue
 
@@ -164,4 +173,6 @@ def _flat(deltas: Iterable[Delta]) -> list[str]:
     joined = [delta for delta in merged(deltas) if delta.text or delta.kind == "call"]
     while joined and joined[0].kind == "reasoning":
         joined.pop(0)
-    return [f"{d.kind} {d.id} {d.name} {d.text}" for d in joined]
+    # Providers may tell more of an item in a stream than in the answer, or less.
+    texts = ("" if d.kind == "item" else d.text for d in joined)
+    return [f"{d.kind} {d.id} {d.name} {text}" for d, text in zip(joined, texts, strict=True)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from holdfast.errors import UserError
 from holdfast.models.agents_sdk import ModelProvider
 from holdfast.models.defaults import default_api
+from holdfast.models.providers import MultiProviderMap, model_providers
 from holdfast.models.resolve import DEFAULT_MODEL
 from holdfast.values.text.shown import shown
 
@@ -87,48 +87,12 @@ class OpenAIProvider(ModelProvider):
             await model.close()
 
 
-class MultiProviderMap:
-    """Which provider makes the models whose names have a prefix, as in `prefix/name`."""
-
-    def __init__(self) -> None:
-        """Start with nothing."""
-        self._providers: dict[str, Any] = {}
-
-    def has_prefix(self, prefix: str) -> bool:
-        """Whether a prefix has a provider."""
-        return prefix in self._providers
-
-    def get_mapping(self) -> dict[str, Any]:
-        """Return a copy of the map."""
-        return dict(self._providers)
-
-    def set_mapping(self, mapping: Mapping[str, Any]) -> None:
-        """Replace the whole map."""
-        self._providers = dict(mapping)
-
-    def get_provider(self, prefix: str) -> Any:
-        """Return the provider of a prefix; None when it has none."""
-        return self._providers.get(prefix)
-
-    def add_provider(self, prefix: str, provider: Any) -> None:
-        """Give a prefix a provider: any object with `get_model(name)`."""
-        self._providers[prefix] = provider
-
-    def remove_provider(self, prefix: str) -> None:
-        """Take the provider from a prefix.
-
-        Raises:
-            KeyError: It has none.
-        """
-        del self._providers[prefix]
-
-
 class MultiProvider(ModelProvider):
     """Chooses a provider by the part of a model's name before the first slash.
 
-    Prefixes of the map come first. `openai/NAME` is NAME of OpenAI, as are names without a prefix.
-    The adapters of the Agents SDK (`litellm/`, `any-llm/`) do not exist here, unless the map has
-    one.
+    Prefixes of its map come first, then those of `holdfast.model_providers`, which every process
+    has: `litellm/` and `any-llm/`, and what was added. `openai/NAME` is NAME of OpenAI, as are
+    names without a prefix.
     """
 
     def __init__(
@@ -190,11 +154,12 @@ class MultiProvider(ModelProvider):
         if not slash:
             return self.openai_provider.get_model(model_name)
         provider = None if self.provider_map is None else self.provider_map.get_provider(prefix)
+        provider = provider or model_providers.get_provider(prefix)
         if provider is not None:
             return provider.get_model(name)
         if prefix == "openai":
             return self.openai_provider.get_model(name if self._is_alias else model_name)
-        if self._refuses or prefix in ("litellm", "any-llm"):
+        if self._refuses:
             msg = f"Unknown prefix: {prefix!r} of model {model_name!r} has no provider in the map."
             raise UserError(msg)
         return self.openai_provider.get_model(model_name)

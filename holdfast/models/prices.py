@@ -19,7 +19,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.values.base import Json, Written, canonical, digest
 from holdfast.values.code.extras import needing
 from holdfast.values.messages import Usage
-from holdfast.values.money import Amount, Dollars, plain
+from holdfast.values.money import MOST_DOLLARS, Amount, Dollars, plain
 from holdfast.values.text.shown import shown
 
 MILLION = 1_000_000
@@ -40,9 +40,9 @@ class Price(Written):
             other input.
     """
 
-    input: Dollars = Field(ge=0)
-    output: Dollars = Field(ge=0)
-    cached_input: Dollars | None = Field(default=None, ge=0)
+    input: Dollars = Field(ge=0, le=MOST_DOLLARS)
+    output: Dollars = Field(ge=0, le=MOST_DOLLARS)
+    cached_input: Dollars | None = Field(default=None, ge=0, le=MOST_DOLLARS)
 
     if TYPE_CHECKING:  # what the fields are made of
 
@@ -126,7 +126,7 @@ class Prices:
                 f" {{'gpt-5-mini': {{'input': 0.25, 'output': 2}}}}; it was {shown(table)}."
             )
             raise UserError(msg)
-        self.table = {name: _price(name, given) for name, given in (table or {}).items()}
+        self.table = {_bare(name): _price(name, given) for name, given in (table or {}).items()}
         listed: dict[str, Json] = {name: each.wire() for name, each in sorted(self.table.items())}
         self.table_name = f"table {digest(canonical(listed))[:8]}"
         self._published: Any = _package() if published else None
@@ -184,7 +184,7 @@ class Prices:
         return MostCost(of_input, (with_output - of_input) / MILLION)
 
     def _quotes(self, usage: Usage, models: tuple[str, ...]) -> Iterator[Quote]:
-        named = [name for name in models if name]
+        named = [_bare(name) for name in models if name]
         for name in named:
             if name in self.table:
                 yield Quote(plain(self.table[name].cost(usage)), self.table_name)
@@ -224,6 +224,12 @@ def priced(answer: ModelAnswer, prices: Prices | None, model: str) -> ModelAnswe
         return answer
     usage = answer.usage.model_copy(update={"paid": found.cost, "priced": 1})
     return answer.model_copy(update={"usage": usage, "prices": found.source})
+
+
+def _bare(model: str) -> str:
+    """Return a model's name without the library by which it is called."""
+    library, slash, name = model.partition("/")
+    return name if slash and library in ("litellm", "any-llm") else model
 
 
 def _price(model: str, given: object) -> Price:

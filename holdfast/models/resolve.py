@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.agents_sdk import AskedModel, AskingModel, is_asked
-from holdfast.models.base import Model
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel, Tell
 from holdfast.models.defaults import default_api, default_client
-from holdfast.models.llama_index import LLM, as_model
-from holdfast.models.providers import misdirected
+from holdfast.models.libraries.llama_index import LLM, as_model
+from holdfast.models.providers import (
+    is_openai,
+    misdirected,
+    model_providers,
+    unknown_prefix,
+)
+from holdfast.values.text.shown import shown
 
 DEFAULT_MODEL = "gpt-5-mini"
-_ADAPTERS = ("litellm", "any-llm")
-"""The Agents SDK's; their names would be sent to OpenAI as they are."""
+"""Name of the model of an agent that names none."""
+
 
 _MADE: dict[tuple[str, str], Model] = {}
+_SERVED: dict[str, tuple[Any, ServedModel]] = {}
 
 
 def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
     """Return the model that a setting names.
 
     A name means: "offline" the built-in planner, "chat:NAME" Chat Completions, "responses:NAME"
-    the Responses API. A plain name goes to the API of `set_default_openai_api`, else to the one
-    that HOLDFAST_MODEL_API names ("responses", the default, or "chat"). None means the name in
-    HOLDFAST_MODEL, else gpt-5-mini. Equal names give the same object.
+    the Responses API, "PREFIX/NAME" what the provider of that prefix makes of the name:
+    "litellm/...", "any-llm/..." or one of `model_providers`. A plain name goes to the API of
+    `set_default_openai_api`, else to the one that HOLDFAST_MODEL_API names ("responses", the
+    default, or "chat"). None means the name in HOLDFAST_MODEL, else gpt-5-mini. Equal names give
+    the same object.
 
     Raises:
-        InvalidArgumentError: The name is empty, has the prefix of an adapter that there is none
-            of, or is that of another provider's model while no address of another server is set; or
+        InvalidArgumentError: The name is empty, has a prefix without a provider, or is that of
+            another provider's model while no address of another server is set; or
             HOLDFAST_MODEL_API names no API.
+        ModuleNotFoundError: The library of its prefix is not installed.
     """
     if model is None:
         model = os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
@@ -39,6 +51,9 @@ def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
         return made
     if model == "offline":
         return _make("offline", model)
+    prefix, slash, rest = model.partition("/")
+    if slash and (provider := model_providers.get_provider(prefix)) is not None:
+        return _served(model, provider, rest)
     api, colon, name = model.partition(":")
     # A colon is also part of names: "llama3:8b", "ft:gpt-4o:...".
     if not colon or api not in ("chat", "responses"):
@@ -47,22 +62,97 @@ def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
             raise InvalidArgumentError(
                 f"HOLDFAST_MODEL_API is {api!r}; it must be 'responses' or 'chat'."
             )
-    adapter = name.partition("/")[0]
-    if adapter in _ADAPTERS:  # a slash is also part of names: "meta-llama/Llama-3-8B"
-        raise InvalidArgumentError(
-            f"Model name {model!r} asks for the adapter {adapter!r}, which Holdfast does not have."
-            ' Pass "chat:NAME" with OPENAI_BASE_URL for a server with the Chat Completions API, or'
-            " a Model object of your own: `name` and `async def respond(request)`."
-        )
     if not name.strip():
         raise InvalidArgumentError(
             f"Model name {model!r} is empty. Pass the provider's name of a model, or 'offline'."
         )
-    client = default_client()
-    place = os.environ.get("OPENAI_BASE_URL") if client is None else str(client.base_url)
-    if wrong := misdirected(name, place):
+    if is_openai(_place()):
+        name = name.removeprefix("openai/")  # which is a part of the name at other servers
+    if wrong := misdirected(name, _place()):
         raise InvalidArgumentError(wrong)
     return _make(api, name)
+
+
+def check_prefix(model: object) -> None:
+    """Refuse the name of a model whose prefix has no provider; anything else is not looked at.
+
+    Raises:
+        InvalidArgumentError: There is no provider, and no address of another server is set.
+    """
+    if isinstance(model, str) and (wrong := unknown_prefix(model, _place())):
+        raise InvalidArgumentError(wrong)
+
+
+def _place() -> str | None:
+    """Return the address at which plain names are asked for; None for OpenAI's."""
+    client = default_client()
+    return os.environ.get("OPENAI_BASE_URL") if client is None else str(client.base_url)
+
+
+class ServedModel:
+    """A model of a provider, under the whole name by which it can be had again.
+
+    Attributes:
+        name: Prefix and name.
+        model: The model that the provider made.
+    """
+
+    def __init__(self, name: str, model: Model) -> None:
+        """Name a model."""
+        self.name = name
+        self.model = model
+
+    @property
+    def provider(self) -> str:
+        """The provider, as traces name it."""
+        return str(getattr(self.model, "provider", self.name.partition("/")[0]))
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
+        return await self.model.respond(request)
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request, in pieces if the model can.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
+        if isinstance(self.model, StreamingModel):
+            return await self.model.stream(request, tell)
+        return await self.model.respond(request)
+
+    async def close(self) -> None:
+        """Close what the model holds for the running event loop."""
+        close: Callable[[], Awaitable[None]] | None = getattr(self.model, "close", None)
+        if close is not None:
+            await close()
+
+
+def _served(name: str, provider: Any, rest: str) -> Model:
+    """Return what a provider makes of a name, the same for the same provider.
+
+    Raises:
+        InvalidArgumentError: It is no model.
+    """
+    known = _SERVED.get(name)
+    if known is None or known[0] is not provider:
+        made = provider.get_model(rest)
+        if inspect.iscoroutine(made):
+            made.close()
+        if inspect.isawaitable(made) or made is None or isinstance(made, str):
+            msg = (
+                f"The provider of model {name!r} must return a Model from get_model({rest!r}), and"
+                f" not as a coroutine; it returned {shown(made)}."
+            )
+            raise InvalidArgumentError(msg)
+        known = _SERVED[name] = provider, ServedModel(name, resolve_model(made))
+    return known[1]
 
 
 async def close_models() -> None:
@@ -70,7 +160,7 @@ async def close_models() -> None:
 
     For the end of a worker: a loop that ends with open connections leaks them.
     """
-    for model in list(_MADE.values()):
+    for model in [*_MADE.values(), *(served for _, served in _SERVED.values())]:
         close: Callable[[], Awaitable[None]] | None = getattr(model, "close", None)
         if close is not None:
             await close()

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
 )
@@ -77,13 +78,21 @@ class TaskQueries:
         """
         handle = self.client.get_workflow_handle(task_id)
 
-        def ask() -> Awaitable[T]:
-            return handle.query(
-                name,
-                args=list(args),
-                result_type=kind,
-                reject_condition=None if even_closed else QueryRejectCondition.NOT_OPEN,
-            )
+        async def ask() -> T:
+            while True:
+                try:
+                    answer: T = await handle.query(
+                        name,
+                        args=list(args),
+                        result_type=kind,
+                        reject_condition=None if even_closed else QueryRejectCondition.NOT_OPEN,
+                    )
+                except WorkflowQueryRejectedError as error:
+                    # The run that the server had found continued as new meanwhile: ask the next.
+                    if error.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
+                        raise
+                else:
+                    return answer
 
         try:
             with server_errors(RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):

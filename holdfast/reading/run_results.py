@@ -14,18 +14,19 @@ from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.item_reading import Team, raw_output, step_items, step_messages, team_of
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
 from holdfast.models.base import ModelAnswer
+from holdfast.models.openai.hosted_items import approval_request
 from holdfast.models.openai.items import to_response_items
 from holdfast.reading.recorded import Recorded
 from holdfast.task.data.calls import Approval
 from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
 from holdfast.values.code import context_data as context_object
-from holdfast.values.messages import user
+from holdfast.values.messages import ToolCall, user
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage
 
 ANSWERED = ("answered", "finished")
-DECIDABLE = ("tool", "unknown")
+DECIDABLE = ("tool", "unknown", "question")
 
 
 def run_data(
@@ -129,6 +130,11 @@ def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
 
 
 def _call(approval: Approval) -> RawItem:
+    """Write the call that an approval is about as an item of the Responses API."""
+    if approval.server:
+        name, server = approval.tool, approval.server
+        call = ToolCall(id=approval.call_id, name=name, arguments=approval.arguments, server=server)
+        return RawItem(approval_request(call))
     return RawItem(
         {
             "type": "function_call",

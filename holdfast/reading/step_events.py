@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, assert_never, cast
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.hosted_items import HostedCall
 from holdfast.task.data.calls import ApprovalKind
 from holdfast.values.base import Value
 from holdfast.values.messages import ToolCall
@@ -79,6 +80,19 @@ class Thought(TaskEvent):
     text: str
 
 
+class HostedToolRan(TaskEvent):
+    """A tool of the provider ran inside a model call; the task learns of it with the answer.
+
+    Attributes:
+        step_id: The step.
+        call: What it did, in short.
+    """
+
+    kind: Literal["hosted_tool"] = "hosted_tool"
+    step_id: str
+    call: HostedCall
+
+
 class ToolCalled(TaskEvent):
     """A tool was called for; it may have to wait for a person before it runs.
 
@@ -114,7 +128,7 @@ class Waiting(TaskEvent):
         step_id: The step; empty for an approval that belongs to none.
         approval: Id of the approval, by which it is decided.
         approval_kind: "tool" (a call that needs approval), "unknown" (a call that may have
-            happened), "limit" (the budget is used up) or "undo".
+            happened), "limit" (the budget is used up), "undo" or "question" (of a tool).
         tool: The tool's name, if it is about a call.
         arguments: The call's arguments, JSON text.
         text: Why a person must decide, as far as the call does not say it.
@@ -260,6 +274,7 @@ StepEvent = (
     ChatStart
     | StepStart
     | Thought
+    | HostedToolRan
     | ToolCalled
     | ToolDone
     | Waiting
@@ -293,11 +308,8 @@ def event_text(event: StepEvent) -> str:
             return f"> Running step {event.step_id}. Step input: {_short(event.step.input)}"
         case Thought():
             return f"  {event.step_id} says {_short(event.text)}"
-        case ToolCalled():
-            return f"  {event.step_id} calls {event.call.name} {_short(event.call.arguments)}"
-        case ToolDone():
-            verb = "failed" if event.output.is_error else "gave"
-            return f"  {event.step_id} {event.output.tool_name} {verb} {_short(str(event.output))}"
+        case HostedToolRan() | ToolCalled() | ToolDone():
+            return f"  {event.step_id} {_tool_text(event)}"
         case Waiting() | ApprovalDecided() | CommandGiven() | StepFailed() | Attempt():
             return _aside_text(event)
         case StepEnd() if event.output.is_last:
@@ -310,6 +322,20 @@ def event_text(event: StepEvent) -> str:
             return f"> Task {event.status}{_because(event.error)}"
         case _:
             assert_never(event)
+
+
+def _tool_text(event: HostedToolRan | ToolCalled | ToolDone) -> str:
+    """Say what a tool is to do, or has done."""
+    match event:
+        case HostedToolRan(call=call):
+            verb = "failed" if call.is_error else "ran"
+            asked = f" {_short(call.arguments)}" if call.arguments else ""
+            return f"{call.tool} {verb} at the provider{asked}"
+        case ToolCalled():
+            return f"calls {event.call.name} {_short(event.call.arguments)}"
+        case ToolDone():
+            verb = "failed" if event.output.is_error else "gave"
+            return f"{event.output.tool_name} {verb} {_short(str(event.output))}"
 
 
 def _aside_text(

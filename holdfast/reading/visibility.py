@@ -12,6 +12,7 @@ from holdfast.engine.search_attributes import (
     HF_AGENT,
     HF_STATUS,
     INPUT_MEMO,
+    ORIGIN_MEMO,
     TASKS,
     is_,
 )
@@ -40,10 +41,17 @@ def attributes(given: TaskInput) -> TypedSearchAttributes:
     )
 
 
-def memo(asked: str, *, now: float) -> dict[str, Json]:
-    """Return the memo of a new task, of what it was asked; every run of it keeps it."""
+def memo(asked: str, *, now: float, origin: tuple[str, int] | None = None) -> dict[str, Json]:
+    """Return the memo of a new task, which every run of it keeps.
+
+    Args:
+        asked: What it was asked.
+        now: Time, seconds since the epoch.
+        origin: Of a fork, the task that it departs from, and the number of the step.
+    """
     preview = {INPUT_MEMO: asked[:PREVIEW_CHARACTERS]} if asked else {}
-    return {CREATED_MEMO: now, **preview}
+    forked: dict[str, Json] = {ORIGIN_MEMO: list[Json](origin)} if origin else {}
+    return {CREATED_MEMO: now, **preview, **forked}
 
 
 LISTED = {"task_id", "input", "agent", "status", "created"}

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from holdfast.models.base import ModelAnswer
+from holdfast.models.openai.hosted_items import HostedCall
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import Entry, EventRecord, Handed, JournalEntry, OpenState
 from holdfast.task.step_body import JournalPart, StepBody, StepCall, body_of
@@ -61,6 +62,19 @@ class ModelAnswered(InStep):
     answer: ModelAnswer
     k: int
     part: JournalPart
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostedRan(InStep):
+    """A tool of the provider ran inside a model call.
+
+    Attributes:
+        call: What it did.
+        place: Its position among those of the step.
+    """
+
+    call: HostedCall
+    place: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,6 +292,8 @@ def _of_part(body: StepBody, part: JournalPart, k: int, after: float) -> Iterato
         at = part.answer.at or after
         number = part.said
         yield ModelAnswered(body=body, at=at, number=number, answer=part.answer, k=k, part=part)
+        for place, (own, ran) in enumerate(part.hosted):
+            yield HostedRan(body=body, at=at, number=own, call=ran, place=place)
     if part.entry.memo is not None:
         yield MemoMade(body=body, at=after, memo=part.entry.memo, entry=part.entry)
     for call in part.calls:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.models.base import ModelAnswer
+from holdfast.models.openai.hosted_items import HostedCall, hosted_calls
 from holdfast.task.data.calls import Begun, Called, Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import JournalEntry, LeftStep, Mark, OpenState, StepRecord
@@ -78,6 +79,7 @@ class JournalPart:
         calls: Its calls.
         said: Number of the answer in the life of the task, if it said something before the end of
             the task; else 0.
+        hosted: What tools of the provider did inside the model call, each with its number.
     """
 
     entry: JournalEntry
@@ -85,6 +87,7 @@ class JournalPart:
     at: int | None = None
     calls: tuple[StepCall, ...] = ()
     said: int = 0
+    hosted: tuple[tuple[int, HostedCall], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +167,11 @@ class StepBody:
     def batches(self) -> list[tuple[StepCall, ...]]:
         """Its calls as they were made together; the newest, maybe empty, come last."""
         return [*(part.calls for part in self.journal if part.calls), self.calls]
+
+    @property
+    def hosted(self) -> list[HostedCall]:
+        """What tools of the provider did inside its model calls."""
+        return [call for part in self.journal for _, call in part.hosted]
 
     def all_calls(self) -> Iterator[StepCall]:
         """Yield its calls, batch by batch, in call order."""
@@ -358,9 +366,12 @@ class _Calls:
             answer = answer.model_copy(update={"message": message})
         calls = self.batch(entry.calls, dict(enumerate(entry.outcomes)))
         self._batch += bool(calls)
-        said = 0 if answer is None else self._numbers.get(("said", 0, self._answers), 0)
+        k = self._answers
+        said = 0 if answer is None else self._numbers.get(("said", 0, k), 0)
+        ran = () if answer is None else hosted_calls(answer.message.items)
+        hosted = tuple((self._numbers.get(("hosted", k, i), 0), each) for i, each in enumerate(ran))
         self._answers += answer is not None
-        return JournalPart(entry=entry, answer=answer, at=at, calls=calls, said=said)
+        return JournalPart(entry=entry, answer=answer, at=at, calls=calls, said=said, hosted=hosted)
 
     def _call(
         self,

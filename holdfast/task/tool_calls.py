@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection
 from typing import Literal
 
-from holdfast.task.data.agent_snapshot import ToolPolicy
+from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
 from holdfast.task.data.calls import Approval, LongCall, Outcome
 from holdfast.task.data.children import ChildState
 from holdfast.task.data.failures import Failure
@@ -137,6 +137,7 @@ CallState = Literal[
     "rejected",
     "to_nest",
     "in_child",
+    "to_pass",
     "to_run",
 ]
 """over: it has its outcome, or its step was left. unknown_tool: its agent has no such tool.
@@ -144,8 +145,8 @@ runs_on: it was begun in an earlier run of the task and goes on. gating: the too
 say whether a person decides. standing: a decision for all calls of the tool settles it. screening:
 guardrails see it before a person does. to_ask, asked: a person is to decide, or is deciding.
 checking: edited arguments are to be checked. rejected: the rejection is to be worded for the model.
-to_nest: its child task is to be started. in_child: its child task is in progress. to_run: its tool
-is to be run."""
+to_nest: its child task is to be started. in_child: its child task is in progress. to_pass: the
+provider is to run it, so the approval is its outcome. to_run: its tool is to be run."""
 
 _BY_DECISION: dict[str, CallState] = {
     "open": "asked",
@@ -192,7 +193,10 @@ class Call:
     @property
     def policy(self) -> ToolPolicy:
         """The rules of its tool."""
-        return self.policies[self.asked.name]
+        found = policy_of(self.policies, self.asked)
+        if found is None:
+            raise KeyError(self.asked.name)
+        return found
 
     @property
     def approval(self) -> Approval | None:
@@ -239,14 +243,14 @@ class Call:
         """Its state: what is to be done with it next."""
         if self.is_left:
             return "over"
-        if self.asked.name not in self.policies:
+        if policy_of(self.policies, self.asked) is None:
             return "unknown_tool"
         if self.long_call is not None:
             return "runs_on"
         approval = self.approval
         if approval is None or approval.status == "closed":  # closed by an end that failed: anew
             return self._undecided()
-        if approval.status == "approved":
+        if approval.status == "approved" or approval.answers:
             return self._allowed()
         return _BY_DECISION.get(approval.status, "asked")
 
@@ -265,6 +269,8 @@ class Call:
 
     def _allowed(self) -> CallState:
         """Return the state of a call that may run."""
+        if self.asked.server:
+            return "to_pass"
         if not self.policy.agent:
             return "to_run"
         child = self.child

@@ -6,9 +6,10 @@ was recorded, never computed anew.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from holdfast.task.data.agent_snapshot import ToolPolicy
+from holdfast.models.openai.hosted_items import calls_of_servers
+from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import Entry, ForkOf, OpenState, SegmentRef, StepRecord
@@ -193,11 +194,19 @@ def undoable(record: StepRecord) -> Undoable:
 def _effects_of_record(record: StepRecord) -> list[EffectRef]:
     batches = [(entry.calls, entry.outcomes) for entry in record.journal if entry.calls]
     batches.append((record.calls, record.outcomes))
-    return [
+    answers = [entry.answer.message for entry in record.journal if entry.answer is not None]
+    made = [
         _effect(record.adds, call, outcome, batch, i)
         for batch, (calls, outcomes) in enumerate(batches)
         for i, (call, outcome) in enumerate(zip(calls, outcomes, strict=True))
     ]
+    return [*made, *_effects_at_provider((*record.adds, *answers))]
+
+
+def _effects_at_provider(messages: Iterable[Message]) -> Iterator[EffectRef]:
+    """Yield the calls that MCP servers of the provider have run inside model calls."""
+    for call, is_error in (each for message in messages for each in calls_of_servers(message)):
+        yield EffectRef(call=call, status="failed" if is_error else "done", batch=-1)
 
 
 def effects_of_open(current: OpenState, running: Iterable[int]) -> tuple[EffectRef, ...]:
@@ -215,7 +224,8 @@ def effects_of_open(current: OpenState, running: Iterable[int]) -> tuple[EffectR
             effects.append(_effect((), call, outcome, len(done), i))
         elif i in cut:
             effects.append(EffectRef(call=call, status="unknown", batch=len(done), i=i))
-    return tuple(effects)
+    answers = (entry.answer.message for entry in current.journal if entry.answer is not None)
+    return (*effects, *_effects_at_provider(answers))
 
 
 def _effect(
@@ -236,13 +246,19 @@ def obstacles(target: Undoable, policies: Mapping[str, ToolPolicy]) -> list[Obst
     """List the effects of a step that an undo cannot take back."""
     found: list[Obstacle] = []
     for effect in target.effects:
-        policy = policies.get(effect.call.name)
+        policy = policy_of(policies, effect.call)
         if policy is None or policy.effect == "read" or not effect.ran:
             continue
         what = f"step {target.n}: {effect.call.name}({effect.call.arguments})"
         if effect.status == "unknown":
             text = f"{what} may have happened; nobody knows"
             found.append(Obstacle(text=text, is_unknown=True))
+        elif effect.status == "done" and effect.call.server:
+            text = (
+                f"{what} was run by the provider, which has no undo; while its approval stands, the"
+                " next model call lets the provider run it again"
+            )
+            found.append(Obstacle(text=text))
         elif effect.status == "done" and not policy.has_undo:
             found.append(Obstacle(text=f"{what} was done and has no undo="))
     return found
@@ -257,7 +273,7 @@ def to_undo(
         for i, effect in enumerate(target.effects)
         if effect.status == "done"
         and effect.ran
-        and (policy := policies.get(effect.call.name)) is not None
+        and (policy := policy_of(policies, effect.call)) is not None
         and policy.has_undo
         and effect_key(target, i) not in state.done
     ]

@@ -36,6 +36,9 @@ class ScriptedModel:
         requests: Every request so far, oldest first.
     """
 
+    serves_hosted = True
+    """It stands for models of any kind, those with tools and prompts of their provider included."""
+
     def __init__(self, script: Script, *, name: str = "scripted") -> None:
         """Take the script.
 

@@ -128,11 +128,20 @@ class ToolCall(Value):
         id: The provider's id of this call, given back with its result.
         name: Tool name.
         arguments: The arguments exactly as the model wrote them, normally a JSON object.
+        server: Of a call that an MCP server of the provider is to run, and for which the provider
+            asks for an approval: the label of the server, with which the name begins. Empty for a
+            call that is run here.
     """
 
     id: str
     name: str
     arguments: str = "{}"
+    server: str = ""
+
+    @property
+    def bare_name(self) -> str:
+        """Tool name without the label of the provider's server."""
+        return self.name.removeprefix(f"{self.server}.") if self.server else self.name
 
 
 class Message(Value):
@@ -146,7 +155,8 @@ class Message(Value):
         call_id: The call that a tool message answers.
         is_error: Whether a tool message tells of a failure.
         items: Provider items (reasoning, for example) to be sent back unchanged, before `content`.
-        kept: Where the archive keeps items too large for history. Agent workers always get items.
+        kept: Where the archive keeps items too large for history; `items` then has outlines of
+            those of the provider's own tools. Agent workers always get whole items.
     """
 
     role: Role

@@ -10,6 +10,9 @@ from pydantic import AfterValidator, PlainSerializer
 NOTHING = Decimal(0)
 _SHOWN_PLACES = 4
 
+MOST_DOLLARS = Decimal(10**12)
+"""Largest budget and price: beyond it amounts lose cents, and cannot be written for people."""
+
 Amount = Decimal | str | int | float
 """What people write an amount as; a float counts as it is printed."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from pydantic import (
@@ -19,7 +21,7 @@ from pydantic import (
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.values.base import Json, Written
 from holdfast.values.checks.arguments import check_data
-from holdfast.values.money import Amount, Dollars
+from holdfast.values.money import MOST_DOLLARS, Amount, Dollars
 from holdfast.values.runs.retries import ModelRetrySettings
 from holdfast.values.text.misfits import misfit
 from holdfast.values.text.shown import shown
@@ -70,6 +72,36 @@ class Settings(Written):
             raise UserError(misfit(cls.__name__, error)) from None
 
 
+MCP_CHOICE = "mcp:"
+"""What the word begins with by which a tool choice names a tool of an MCP server."""
+
+
+@dataclass(frozen=True)
+class MCPToolChoice:
+    """A tool choice that names a tool of an MCP server of the provider, a HostedMCPTool.
+
+    Attributes:
+        server_label: Label of the server.
+        name: Name of its tool.
+    """
+
+    server_label: str
+    name: str
+
+    @property
+    def word(self) -> str:
+        """The choice as one word; no tool of an agent can have such a name."""
+        return f"{MCP_CHOICE}{self.server_label}:{self.name}"
+
+    @classmethod
+    def of(cls, word: str) -> MCPToolChoice | None:
+        """Return the choice that a word stands for; None when it is another word."""
+        if not word.startswith(MCP_CHOICE):
+            return None
+        label, _, name = word.removeprefix(MCP_CHOICE).partition(":")
+        return cls(label, name)
+
+
 class ModelSettings(Settings):
     """How a model is called. None leaves the choice to the provider.
 
@@ -82,7 +114,8 @@ class ModelSettings(Settings):
         frequency_penalty: Penalty on repeated tokens (Chat Completions only).
         presence_penalty: Penalty on tokens already present (Chat Completions only).
         max_tokens: Most output tokens of one call.
-        tool_choice: "auto", "none", "required" or a tool's name.
+        tool_choice: "auto", "none", "required", a tool's name, the type of a tool of the provider,
+            as "file_search", or an MCPToolChoice.
         parallel_tool_calls: Whether one answer may hold several tool calls.
         truncation: What happens to an input that is too long (Responses only).
         reasoning: How the model reasons: {"effort": ..., "summary": ...}, or the `Reasoning` of the
@@ -126,7 +159,7 @@ class ModelSettings(Settings):
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     max_tokens: int | None = None
-    tool_choice: str | None = None
+    tool_choice: str | MCPToolChoice | None = None
     parallel_tool_calls: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
     reasoning: ReasoningOptions | None = None
@@ -188,6 +221,12 @@ class ModelSettings(Settings):
         if self.reasoning_effort is not None:
             return {"effort": self.reasoning_effort}
         return None if self.reasoning is None else dict(self.reasoning)
+
+    @property
+    def choice(self) -> str | None:
+        """The tool choice as a word."""
+        given = self.tool_choice
+        return given.word if isinstance(given, MCPToolChoice) else given
 
     @property
     def seconds_per_attempt(self) -> float:
@@ -265,7 +304,7 @@ class Budget(Settings):
     max_turns: int | None = Field(default=None, ge=0)
     max_tokens: int | None = Field(default=None, ge=0)
     max_seconds: float | None = Field(default=None, ge=0)
-    max_dollars: Dollars | None = Field(default=None, ge=0)
+    max_dollars: Dollars | None = Field(default=None, ge=0, le=MOST_DOLLARS)
     on_exceeded: Literal["ask", "finish", "fail"] = "ask"
 
     if TYPE_CHECKING:  # what the fields are made of
@@ -345,6 +384,10 @@ class ApprovalRule(Written):
         raise ValueError(msg)
 
 
+LAST_TIME = datetime(9999, 12, 30, tzinfo=UTC).timestamp()
+"""Last time, in seconds since the epoch, that can be written in every time zone."""
+
+
 class Always(Written):
     """For which later calls of a tool in the task a decision holds as well.
 
@@ -372,10 +415,17 @@ class Always(Written):
             if given.tzinfo is None:
                 msg = "a datetime without a time zone is a different time for each reader"
                 raise ValueError(msg)
-            return given.timestamp()
+            given = given.timestamp()
+        if given is not None and not 0 <= given <= LAST_TIME:
+            msg = "no time has this number of seconds since the epoch"
+            raise ValueError(msg)
         return given
 
 
 def person_key(name: str) -> str:
-    """Return what identifies a person: names that differ in case or in spaces are one person."""
-    return " ".join(name.casefold().split())
+    """Return what identifies a person.
+
+    Names that differ in case, in spaces or in the way in which Unicode writes a letter are one
+    person.
+    """
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())

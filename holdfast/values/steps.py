@@ -11,6 +11,7 @@ from holdfast.values.base import Json, Value, Written, as_text
 from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, Usage, user
 from holdfast.values.parts.sources import SourceNode
 from holdfast.values.settings import Budget
+from holdfast.values.text.html import table
 
 TaskStatus = Literal[
     "running", "waiting", "paused", "needs_attention", "answered", "finished", "failed", "abandoned"
@@ -85,6 +86,20 @@ class Task(Value):
     parent: str = ""
     budget: Budget | None = None
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        rows = {
+            "status": self.status,
+            "agent": self.agent,
+            "session": self.session,
+            "input": self.input,
+            "steps": self.steps,
+            "tokens": self.usage.total_tokens,
+            "error": self.error,
+            "paused": self.paused,
+        }
+        return table(f"Task {self.task_id}", rows)
+
 
 class TaskStep(Written):
     """A unit of work that can be run, audited and undone.
@@ -117,6 +132,16 @@ class TaskStep(Written):
     agent: str = ""
     history: HistoryRef | None = None
     enters: bool = False
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        rows = {
+            "task": self.task_id,
+            "agent": self.agent,
+            "input": self.input or "",
+            "waits for": ", ".join(self.prev_steps),
+        }
+        return table(f"Step {self.step_id}", rows)
 
     def after(self, step: TaskStep) -> TaskStep:
         """Return this step as one that follows another: by the same agent, unless it names one."""
@@ -216,6 +241,12 @@ class ToolOutput(Value):
         """Return the content."""
         return self.content
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        status = "failed" if self.is_error and self.status == "done" else self.status
+        rows = {"arguments": self.raw_input, "result": self.content, "status": status}
+        return table(f"Call of {self.tool_name}", rows)
+
 
 class TaskStepOutput(Written):
     """What a step gave, or where it stands.
@@ -255,6 +286,18 @@ class TaskStepOutput(Written):
     def __str__(self) -> str:
         """Return the output as text."""
         return as_text(self.output)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        rows = {
+            "status": "the last step" if self.is_last else self.status,
+            "output": self,
+            "calls": _calls_shown(self.sources),
+            "waits for": "\n".join(self.waiting_for),
+            "next": ", ".join(step.step_id for step in self.next_steps),
+            "tokens": self.usage.total_tokens,
+        }
+        return table(f"Step {self.task_step.step_id}", rows)
 
 
 class UndoReceipt(Value):
@@ -301,3 +344,17 @@ class AgentResponse(Value):
     def __str__(self) -> str:
         """Return the answer's text."""
         return self.response
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        rows = {
+            "answer": self.response,
+            "status": self.status,
+            "calls": _calls_shown(self.sources),
+            "tokens": self.usage.total_tokens,
+        }
+        return table(f"Answer of task {self.task_id}", rows)
+
+
+def _calls_shown(calls: tuple[ToolOutput, ...]) -> str:
+    return "\n".join(f"{call.tool_name}({call.raw_input}): {call.content}" for call in calls)

@@ -155,3 +155,17 @@ def render_result(value: Any, *, tool: str = "") -> str:
         return to_json(value).decode()
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise ToolResultError(tool, value, str(error).removesuffix(".")) from error
+
+
+class ErrorResult:
+    """A result of a call that reports an error: the model reads it as one.
+
+    The tool has run, and may have taken effect.
+
+    Attributes:
+        value: What would be the result, as `read_result` takes it.
+    """
+
+    def __init__(self, value: Any) -> None:
+        """Wrap what the model reads."""
+        self.value = value

@@ -40,10 +40,13 @@ class AgentWorker(ABC):
             once.
         hands_over: Whether the agent's handoffs are offered to its model. `run_step` must then act
             on calls of handoffs, as `holdfast.workers.function_calling.turn` does.
+        offers_hosted: Whether `run_step` calls the model with the agent's own tools, so that it
+            can use those which the provider runs. Agents that have such tools are refused else.
     """
 
     max_parallel: ClassVar[int] = 1
     hands_over: ClassVar[bool] = False
+    offers_hosted: ClassVar[bool] = True
 
     def initialize_step(self, task: Task) -> TaskStep:
         """Make the first step of a task.

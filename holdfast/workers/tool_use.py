@@ -85,6 +85,7 @@ ToolsToFinalOutputFunction = Callable[
     [RunContextWrapper[Any], list[FunctionToolResult]],
     ToolsToFinalOutputResult | Awaitable[ToolsToFinalOutputResult],
 ]
+"""Decides after tool calls whether their results end the run: `Agent(tool_use_behavior=...)`."""
 
 ToolUseBehavior = (
     Literal["run_llm_again", "stop_on_first_tool"] | StopAtTools | ToolsToFinalOutputFunction

@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from holdfast.engine.dev_server.server import ensure_server, stop_server
+from holdfast.reading import presence
 from holdfast.testing import FakeOpenAI
-from tests.crash.lab import Lab, Labs, make_lab, plan
+from tests.crash.lab import SOON, Lab, Labs, make_lab, plan
 from tests.crash.programs import Job
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for worker processes that were just started as long as a busy machine needs."""
+    monkeypatch.setattr(presence, "PATIENCE_SECONDS", SOON)
 
 
 @pytest.fixture(scope="session")

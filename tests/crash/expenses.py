@@ -10,6 +10,9 @@ from tests.crash import programs
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, note
 from tests.support.desk import serve_desk
 
+TOKENS = "desk-tokens.json"
+"""File of the desk's tokens, in the directory of the test."""
+
 
 def make_agent(job: Job) -> Agent:
     """Make an agent that files, which can be undone, and pays, which cannot and needs approval."""
@@ -58,6 +61,6 @@ def desk(job: Job) -> None:
 
 async def _desk(job: Job) -> None:
     runner = await programs.make_runner(job)
-    async with serve_desk(runner, int(job.input)):
+    async with serve_desk(runner, int(job.input), tokens=job.home / TOKENS):
         note(job.home, "desk")
         await asyncio.Event().wait()

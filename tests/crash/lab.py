@@ -16,6 +16,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from temporalio.api.enums.v1 import PendingActivityState
+
 from holdfast import AgentRunner, Task
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.dev_server.server import ensure_server
@@ -138,7 +140,7 @@ class Lab:
     # ---- conditions
 
     def hold(self, tool: str) -> None:
-        """Let calls of a tool stop between their start and their end."""
+        """Let calls of a tool stop between their start and their end; "worker": ends of steps."""
         (self.home / f"hold.{tool}").touch()
 
     def let_go(self, tool: str) -> None:
@@ -272,6 +274,20 @@ class Lab:
                 kept = [p.data for each in found for p in each.heartbeat_details.payloads]
                 if any(json.loads(data).get("done") for data in kept):
                     return
+                await asyncio.sleep(5 * POLL_SECONDS)
+
+    async def until_beaten(self, task: Task, attempt: int) -> None:
+        """Wait until the server has got a heartbeat of this attempt of an activity."""
+        handle = self.runner.client.get_workflow_handle(task.task_id)
+        async with asyncio.timeout(SOON):
+            while True:
+                found = (await handle.describe()).raw_description.pending_activities
+                for each in found:
+                    began, beaten = each.last_started_time, each.last_heartbeat_time
+                    is_running = each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+                    is_wanted = is_running and each.attempt == attempt
+                    if is_wanted and beaten.ToNanoseconds() > began.ToNanoseconds():
+                        return
                 await asyncio.sleep(5 * POLL_SECONDS)
 
     async def scheduled(self, task: Task | str, kind: str) -> int:

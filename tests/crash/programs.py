@@ -53,6 +53,7 @@ from holdfast.serving.worker_process import build_worker
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.settings import ModelSettings
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
+from tests.support.tool_servers import Place
 
 AGENT = "crash"
 HEARTBEAT = 2.0
@@ -128,8 +129,7 @@ def make_tools(job: Job) -> dict[str, Tool]:
             "token": ctx.fencing_token,
         }
         note(home, "start", **facts)
-        while (home / f"hold.{ctx.tool_name}").exists():
-            await asyncio.sleep(POLL_SECONDS)
+        await held(home, ctx.tool_name)
         note(home, "end", **facts)
         return f"{ctx.tool_name}({thing})"
 
@@ -152,18 +152,29 @@ def make_tools(job: Job) -> dict[str, Tool]:
     return {"look": look, "peek": peek, "book": book, "charge": charge}
 
 
+async def held(home: Path, what: str) -> None:
+    """Wait while the test holds this."""
+    while (home / f"hold.{what}").exists():
+        await asyncio.sleep(POLL_SECONDS)
+
+
 # Agents
 
 
 class Signing(FunctionCallingAgentWorker):
-    """The default worker; its outputs tell which version of the code made them."""
+    """The default worker; its outputs tell which version of the code made them.
 
-    def __init__(self, version: str) -> None:
+    It may be held between the answer of the model and the end of the step.
+    """
+
+    def __init__(self, version: str, home: Path) -> None:
         super().__init__()
         self.version = version
+        self.home = home
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         output = await super().run_step(step, ctx)
+        await held(self.home, "worker")
         return output.model_copy(update={"output": f"{self.version}: {output.output}"})
 
 
@@ -294,7 +305,7 @@ def make_helper(job: Job, tools: dict[str, Tool]) -> Tool:
     return helper.as_tool(parameters=Errand, input_builder=say)
 
 
-def make_agent(job: Job) -> Agent:
+def make_agent(job: Job) -> Agent:  # noqa: C901  a table
     """Make the agent that a job names."""
     tools = make_tools(job)
     more: dict[str, Any] = {}
@@ -303,7 +314,7 @@ def make_agent(job: Job) -> Agent:
         case "plain":
             pass
         case "signing":
-            worker = Signing(job.version)
+            worker = Signing(job.version, job.home)
         case "two":
             worker = TwoQuestions(job.version)
         case "ask-act-ask":
@@ -318,6 +329,8 @@ def make_agent(job: Job) -> Agent:
             return _make_team(job, tools)
         case "guarded":
             more = make_guardrails(job)
+        case "mcp":
+            more["mcp_servers"], tools = [Place(job.home / "mcp").stdio()], {}
         case "nested":
             tools = {"helper": make_helper(job, tools)}
         case "guarded-nested":

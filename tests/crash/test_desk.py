@@ -7,9 +7,10 @@ import re
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
+from holdfast.desk import Tokens
 from tests.crash import expenses
 from tests.crash.lab import Lab
-from tests.support.desk import PATIENCE_MS, free_port, person, serve_desk
+from tests.support.desk import PATIENCE_MS, People, Served, free_port, person, serve_desk
 from tests.support.rig import until_status
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -75,7 +76,7 @@ async def test_an_expense_from_the_wish_to_the_comparison(
     lab = own_lab  # with a list of tasks and an inbox of its own
     lab.hold("pay")
     worker = await lab.serve(program=expenses.work)
-    async with serve_desk(lab.runner) as desk, person(browser, desk.url) as page:
+    async with serve_desk(lab.runner) as desk, person(browser, desk) as page:
         hand, dialog = Hand(page, uses), page.get_by_role("dialog")
         card = page.get_by_role("article")
 
@@ -141,7 +142,8 @@ async def test_an_open_page_outlives_the_worker_the_server_and_the_desk(
     task = await lab.create("file:taxi", step_mode="automatic")
     await lab.until_event("desk")
     url = f"http://127.0.0.1:{port}"
-    async with person(browser, url) as page:
+    served = Served(url, People(Tokens(lab.home / expenses.TOKENS)))
+    async with person(browser, served) as page:
         missing = page.get_by_text(MISSING)
         timeline = page.get_by_role("list", name="Timeline")
         await page.goto(f"{url}/tasks/{task.task_id}")

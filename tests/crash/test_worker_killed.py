@@ -127,6 +127,24 @@ async def test_a_read_that_was_done_beside_the_one_that_was_killed_is_not_repeat
     assert lab.ends == {"a": 1, "b": 1}
 
 
+async def test_an_answer_that_was_handed_over_survives_two_workers_in_a_row(lab: Lab) -> None:
+    lab.hold("peek")
+    first = await lab.serve(agent="signing")
+    task = await lab.create("peek:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until_event("start", thing="a")
+    lab.hold("worker")
+    await lab.kill(first)
+    second = lab.start(agent="signing")
+    await lab.until_beaten(task, attempt=2)
+    await lab.kill(second)
+    lab.let_go("worker")
+    lab.let_go("peek")
+    lab.start(agent="signing")
+    assert (await running).output == "v1: final peek(a)"
+    assert lab.asked == [0, 1]
+
+
 @pytest.mark.parametrize("by", ["run_step", "run_task"])
 async def test_killed_inside_a_tool_that_must_not_be_repeated(lab: Lab, by: str) -> None:
     lab.hold("charge")

@@ -28,6 +28,7 @@ class AgentsSdk(Lib):
         "agents.tool_context",
         "agents.extensions.handoff_filters",
         "agents.run_config",
+        "agents.model_settings",
     )
 
     async def _run(
@@ -59,7 +60,7 @@ class Holdfast(Lib):
         "holdfast.agents.run_config",
         "holdfast.agents.runs.results",
         "holdfast.client.runner.runner",
-        "holdfast.agents.model_input",
+        "holdfast.agents.runs.model_input",
         "holdfast.agents.runs.error_handlers",
         "holdfast.errors",
     )

@@ -155,16 +155,10 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
-        "Nor are the provider's own items told in raw events, which have no pieces: the events of"
-        " items tell them whole.",
+        "Of an answer that ends the run, the Agents SDK passes on what came before it was read.",
         ("runs.0.events",),
         (
-            "answers/a_call_that_the_provider_has_run/streamed",
-            "answers/a_call_that_the_provider_has_run_and_a_text/streamed",
-            "answers/calls_that_the_provider_runs_are_turns/streamed",
             "answers/a_call_of_a_computer_that_nobody_has/streamed",
-            "answers/a_call_of_a_computer_beside_one_of_a_tool/streamed",
-            "answers/a_provider_that_asks_for_an_approval/streamed",
             "answers/a_call_in_free_text/streamed",
         ),
     ),
@@ -377,17 +371,25 @@ KNOWN: tuple[Known, ...] = (
         ("chat_settings/a_text/streamed", "chat_settings/no_usage_in_streams/streamed"),
     ),
     Known(
-        "Raw events tell of texts, thoughts and calls; an item of a hosted tool is in the answer.",
-        ("runs.0.events",),
-        (
-            "model_settings/a_hosted_tool/streamed",
-            "model_settings/a_hosted_tool_that_is_not_stored/streamed",
-        ),
-    ),
-    Known(
         "A TypeError of Holdfast's own: it is a UserError too, as every refusal of what a program"
         " gives.",
         ("raised", "runs.0.error"),
         ("hooks/an_agents_hooks_in_the_place_of_a_runs",),
+    ),
+    Known(
+        "Results stand in the order of the calls; the Agents SDK puts decisions on requests of the"
+        " provider last.",
+        ("calls.1.input", "runs.*.events", "runs.1.items", "runs.1.input_list"),
+        ("hosted_tools/a_request_beside_a_call/streamed",),
+    ),
+    Known(
+        "Results stand in the order of the calls, as when it is streamed.",
+        ("calls.1.input", "runs.1.items", "runs.1.input_list"),
+        ("hosted_tools/a_request_beside_a_call/plain",),
+    ),
+    Known(
+        "The turn in which a run failed is recorded, and is shown.",
+        ("runs.0.items.0",),
+        ("hosted_tools/a_request_of_another_server",),
     ),
 )

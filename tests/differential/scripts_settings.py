@@ -8,9 +8,10 @@ from openai.types.shared import Reasoning
 
 from holdfast.testing import call, reply
 from tests.differential.lib import Lib
-from tests.differential.script import Group, answer, called, said, thought
+from tests.differential.script import Group, answer, called, hosted, said, thought
 from tests.differential.scripts_outputs import WARM, Weather
 
+HOSTED = Group("hosted_tools")
 RESPONSES = Group("model_settings")
 CHAT = Group("chat_settings")
 
@@ -237,4 +238,157 @@ async def extras_of_chat(lib: Lib) -> Any:
 async def a_tool_by_chat(lib: Lib) -> Any:
     settings = lib.ModelSettings(parallel_tool_calls=False, tool_choice="required")
     agent = lib.agent(model=lib.chat_model(), tools=[lib.tool()], model_settings=settings)
+    return await lib.run(agent, "q")
+
+
+# Tools and prompts of the provider
+
+FOUND = hosted("web_search_call", action={"type": "search", "query": "here"})
+ASKED = {
+    "id": "mcpr_1",
+    "type": "mcp_approval_request",
+    "server_label": "crm",
+    "name": "pay",
+    "arguments": "{}",
+}
+LISTED: dict[str, Any] = {
+    "id": "mcpl_1",
+    "type": "mcp_list_tools",
+    "server_label": "crm",
+    "tools": [],
+}
+PAID = {
+    "id": "mcp_1",
+    "type": "mcp_call",
+    "server_label": "crm",
+    "name": "pay",
+    "arguments": "{}",
+    "output": "paid",
+}
+
+
+def crm(lib: Lib, **options: Any) -> Any:
+    """Make the tool of an MCP server that the provider calls."""
+    config = {
+        "type": "mcp",
+        "server_label": "crm",
+        "server_url": "https://crm.example/mcp",
+        "require_approval": "always",
+    }
+    return lib.HostedMCPTool(tool_config=config, **options)
+
+
+@HOSTED.script(answer(FOUND, said("done")))
+async def every_tool_of_the_provider(lib: Lib) -> Any:
+    tools = [
+        lib.WebSearchTool(user_location={"type": "approximate", "city": "Rome"}),
+        lib.tool(),
+        lib.FileSearchTool(
+            vector_store_ids=["vs_1"], max_num_results=2, include_search_results=True
+        ),
+        lib.CodeInterpreterTool(
+            tool_config={"type": "code_interpreter", "container": {"type": "auto"}}
+        ),
+        lib.ImageGenerationTool(tool_config={"type": "image_generation", "quality": "low"}),
+        crm(lib),
+    ]
+    settings = lib.ModelSettings(response_include=["web_search_call.action.sources"])
+    return await lib.run(lib.agent(tools=tools, model_settings=settings), "q")
+
+
+@HOSTED.script(answer(FOUND), reply("done"))
+async def a_search_that_is_chosen(lib: Lib) -> Any:
+    settings = lib.ModelSettings(tool_choice="web_search")
+    return await lib.run(lib.agent(tools=[lib.WebSearchTool()], model_settings=settings), "q")
+
+
+@HOSTED.script(answer(LISTED, PAID), reply("done"))
+async def a_tool_of_a_server_that_is_chosen(lib: Lib) -> Any:
+    settings = lib.ModelSettings(tool_choice=lib.MCPToolChoice("crm", "pay"))
+    return await lib.run(lib.agent(tools=[crm(lib)], model_settings=settings), "q")
+
+
+@HOSTED.script(answer(LISTED, ASKED))
+async def a_request_that_waits(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[crm(lib)]), "q")
+
+
+async def decide(lib: Lib, **options: Any) -> Any:
+    """Decide on the one request of a server, and go on."""
+    agent = lib.agent(tools=[crm(lib), lib.tool()])
+    result = await lib.run(agent, "q")
+    state = result.to_state()
+    if options.pop("approve"):
+        state.approve(result.interruptions[0], **options)
+    else:
+        state.reject(result.interruptions[0], **options)
+    return await lib.run(agent, state)
+
+
+@HOSTED.script(answer(LISTED, ASKED), answer(PAID, said("done")))
+async def a_request_that_is_approved(lib: Lib) -> Any:
+    return await decide(lib, approve=True)
+
+
+@HOSTED.script(answer(ASKED), reply("done"))
+async def a_request_that_is_rejected(lib: Lib) -> Any:
+    return await decide(lib, approve=False)
+
+
+@HOSTED.script(answer(ASKED), reply("done"))
+async def a_request_that_is_rejected_with_a_message(lib: Lib) -> Any:
+    return await decide(lib, approve=False, rejection_message="too dear")
+
+
+@HOSTED.script(answer(ASKED, called("look", "{}", "call_a")), reply("done"))
+async def a_request_beside_a_call(lib: Lib) -> Any:
+    return await decide(lib, approve=True)
+
+
+@HOSTED.script(answer(ASKED), answer({**ASKED, "id": "mcpr_2"}), reply("done"))
+async def requests_that_are_always_approved(lib: Lib) -> Any:
+    return await decide(lib, approve=True, always_approve=True)
+
+
+@HOSTED.script(answer(ASKED), reply("done"))
+async def a_request_that_a_function_approves(lib: Lib) -> Any:
+    def approve(request: Any) -> Any:
+        lib.note(request.data.name, request.data.arguments)
+        return {"approve": True}
+
+    return await lib.run(lib.agent(tools=[crm(lib, on_approval_request=approve)]), "q")
+
+
+@HOSTED.script(answer(ASKED), reply("done"))
+async def a_request_that_a_function_rejects(lib: Lib) -> Any:
+    async def reject(_: Any) -> Any:
+        return {"approve": False, "reason": "too dear"}
+
+    return await lib.run(lib.agent(tools=[crm(lib, on_approval_request=reject)]), "q")
+
+
+@HOSTED.script(answer({**ASKED, "server_label": "shop"}), raises="ModelBehaviorError")
+async def a_request_of_another_server(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[crm(lib)]), "q")
+
+
+@HOSTED.script(call("look"), reply("done"))
+async def a_stored_prompt(lib: Lib) -> Any:
+    prompt = {"id": "pmpt_1", "version": "2", "variables": {"city": "Rome"}}
+    return await lib.run(lib.agent(prompt=prompt, tools=[lib.tool()]), "q")
+
+
+@HOSTED.script(reply("done"))
+async def a_prompt_that_a_function_chooses(lib: Lib) -> Any:
+    def choose(data: Any) -> Any:
+        return {"id": f"pmpt_{data.agent.name}", "version": "1", "variables": {"a": "b"}}
+
+    agent = lib.agent(prompt=choose, model_settings=lib.ModelSettings(tool_choice="look"))
+    return await lib.run(agent, "q")
+
+
+@HOSTED.script(reply("done"))
+async def a_prompt_without_a_model(lib: Lib) -> Any:
+    prompt = {"id": "pmpt_1", "version": "2", "variables": {"city": "Rome"}}
+    agent = lib.agent(model=None, prompt=prompt, model_settings=lib.ModelSettings())
     return await lib.run(agent, "q")

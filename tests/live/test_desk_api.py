@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
@@ -10,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast import AgentRunner, ApprovalRule, tool
+from holdfast import AgentRunner, ApprovalRule, ToolCall, tool
 from holdfast.cli.arguments import login_name
 from holdfast.desk import desk_app
-from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
+from holdfast.testing import FakeOpenAI, FakeRequest, Reply, ScriptedModel, calls, reply
+from tests.support.desk import serve_desk
 from tests.support.desk_api import client_of
 from tests.support.rig import MakeAgent, Rig, until, until_status
 
@@ -166,9 +168,93 @@ async def test_a_key_creates_one_task_and_another_input_is_refused(api: httpx.As
     assert first.json()["task_id"] == again.json()["task_id"]
     other = await api.post("/api/v1/tasks", json={"input": "bye"}, headers=headers)
     assert (other.status_code, other.json()["type"]) == (409, "urn:holdfast:error:TaskExists")
+    another = {"input": "hello", "agent": "another"}
+    other = await api.post("/api/v1/tasks", json=another, headers=headers)
+    assert (other.status_code, other.json()["type"]) == (409, "urn:holdfast:error:TaskExists")
     both = {"input": "hello", "task_id": "mine"}
     refused = await api.post("/api/v1/tasks", json=both, headers=headers)
     assert refused.status_code == 422
+
+
+async def test_a_key_forks_once(api: httpx.AsyncClient, runner: AgentRunner) -> None:
+    first, second = await created(api, "hello"), await created(api, "hello")
+    for each in (first, second):
+        await until_status(runner, each, "answered")
+    headers = {"Idempotency-Key": "fork 7"}
+    body = {"at": "s1", "input": "and now?"}
+    made = await api.post(f"/api/v1/tasks/{first}/fork", json=body, headers=headers)
+    again = await api.post(f"/api/v1/tasks/{first}/fork", json=body, headers=headers)
+    assert (made.status_code, again.status_code) == (201, 201)
+    assert made.json()["task_id"] == again.json()["task_id"]
+    other = await api.post(f"/api/v1/tasks/{second}/fork", json=body, headers=headers)
+    assert (other.status_code, other.json()["type"]) == (409, "urn:holdfast:error:TaskExists")
+
+
+async def test_a_task_is_run_step_by_step_and_an_undo_with_a_key_is_made_once(
+    api: httpx.AsyncClient, runner: AgentRunner
+) -> None:
+    task_id = await created(api, "pay bo 30", step_mode="manual")
+    at = f"/api/v1/tasks/{task_id}"
+    done = await api.post(f"{at}/step")
+    assert (done.status_code, done.json()["status"]) == (202, "waiting")
+    body = {"reason": "no", "message": "no money"}
+    assert (await api.post(f"/api/v1/approvals/{task_id}:1/reject", json=body)).status_code == 200
+    await until_status(runner, task_id, "running")
+    for status in ("running", "answered"):  # the step that has waited, then the next one
+        assert (await api.post(f"{at}/step", json={})).json()["status"] == status
+    more = {"input": "thanks"}
+    for _ in range(2):
+        done = await api.post(f"{at}/step", json=more, headers={"Idempotency-Key": "more"})
+        assert (done.json()["status"], done.json()["steps"]) == ("answered", 3)
+    for _ in range(2):
+        undone = await api.post(f"{at}/undo", json={}, headers={"Idempotency-Key": "u1"})
+        assert undone.status_code == 200
+    assert (await api.get(at)).json()["steps"] == 2
+
+
+async def test_a_run_that_takes_long_goes_on_behind_its_answer(
+    rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await go_on.wait()
+        return "waited"
+
+    monkeypatch.setattr("holdfast.desk.api.access.RUN_SECONDS", 0.1)
+    script = ScriptedModel([ToolCall(id="", name="wait", arguments="{}"), "It is over."])
+    await rig.serve(make_agent(wait, name="slow", model=script))
+    runner = rig.runner(agent="slow")
+    async with client_of(desk_app(runner)) as api:
+        task_id = await created(api, "wait", step_mode="manual")
+        answered = await api.post(f"/api/v1/tasks/{task_id}/run")
+        assert (answered.status_code, answered.json()["status"]) == (202, "running")
+    await begun.wait()
+    go_on.set()
+    await until_status(runner, task_id, "answered")
+
+
+async def test_agents_and_sessions_are_listed(api: httpx.AsyncClient, runner: AgentRunner) -> None:
+    task_id = await created(api, "hello", session="of the list")
+    await until_status(runner, task_id, "answered")
+    await api.post(f"/api/v1/tasks/{task_id}/finalize")
+
+    async def listed() -> bool:
+        known = (await api.get("/api/v1/sessions")).json()
+        return "of the list" in {each["name"] for each in known}
+
+    await until(listed)
+
+    async def is_served() -> bool:
+        known = (await api.get("/api/v1/agents")).json()
+        return any(
+            each["name"] == "agent" and each["is_served"] and each["workers"] for each in known
+        )
+
+    await until(is_served)
 
 
 async def test_steps_are_undone_and_a_task_is_forked_paused_and_given_up(
@@ -233,6 +319,26 @@ async def test_events_go_on_after_the_last_one_that_a_client_has(
     assert (wrong.status_code, wrong.headers["content-type"]) == (422, "application/problem+json")
 
 
+async def test_a_stream_ends_when_its_token_is_revoked(runner: AgentRunner) -> None:
+    task = await runner.create_task("pay bo 30", step_mode="automatic")
+    await until_status(runner, task.task_id, "waiting")
+    async with serve_desk(runner) as desk:
+        headers = {"Authorization": f"Bearer {desk.people.token('ole')}"}
+        url = f"{desk.url}/api/v1/tasks/{task.task_id}/events?until=answered"
+        client = httpx.AsyncClient(headers=headers, timeout=60)
+        async with client, client.stream("GET", url) as stream:
+            lines = stream.aiter_lines()
+            async for line in lines:
+                if line == "event: waiting":
+                    break
+            desk.people.tokens.revoke("ole")
+            await runner.reject(f"{task.task_id}:1", "bo", "no")
+            rest = [line async for line in lines]
+    [name] = [line for line in rest if line.startswith("event: ")]
+    assert name == "event: error"
+    assert '"status":401' in rest[-2] or '"status":401' in rest[-1]
+
+
 async def test_tokens_of_a_streamed_task_come_as_events(
     api: httpx.AsyncClient, runner: AgentRunner
 ) -> None:
@@ -257,7 +363,14 @@ async def test_tokens_of_a_streamed_task_come_as_events(
         ("POST /api/v1/tasks/none/abandon", {"reason": ""}, 422, ""),
         ("POST /api/v1/tasks/none/pause", {}, 404, "TaskNotFound"),
         ("GET /api/v1/nothing", None, 404, ""),
-        ("PATCH /api/v1/tasks", {}, 404, ""),
+        ("PATCH /api/v1/tasks", {}, 405, ""),
+        ("DELETE /api/v1/tasks/none/steps", None, 405, ""),
+        ("GET /api/v1/sessions/none", None, 404, "TaskNotFound"),
+        ("POST /api/v1/tasks/none/run", None, 404, "TaskNotFound"),
+        ("POST /api/v1/tasks/none/step", {}, 404, "TaskNotFound"),
+        ("POST /api/v1/rules/none:1/revoke", None, 404, "TaskNotFound"),
+        ("GET /api/v1/tasks?size=0", None, 422, ""),
+        ("GET /api/v1/tasks?status=asleep", None, 422, ""),
     ],
 )
 async def test_errors_are_problem_details(
@@ -299,10 +412,15 @@ async def test_the_description_of_the_api_has_models_and_problems(api: httpx.Asy
         "NewTask"
     )
     assert create["responses"]["201"]["content"]["application/json"]["schema"]["$ref"]
-    assert create["responses"]["409"]["content"]
+    assert [*create["responses"]["409"]["content"]] == ["application/problem+json"]
+    streams = found["paths"]["/api/v1/tasks/{task_id}/events"]["get"]["responses"]["200"]
+    assert [*streams["content"]] == ["text/event-stream"]
     for path, methods in found["paths"].items():
         for method, facts in methods.items():
             assert facts.get("description"), (path, method)
+            good = next(facts["responses"][each] for each in facts["responses"] if each < "300")
+            [content] = good["content"].values()
+            assert content["schema"], (path, method)  # every answer has a type
 
 
 def _events(text: str) -> list[dict[str, str]]:

@@ -120,7 +120,7 @@ async def test_a_card_shows_the_call_and_approving_it_asks_twice(
     runner: AgentRunner, desk: Served, browser: Browser
 ) -> None:
     [task] = await ask(runner, "pay Kim 930")
-    async with person(browser, desk.url) as page:
+    async with person(browser, desk) as page:
         await page.goto(f"{desk.url}/?q={task}")
         card = page.get_by_role("article")
         await expect(card).to_contain_text("Cannot be undone")
@@ -141,7 +141,7 @@ async def test_an_edit_is_typed_reviewed_and_run(
     runner: AgentRunner, desk: Served, browser: Browser
 ) -> None:
     [task] = await ask(runner, "pay Kim 930")
-    async with person(browser, desk.url) as page:
+    async with person(browser, desk) as page:
         await page.goto(f"{desk.url}/?q={task}")
         await expect(page.get_by_role("article")).to_contain_text("How much.")
         await page.keyboard.press("e")
@@ -163,7 +163,7 @@ async def test_keys_walk_the_inbox_and_reject_with_a_reason(
     runner: AgentRunner, desk: Served, browser: Browser
 ) -> None:
     first, second = await ask(runner, "pay Kim 1", "pay Bo 2")
-    async with person(browser, desk.url) as page:
+    async with person(browser, desk) as page:
         await page.goto(f"{desk.url}/?agent=agent")
         rows = page.get_by_role("list", name="What waits").get_by_role("listitem")
         waiting = await runner.pending_approvals()
@@ -189,7 +189,7 @@ async def test_several_calls_of_one_tool_are_rejected_at_once(
     runner: AgentRunner, desk: Served, browser: Browser
 ) -> None:
     wanted = await ask(runner, "pay Kim 1", "pay Bo 2")
-    async with person(browser, desk.url) as page:
+    async with person(browser, desk) as page:
         await page.goto(desk.url)
         for task in wanted:
             await page.get_by_role("checkbox", name=f"Mark {task}:1").click()
@@ -206,8 +206,8 @@ async def test_what_somebody_else_decided_is_shown_and_not_overwritten(
 ) -> None:
     [task] = await ask(runner, "pay Kim 930")
     async with (
-        person(browser, desk.url, "ann") as anns,
-        person(browser, desk.url, "bo") as bos,
+        person(browser, desk, "ann") as anns,
+        person(browser, desk, "bo") as bos,
     ):
         for page in (anns, bos):
             await page.goto(f"{desk.url}/?q={task}")
@@ -232,8 +232,8 @@ async def test_a_call_that_two_must_approve_says_who_has(
 ) -> None:
     [task] = await ask(runner, "share Kim 930")
     async with (
-        person(browser, desk.url, "ann") as anns,
-        person(browser, desk.url, "bo") as bos,
+        person(browser, desk, "ann") as anns,
+        person(browser, desk, "bo") as bos,
     ):
         for page in (anns, bos):
             await page.goto(f"{desk.url}/?q={task}")
@@ -251,7 +251,7 @@ async def test_later_calls_are_approved_within_bounds_and_revoked(
     runner: AgentRunner, desk: Served, browser: Browser
 ) -> None:
     [task] = await ask(runner, "pay Kim 930")
-    async with person(browser, desk.url) as page:
+    async with person(browser, desk) as page:
         await page.goto(f"{desk.url}/?q={task}&mine=1")
         await expect(page.get_by_role("article")).to_contain_text("Who gets the money.")
         await page.keyboard.press("w")
@@ -278,12 +278,12 @@ async def test_a_verb_that_is_forbidden_says_so_and_does_nothing(
 ) -> None:
     [task] = await ask(runner, "pay Kim 930")
     desk.people.forbidden.add("abandon")
-    async with person(browser, desk.url) as page:
+    async with person(browser, desk) as page:
         await page.goto(f"{desk.url}/tasks/{task}")
         await page.get_by_role("button", name="Abandon").click()
         await page.get_by_label("Reason").fill("no")
         await page.get_by_role("button", name="Abandon the task").click()
-        await expect(page.get_by_text(f"ann may not abandon {task}.")).to_be_visible()
+        await expect(page.get_by_text(f"ann may not abandon {task}:", exact=False)).to_be_visible()
     assert (await runner.get_task(task)).status == "waiting"
 
 
@@ -313,7 +313,7 @@ async def test_markup_of_models_and_tools_is_shown_as_text(
         f"/compare?left={quote(EVIL)}&right={quote(EVIL)}": "onerror=alert",
         "/compare?left=../../x&right=../../x": "No task '../../x'",
     }
-    async with person(browser, desk.url) as page:  # which fails on any dialog
+    async with person(browser, desk) as page:  # which fails on any dialog
         for path, shown in pages.items():
             await page.goto(desk.url + path)
             await expect(page.locator("main")).to_contain_text(shown)
@@ -324,7 +324,7 @@ async def test_the_list_of_tasks_is_searched_by_its_url(
     runner: AgentRunner, desk: Served, browser: Browser
 ) -> None:
     [task] = await ask(runner, "pay Kim 931")
-    async with person(browser, desk.url) as page:
+    async with person(browser, desk) as page:
         await page.goto(f"{desk.url}/tasks?status=waiting&q={task}")
         rows = page.get_by_role("list", name="Tasks").get_by_role("listitem")
         await expect(rows).to_have_count(1)
@@ -338,7 +338,7 @@ async def test_a_page_says_that_no_worker_is_up_and_goes_on_when_one_is(
     runner: AgentRunner, desk: Served, browser: Browser, rig: Rig, make_agent: MakeAgent
 ) -> None:
     [task] = await ask(runner, "pay Kim 930")
-    async with person(browser, desk.url) as page:
+    async with person(browser, desk) as page:
         await page.goto(f"{desk.url}/tasks/{task}")
         await expect(page.get_by_role("list", name="Timeline")).to_be_visible()
         await rig.stop()
@@ -370,7 +370,7 @@ async def test_pages_have_no_serious_fault_of_accessibility_and_fit_a_telephone(
         "/workers": "served",
     }
     wrong: dict[str, Any] = {}
-    async with person(browser, desk.url) as page:
+    async with person(browser, desk) as page:
         for path, shown in pages.items():
             await page.goto(desk.url + path)
             await expect(page.get_by_text(shown, exact=False).first).to_be_visible()
@@ -390,7 +390,7 @@ async def test_pages_work_from_within_another_application(
     [task] = await ask(runner, "pay Kim 930")
     async with (
         serve_desk(runner, prefix="/in/here") as desk,
-        person(browser, desk.url) as page,  # which fails on any request outside of the prefix
+        person(browser, desk) as page,  # which fails on any request outside of the prefix
     ):
         await page.goto(f"{desk.url}/?q={task}")
         await page.get_by_role("link", name="Open the step").click()

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from nicegui import app as pages
+from starlette.routing import Mount
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from holdfast import AgentRunner
-from holdfast.desk import Identity, Limits, Proxy, desk_app
+from holdfast import AgentRunner, ApprovalRule, ToolCall, tool
+from holdfast.desk import Identity, Limits, Proxy, Tokens, desk_app
+from holdfast.testing import ScriptedModel
 from tests.support.desk_api import ELSEWHERE, client_of, guarded
 from tests.support.rig import MakeAgent, Rig, until_status
 
-PAGES = ("/", "/tasks", "/tasks/t1", "/compare", "/sessions", "/workers")
 TRICKS = (
     "../../etc/passwd",
     "..%2f..%2fetc",
@@ -35,79 +39,126 @@ async def runner(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
 
 IDS = {"task_id": "t1", "approval_id": "t1:1", "rule_id": "t1:1", "name": "s", "step_id": "s1"}
 
+BODIES: dict[str, Any] = {
+    "create_task": {"input": "x", "step_mode": "manual"},
+    "run": None,
+    "step": {"input": "x"},
+    "finalize": None,
+    "feedback": {"text": "x"},
+    "pause": {"reason": "x"},
+    "resume": None,
+    "abandon": {"reason": "x"},
+    "edit_step": {"input": "x"},
+    "drop_step": None,
+    "undo": {"reason": "x"},
+    "rewind": {"to": "s1"},
+    "fork": {"at": "s1"},
+    "revoke": None,
+    "approve": {"note": "x"},
+    "edit": {"arguments": {}},
+    "reject": {"reason": "x"},
+    "respond": {"result": 1},
+}
+"""A body that fits for each route that acts; a new route needs one, and is tested by it."""
 
-def routes(app: FastAPI) -> list[tuple[str, str]]:
-    """List method and path of each route of the API and of each page."""
-    found = [
-        (
-            method.upper(),
-            path.format(task_id="t1", approval_id="t1:1", name="s", step_id="s1", rule_id="t1:1"),
+
+@dataclass(frozen=True)
+class Known:
+    """A method of a route.
+
+    Attributes:
+        method: The method.
+        path: The path, with names in braces.
+        name: Name of the function behind it.
+    """
+
+    method: str
+    path: str
+    name: str
+
+    def at(self, **ids: str) -> str:
+        """Return the path with ids in it."""
+        return re.sub(
+            r"{(\w+)(:path)?}", lambda found: {**IDS, **ids}.get(found[1], "x"), self.path
         )
+
+    @property
+    def is_write(self) -> bool:
+        return self.method not in ("GET", "HEAD", "OPTIONS")
+
+
+def routes(app: FastAPI) -> list[Known]:
+    """List everything that a desk answers: its API, its pages, and what these load."""
+    found: list[Known] = []
+    for route in (*app.routes, *pages.routes):
+        within: Any = getattr(route, "original_router", None)
+        prefix: str = route.include_context.prefix if within is not None else ""  # type: ignore[attr-defined]
+        inner: list[Any] = [route] if within is None else within.routes
+        for each in inner:
+            methods = getattr(each, "methods", None) or ()
+            found += [Known(str(method), f"{prefix}{each.path}", each.name) for method in methods]
+            if isinstance(each, Mount) and each.path:
+                found.append(Known("GET", f"{each.path}/x", "mount"))
+    return found
+
+
+def acting(app: FastAPI) -> list[Known]:
+    """List what the API can do, as it stands in its description, too."""
+    found = [each for each in routes(app) if each.is_write and each.path.startswith("/api/v1/")]
+    described = {
+        (method.upper(), path)
         for path, methods in app.openapi()["paths"].items()
         for method in methods
-    ]
-    more = [("GET", "/api/v1/openapi.json"), ("POST", "/logout"), ("GET", "/api/x")]
-    return [*found, *more, *(("GET", page) for page in PAGES)]
+        if method != "get"
+    }
+    assert {(each.method, each.path.replace(":path", "")) for each in found} == described
+    assert {each.name for each in found} == set(BODIES)
+    return found
+
+
+OPEN = {("GET", "/login"), ("HEAD", "/login"), ("POST", "/login")}
+PAGES = ("/", "/tasks", "/tasks/t1", "/compare", "/sessions", "/workers")
 
 
 async def test_nothing_is_served_without_an_identity(runner: AgentRunner, tmp_path: Path) -> None:
     app, _ = guarded(runner, tmp_path)
-    tried = routes(app)
-    assert len(tried) > len(PAGES) + 30
+    tried = {(each.method, each.at()) for each in routes(app)} - OPEN
+    assert {path for _, path in tried} >= {*PAGES, "/api/v1/me", "/api/v1/openapi.json", "/api/x"}
+    assert any(path.startswith("/_nicegui") for _, path in tried)
     for headers in ({}, {"authorization": "Bearer hfd_wrong"}, {"cookie": "holdfast_desk=wrong"}):
         async with client_of(app, headers=headers) as client:
-            for method, path in tried:
+            for method, path in sorted(tried):
                 answered = await client.request(method, path)
                 assert answered.status_code == 401, (method, path, answered.text)
                 assert answered.headers["www-authenticate"] == "Bearer"
     async with client_of(app, headers={"accept": "text/html"}) as client:
         for page in PAGES:
-            answered = await client.get(page)
-            assert (answered.status_code, answered.headers["location"]) == (
-                303,
-                f"/login?next={page}",
-            )
+            answered = await client.get(f"{page}?card=t1:1")
+            assert answered.status_code == 303
+            assert answered.headers["location"] == f"/login?next={page}%3Fcard%3Dt1%3A1"
 
 
 async def test_each_verb_needs_its_role(runner: AgentRunner, tmp_path: Path) -> None:
     app, tokens = guarded(runner, tmp_path)
     task = await runner.create_task("hello")
-    at = f"/api/v1/tasks/{task.task_id}"
-    operating: list[tuple[str, str, Any]] = [
-        ("POST", "/api/v1/tasks", {"input": "x"}),
-        ("POST", f"{at}/run", None),
-        ("POST", f"{at}/finalize", None),
-        ("POST", f"{at}/feedback", {"text": "x"}),
-        ("POST", f"{at}/pause", {}),
-        ("POST", f"{at}/resume", None),
-        ("POST", f"{at}/abandon", {"reason": "x"}),
-        ("PUT", f"{at}/steps/s1", {"input": "x"}),
-        ("DELETE", f"{at}/steps/s1", None),
-        ("POST", f"{at}/undo", {}),
-        ("POST", f"{at}/rewind", {"to": "s1"}),
-        ("POST", f"{at}/fork", {"at": "s1"}),
-    ]
-    on = f"/api/v1/approvals/{task.task_id}:1"
-    deciding: list[tuple[str, str, Any]] = [
-        ("POST", f"{on}/approve", {}),
-        ("POST", f"{on}/edit", {"arguments": {}}),
-        ("POST", f"{on}/reject", {"reason": "x"}),
-        ("POST", f"{on}/respond", {"result": 1}),
-        ("POST", f"/api/v1/rules/{task.task_id}:1/revoke", None),
-    ]
-    forbidden = {"vic": [*operating, *deciding], "ole": deciding, "ada": operating}
-    for name, verbs in forbidden.items():
-        async with client_of(app, token=tokens[name]) as client:
-            assert (await client.get(at)).status_code == 200
-            for method, path, body in verbs:
-                answered = await client.request(method, path, json=body)
-                assert (answered.status_code, answered.json()["type"]) == (
-                    403,
-                    "urn:holdfast:error:NotAllowed",
-                ), (name, path)
+    ids = {"task_id": task.task_id, "approval_id": f"{task.task_id}:1"}
+    allowed: dict[str, set[str]] = {name: set() for name in tokens}
+    for name, token in tokens.items():
+        async with client_of(app, token=token) as client:
+            assert (await client.get(f"/api/v1/tasks/{task.task_id}")).status_code == 200
+            for each in acting(app):
+                at = each.at() if name != "vic" else each.at(**ids)  # else of a task that is none
+                answered = await client.request(each.method, at, json=BODIES[each.name])
+                if answered.status_code != 403:
+                    allowed[name].add(each.name)
+                else:
+                    assert answered.json()["type"] == "urn:holdfast:error:NotAllowed"
+    deciding = {"approve", "edit", "reject", "respond", "revoke"}
+    assert allowed == {"vic": set(), "ole": set(BODIES) - deciding, "ada": deciding}
     assert (await runner.get_task(task)).status == "running"
     async with client_of(app, token=tokens["ole"]) as client:
-        assert (await client.post(f"{at}/pause", json={})).status_code == 200
+        at = f"/api/v1/tasks/{task.task_id}/pause"
+        assert (await client.post(at, json={})).status_code == 200
     assert "ole" in (await runner.get_task(task)).paused
 
 
@@ -127,21 +178,55 @@ async def test_a_rule_of_the_application_decides_beside_the_roles(
     assert asked == [("ole", "read", ""), ("ole", "pause", "t1")]
 
 
-@pytest.mark.parametrize("where", ["body", "query", "header"])
+async def test_no_body_names_who_acts(runner: AgentRunner, tmp_path: Path) -> None:
+    app, tokens = guarded(runner, tmp_path)
+    for each in acting(app):
+        if BODIES[each.name] is None:
+            continue
+        token = tokens["ole"] if each.path.startswith("/api/v1/tasks") else tokens["ada"]
+        async with client_of(app, token=token) as client:
+            body = {**BODIES[each.name], "by": "root"}
+            refused = await client.request(each.method, each.at(), json=body)
+            assert refused.status_code == 422, each
+            assert refused.json()["errors"][0]["at"] == "body.by"
+
+
+@pytest.mark.parametrize("where", ["query", "header"])
 async def test_nobody_acts_in_another_name(runner: AgentRunner, tmp_path: Path, where: str) -> None:
     app, tokens = guarded(runner, tmp_path)
     task = await runner.create_task("hello")
     at = f"/api/v1/tasks/{task.task_id}/pause"
     async with client_of(app, token=tokens["ole"]) as client:
-        if where == "body":
-            refused = await client.post(at, json={"reason": "x", "by": "root"})
-            assert (refused.status_code, refused.json()["errors"][0]["at"]) == (422, "body.by")
-            return
         if where == "query":
             await client.post(at, json={}, params={"by": "root"})
         else:
             await client.post(at, json={}, headers={"X-Forwarded-User": "root", "by": "root"})
     assert (await runner.get_task(task)).paused.startswith("ole")
+
+
+async def test_who_creates_a_task_cannot_approve_its_call_where_a_rule_says_so(
+    rig: Rig, make_agent: MakeAgent, tmp_path: Path
+) -> None:
+    call = ToolCall(id="", name="pay", arguments='{"to": "kim"}')
+
+    @tool(needs_approval=ApprovalRule(not_asker=True))
+    async def pay(to: str) -> str:
+        """Pay."""
+        return f"paid {to}"
+
+    await rig.serve(make_agent(pay, name="payer", model=ScriptedModel([call, "Kim is paid."])))
+    runner = rig.runner(agent="payer")
+    people = Tokens(tmp_path / "tokens.json")
+    both = ["operator", "approver"]
+    made = {name: people.make(name, both) for name in ("ann", "bo")}
+    app = desk_app(runner, tokens=people)
+    async with client_of(app, token=made["ann"]) as ann, client_of(app, token=made["bo"]) as bo:
+        task = (await ann.post("/api/v1/tasks", json={"input": "pay kim"})).json()["task_id"]
+        await until_status(runner, task, "waiting")
+        on = f"/api/v1/approvals/{task}:1/approve"
+        assert (await ann.post(on, json={})).status_code == 409
+        assert (await bo.post(on, json={})).status_code == 200
+    await until_status(runner, task, "answered")
 
 
 @pytest.mark.parametrize(
@@ -157,12 +242,13 @@ async def test_nobody_acts_in_another_name(runner: AgentRunner, tmp_path: Path, 
 async def test_pages_of_other_sites_cannot_act(
     runner: AgentRunner, headers: dict[str, str]
 ) -> None:
-    async with client_of(desk_app(runner)) as client:
-        answered = await client.post("/api/v1/tasks", json={"input": "x"}, headers=headers)
-        assert (answered.status_code, answered.json()["type"]) == (
-            403,
-            "urn:holdfast:error:CrossSite",
-        )
+    app = desk_app(runner)
+    async with client_of(app) as client:
+        for each in routes(app):
+            if each.is_write:
+                answered = await client.request(each.method, each.at(), headers=headers)
+                kind = answered.json()["type"]
+                assert (answered.status_code, kind) == (403, "urn:holdfast:error:CrossSite"), each
         own = {"origin": "http://localhost:8400", "sec-fetch-site": "same-origin"}
         answered = await client.post("/api/v1/tasks", json={"input": ""}, headers=own)
         assert answered.status_code == 422  # it came through
@@ -201,20 +287,21 @@ async def test_a_desk_without_settings_serves_only_its_own_machine(
 @pytest.mark.parametrize("is_declared", [True, False])
 async def test_a_large_body_is_refused(runner: AgentRunner, *, is_declared: bool) -> None:
     size, piece = 10 * 1024 * 1024, b"x" * 65_536
-    read = 0
 
     async def pieces() -> Any:
-        nonlocal read
         for _ in range(size // len(piece)):
-            read += len(piece)
             yield piece
 
-    content: Any = b"x" * size if is_declared else pieces()
-    async with client_of(desk_app(runner)) as client:
-        answered = await client.post(
-            "/api/v1/tasks", content=content, headers={"content-type": "application/json"}
-        )
-    assert (answered.status_code, answered.json()["status"]) == (413, 413)
+    headers = {"content-type": "application/json"}
+    app = desk_app(runner, limits=Limits(burst=1_000))
+    async with client_of(app) as client:
+        for each in routes(app):
+            if each.is_write and (is_declared or BODIES.get(each.name)):
+                content: Any = b"x" * size if is_declared else pieces()
+                answered = await client.request(
+                    each.method, each.at(), content=content, headers=headers
+                )
+                assert (answered.status_code, answered.json()["status"]) == (413, 413), each
 
 
 async def test_too_many_writes_are_refused_and_reads_are_not(runner: AgentRunner) -> None:
@@ -238,17 +325,22 @@ async def test_tokens_cannot_be_guessed_by_trying(runner: AgentRunner, tmp_path:
 
 @pytest.mark.parametrize("trick", TRICKS)
 async def test_tricks_in_ids_lead_nowhere(runner: AgentRunner, trick: str) -> None:
-    async with client_of(desk_app(runner)) as client:
-        for path in (
-            f"tasks/{trick}",
-            f"tasks/{trick}/audit",
-            f"approvals/{trick}",
-            f"sessions/{trick}",
-        ):
-            answered = await client.get(f"/api/v1/{path}")
-            assert answered.status_code in (404, 422), (path, answered.text)
-            assert answered.headers["content-type"] == "application/problem+json"
+    app = desk_app(runner, limits=Limits(burst=1_000))
+    async with client_of(app) as client:
+        for each in routes(app):
+            if "{" not in each.path or each.method == "HEAD":
+                continue
+            ids = dict.fromkeys([*IDS, "path", "key"], trick)
+            body = BODIES.get(each.name)
+            answered = await client.request(each.method, each.at(**ids), json=body)
+            is_page = each.path.startswith("/tasks/")  # which says that there is no such task
+            expected = (200, 404) if is_page else (404, 405, 409, 422)
+            assert answered.status_code in expected, (each, answered.status_code, answered.text)
             assert "set-cookie" not in answered.headers
+            if answered.request.url.path.startswith("/api/"):
+                assert answered.headers["content-type"] == "application/problem+json"
+            if not is_page:
+                assert "root:" not in answered.text
 
 
 async def test_answers_cannot_be_framed_sniffed_or_cached(runner: AgentRunner) -> None:
@@ -275,7 +367,7 @@ async def test_a_token_signs_in_a_browser_until_it_is_revoked(
         assert (signed.status_code, signed.headers["location"]) == (303, "/")
         cookie = signed.headers["set-cookie"].lower()
         assert "httponly" in cookie
-        assert "samesite=strict" in cookie
+        assert "samesite=lax" in cookie
         assert (await client.get("/api/v1/me")).json()["name"] == "ada"
         app.state.tokens.revoke("ada")
         assert (await client.get("/api/v1/me")).status_code == 401

@@ -105,6 +105,30 @@ async def test_the_example_mounts_the_desk_with_a_task_that_waits(tmp_path: Path
             assert made.status_code == 200
 
 
+async def test_an_application_of_forty_lines_runs_an_agent_and_mounts_the_desk(
+    tmp_path: Path,
+) -> None:
+    example = ROOT / "examples" / "desk" / "app.py"
+    assert len(example.read_text(encoding="utf-8").splitlines()) <= 40
+    served = ("-m", "uvicorn", "--app-dir", str(example.parent), "app:app", "--port", "0")
+    with started(tmp_path, *served) as url:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            question = await client.post("/questions", params={"text": "What is 6 * 7?"})
+            task = question.json()
+
+            async def is_(status: str) -> bool:
+                found = await client.get(f"/desk/api/v1/tasks/{task}")
+                return bool(found.json()["status"] == status)
+
+            await until(lambda: is_("waiting"))
+            on = f"/desk/api/v1/approvals/{task}:1/approve"
+            assert (await client.post(on, json={})).status_code == 200
+            await until(lambda: is_("answered"))
+            response = (await client.get(f"/desk/api/v1/tasks/{task}/response")).json()
+            assert "42" in response["response"]
+            assert "<title>Inbox" in (await client.get("/desk/")).text
+
+
 async def test_a_desk_that_others_could_reach_needs_tokens(rig: Rig, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="holdfast desk token make"):
         async with desk_served(rig.runner(), tokens=tmp_path / "none.json", host="0.0.0.0"):

@@ -20,6 +20,7 @@ from holdfast import AgentRunner, Runner, StepFailedError, Task, tool
 from holdfast.activities import task_end as closing
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive import segments
+from holdfast.client.agent_runner.updates import TaskUpdates
 from holdfast.errors import (
     CommandRefusedError,
     HoldfastError,
@@ -28,6 +29,7 @@ from holdfast.errors import (
     TaskClosedError,
     UndoRefusedError,
 )
+from holdfast.task.data.state import TaskRecord
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import user
 from holdfast.values.settings import Budget
@@ -171,6 +173,33 @@ async def test_a_decision_after_an_accepted_abandon_is_refused_without_the_one_b
     record.broken = False
     await runner.resume(task)
     await until_status(runner, task, "abandoned")
+
+
+async def test_a_run_that_goes_on_while_its_task_closes_raises_what_ended_it(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing_begun, may_close = asyncio.Event(), asyncio.Event()
+    look = TaskUpdates.ended
+
+    async def held(*given: Any) -> Any:
+        closing_begun.set()
+        await may_close.wait()
+        return await segments.write_record(*given)
+
+    async def looked(updates: TaskUpdates, task_id: str) -> TaskRecord | None:
+        found = await look(updates, task_id)
+        may_close.set()
+        return found
+
+    monkeypatch.setattr(closing, "write_record", held)
+    monkeypatch.setattr(TaskUpdates, "ended", looked)
+    runner = await make_runner(worker=Counting(3))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.abandon(task, "enough", by="ann")
+    await closing_begun.wait()
+    with pytest.raises(TaskAbandonedError, match="ann: enough"):
+        await runner.run_on(task)
 
 
 @pytest.mark.parametrize("verb", ["resume", "abandon", "cancel"])

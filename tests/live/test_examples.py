@@ -173,3 +173,10 @@ def test_the_receiver_of_a_webhook_checks_it_and_approves(tmp_path: Path) -> Non
         'clerk asks: pay {"to": "Kim", "euros": 40}',
         "Kim has the money.",
     ]
+
+
+def test_the_tools_of_an_mcp_server_are_used_and_its_question_is_answered(tmp_path: Path) -> None:
+    printed = printed_by("mcp_servers.py", tmp_path)
+    assert "Tool 'book' asks: How many nights? [nights (integer)]" in printed
+    assert "rooms: read: Two free rooms in Rome." in printed
+    assert "book: irreversible: Booked 3 nights in Rome." in printed

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast import AgentRunner, RunConfig, Runner, Task, tool
+from holdfast import Agent, AgentRunner, RunConfig, Runner, Task, ToolContext, tool
+from holdfast.activities import heartbeat
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.testing import FakeOpenAI
@@ -53,6 +54,32 @@ async def test_a_call_of_a_reading_tool_takes_no_activity_of_its_own(
     runner = await make_runner(look)
     assert await finished(runner, model) == INLINE
     assert model.requests[1].holds("saw x")
+
+
+async def test_the_server_is_not_asked_before_calls_that_may_be_made_twice(
+    rig: Rig, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask: Any = vars(heartbeat)["_ask"]
+
+    async def noted(what: str, **options: Any) -> None:
+        asked.append(what)
+        await ask(what, **options)
+
+    @tool(effect="read")
+    def look(what: str) -> str:
+        """Look."""
+        return f"saw {what}"
+
+    monkeypatch.setattr(heartbeat, "_ask", noted)
+    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+    await rig.serve(Agent(name="agent", model="gpt-5-mini", tools=[look]), own_loop=True)
+    runner = rig.runner()
+    await finished(runner, model)  # from here on the process knows the server's clock
+    asked.clear()
+    await finished(runner, model)
+    assert asked == ["writing of the record"]
 
 
 @pytest.mark.parametrize(
@@ -263,6 +290,28 @@ async def test_retries_of_a_tool_are_made_in_the_activity_of_the_step(
     assert await finished(runner, model) == INLINE
     assert starts == ["x", "x"]
     assert model.requests[1].holds("saw x")
+
+
+async def test_what_is_handed_over_stays_at_the_server_while_a_tool_is_repeated(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    kept: list[bool] = []
+    client = rig.engine.client
+
+    @tool(effect="read", max_attempts=2, inline_seconds=20.0)
+    async def look(ctx: ToolContext, what: str) -> str:
+        """Look."""
+        described = await client.get_workflow_handle(ctx.task_id).describe()
+        [pending] = described.raw_description.pending_activities
+        kept.append(any(b'"paid"' in each.data for each in pending.heartbeat_details.payloads))
+        if len(kept) == 1:
+            raise ValueError("not yet")
+        return f"saw {what}"
+
+    await rig.serve(make_agent(look))
+    # Before it is repeated, the server is asked whose attempt it is.
+    assert await finished(rig.runner(heartbeat=1.0), model) == INLINE
+    assert kept == [True, True]
 
 
 async def test_calls_of_one_answer_run_side_by_side_and_keep_their_order(

@@ -19,7 +19,7 @@ from holdfast import Agent, AgentRunner, KeywordToolRetriever, ToolCall
 from holdfast.agents.tools.decorator import to_tool
 from holdfast.llama_index.memory import memory_of
 from holdfast.models.base import ModelRequest
-from holdfast.models.llama_index import LlamaIndexModel
+from holdfast.models.libraries.llama_index import LlamaIndexModel
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import Message, assistant, user
 

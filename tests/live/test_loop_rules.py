@@ -21,9 +21,9 @@ from holdfast import (
     UserError,
     tool,
 )
-from holdfast.agents.model_input import CallModelData, ModelInputData
 from holdfast.agents.run_config import ToolExecutionConfig
 from holdfast.agents.runs.error_handlers import RunErrorHandlerInput, RunErrorHandlerResult
+from holdfast.agents.runs.model_input import CallModelData, ModelInputData
 from holdfast.agents.runs.rules import run_head
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
 from holdfast.client.agent_runner.base import new_id

@@ -110,7 +110,11 @@ async def test_a_person_raises_the_budget_and_no_undo_takes_money_back(
     asked = await ask(runner, task)
     assert (asked.kind, json.loads(asked.arguments)) == ("limit", {"max_dollars": "0.40"})
     assert "$0.20 is used up: $0.10 is spent" in asked.text
-    for wrong in ('{"max_dollars": "0.2"}', '{"max_dollars": "much"}', "7"):
+    handle = runner.client.get_workflow_handle(asked.id.partition(":")[0])
+    deep = {"approval": asked.id, "by": "ann", "arguments": "[" * 100_000}
+    await handle.signal("approve", deep)  # by hand: the client refuses it
+    wrongs = ('{"max_dollars": "0.2"}', '{"max_dollars": "much"}', "7")
+    for wrong in (*wrongs, '{"max_dollars": "1e30"}'):
         with pytest.raises(errors.CommandRefusedError, match="raise"):
             await runner.approve(asked, by="ann", arguments=wrong)
     await rig.serve(make_agent(look, model_settings=DIME), prices=PRICES)  # another worker process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -147,6 +148,27 @@ async def test_a_notifier_that_has_delivered_is_left_out_of_the_next_attempt(
     assert good.tried == 1
     await runner.approve(question, "ann")
     assert str(await runner.run_task(task)) == "done"
+
+
+async def test_notifiers_that_hang_keep_no_other_from_sending(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    class Hangs:
+        async def send(self, notice: Notice) -> None:
+            await asyncio.Event().wait()
+
+    book = Book()
+    runner = await serve(rig, make_agent, Hangs(), book)
+    task = await waiting(runner, model)
+    question = await ask(runner, task)
+
+    async def delivered() -> bool:
+        return bool(book.sent)
+
+    await until(delivered)
+    await runner.approve(question, "ann")
+    assert str(await runner.run_task(task)) == "done"
+    assert book.sent == [f"{question.id}:asked"]
 
 
 async def test_a_message_that_nobody_will_ever_take_is_given_up(

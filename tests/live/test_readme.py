@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+from tests.support.pages import ALL, PAGES, ROOT
+
 BLOCK = re.compile(
     r"^```python\n(.*?)^```(?:\n\nPrints:\n\n```\n(.*?)^```)?", re.MULTILINE | re.DOTALL
 )
 """A program, and all that it prints if the page says that."""
+GUIDED = ("docs/tutorial/", "docs/recipes/")
+"""Pages whose files and commands tests/live/test_tutorial.py runs."""
 ASKED = {
     "README.md": ("finalize_response", "needs_approval", "run_sync", "LLMCompilerAgentWorker"),
 }
@@ -32,7 +34,7 @@ def block_with(text: str, page: str = "README.md") -> str:
 
 OWN = {block_with(text, page) for page, texts in ASKED.items() for text in texts}
 BLOCKS = [
-    pytest.param(block, output, id=f"{page.name}-{n}")
+    pytest.param(block, output, id=f"{page.relative_to(ROOT)}-{n}")
     for page in PAGES
     for n, (block, output) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")))
     if block not in OWN
@@ -63,6 +65,26 @@ def run(arguments: list[str], directory: Path) -> str:
 def test_there_are_blocks_to_run() -> None:
     assert len(BLOCKS) >= 3
     assert len(OWN) == 4
+
+
+def test_every_block_is_run_or_its_page_says_why_not() -> None:
+    here = {text for page in PAGES for text, _ in BLOCK.findall(page.read_text("utf-8"))}
+    forgotten = [
+        block.place
+        for block in ALL
+        if not (block.info == "python" and block.text in here)
+        and not (block.is_shown or block.is_left or block.runner)
+        and not (block.page.startswith(GUIDED) and (block.file or block.info == "sh"))
+    ]
+    assert not forgotten, "say above the block what runs it, or why nothing does"
+
+
+def test_the_tests_that_pages_name_as_runners_read_these_pages() -> None:
+    named = [block for block in ALL if block.runner]
+    assert named
+    for block in named:
+        assert block.runner is not None
+        assert Path(block.page).name in block.runner.read_text("utf-8"), block.place
 
 
 @pytest.mark.parametrize(("block", "output"), BLOCKS)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
@@ -587,7 +588,11 @@ async def until_rolled(runner: AgentRunner, session: Session) -> None:
 
     async def rolled() -> bool:
         runs = await histories(runner.client, session.id)
-        return len(runs) >= 2 and 4 <= len(runs[0].events) < 20
+        newest = runs[0].events
+        # A session looks when a workflow task starts: its completion, the event after, may be the
+        # twentieth.
+        is_idle = newest[-1].event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+        return len(runs) >= 2 and is_idle and len(newest) <= 20
 
     await until(rolled)
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from holdfast import tool
+from temporalio.client import (
+    Client,
+    DescribeWorkflowInput,
+    Interceptor,
+    OutboundInterceptor,
+    QueryWorkflowInput,
+)
+
+from holdfast import AgentRunner, tool
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.reading.reader import Reader
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import user
-from tests.support.rig import MakeRunner
+from tests.support.rig import MakeRunner, until_rolled
 
 
 @tool(effect="read")
@@ -90,10 +99,8 @@ async def test_a_run_sees_the_session_as_it_was_when_it_began(
     assert await runner.verify(task) == []
 
 
-async def test_items_are_taken_from_lists_of_turns_that_are_in_the_archive(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner()
+async def rolling(runner: AgentRunner) -> Session:
+    """Begin a session that continues as new with every turn."""
     session = runner.session("s")
     await runner.client.start_workflow(
         "Session",
@@ -101,6 +108,54 @@ async def test_items_are_taken_from_lists_of_turns_that_are_in_the_archive(
         id=session.id,
         task_queue=session.queue,
     )
+    return session
+
+
+class Late(Interceptor):
+    """Sends the first question to the run that the workflow began with, as if it were overtaken."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002  Temporal's name
+        return _LateOutbound(next)
+
+
+class _LateOutbound(OutboundInterceptor):
+    def __init__(self, following: OutboundInterceptor) -> None:
+        super().__init__(following)
+        self._asked: set[str] = set()
+
+    async def query_workflow(self, input: QueryWorkflowInput) -> Any:
+        if input.id not in self._asked:
+            self._asked.add(input.id)
+            found = await self.describe_workflow(
+                DescribeWorkflowInput(input.id, None, rpc_metadata={}, rpc_timeout=None)
+            )
+            input.run_id = found.raw_description.workflow_execution_info.first_run_id
+        return await super().query_workflow(input)
+
+
+async def test_a_question_to_a_run_that_continued_as_new_is_answered_by_the_next(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner()
+    session = await rolling(runner)
+    for k in range(3):
+        await session.append([user(str(k))])
+    await until_rolled(runner.client, session.id)
+    client = Client(
+        runner.client.service_client,
+        data_converter=runner.client.data_converter,
+        interceptors=[Late()],
+    )
+    reader = Reader(client, runner.archive)
+    state = await reader.query(session.id, "state", SessionState)
+    assert state.base + len(state.commits) == 3
+
+
+async def test_items_are_taken_from_lists_of_turns_that_are_in_the_archive(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner()
+    session = await rolling(runner)
     for k in range(12):
         await session.append([user(str(k))])
     assert [(await session.pop_item() or {})["content"] for _ in range(12)] == [

@@ -193,6 +193,24 @@ def test_local_is_enough_for_tasks_on_this_machine(make: Make) -> None:
     assert done.stdout == "hello\n", done.stderr
 
 
+def test_a_new_project_passes_its_test_in_an_environment_of_its_own(make: Make) -> None:
+    made = make("local,testing")
+    assert made.holdfast("init", "rooms").returncode == 0
+    where = str(Path(pytest.__file__).parents[1])  # pytest is what the project wants besides
+    run = f"import sys; sys.path.append({where!r}); import pytest; sys.exit(pytest.main(['-q']))"
+    command = [str(made.root / "bin" / "python"), "-P", "-c", run]
+    done = subprocess.run(
+        command,
+        cwd=made.work / "rooms",
+        env=made.variables(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
 def test_testing_is_enough_for_the_fake_api(make: Make) -> None:
     done = make("testing").python(
         "import openai; from holdfast.testing import FakeOpenAI\n"

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 from playwright.async_api import Browser, Page, Request
-from starlette.requests import Request as Asked
 
 from holdfast import AgentRunner
-from holdfast.desk.pages.access import Desk
-from holdfast.desk.pages.feed import Feed
-from holdfast.desk.pages.mount import mount_pages
+from holdfast.desk import Identity, Tokens, desk_app
+from holdfast.desk.identity.guard import COOKIE
 
 FLAGS = (
     "--no-sandbox",
@@ -31,23 +31,26 @@ FLAGS = (
 PATIENCE_MS = 60_000
 
 
-@dataclass(frozen=True)
-class Person:
-    """Somebody at a browser, who says by a cookie who they are."""
-
-    name: str
-
-
 class People:
-    """Lets everybody do everything, but for the verbs that a test forbids."""
+    """Whoever has a browser may do everything, but for the verbs that a test forbids.
 
-    def __init__(self) -> None:
+    Attributes:
+        forbidden: These verbs.
+        tokens: With them they sign in.
+    """
+
+    def __init__(self, tokens: Tokens) -> None:
         self.forbidden: set[str] = set()
+        self.tokens = tokens
+        self._made: dict[str, str] = {}
 
-    async def visitor(self, request: Asked) -> Person:
-        return Person(request.cookies.get("who", "ann"))
+    def token(self, name: str, roles: Sequence[str] = ("operator", "approver")) -> str:
+        """Return the token of somebody."""
+        if name not in self._made:
+            self._made[name] = self.tokens.make(name, roles)
+        return self._made[name]
 
-    async def allows(self, visitor: Any, verb: str, subject: str) -> bool:
+    def may(self, _: Identity, verb: str, __: str) -> bool:
         return verb not in self.forbidden
 
 
@@ -63,19 +66,38 @@ class Served:
     url: str
     people: People
 
+    def cookies(self, name: str) -> list[Any]:
+        """Return the cookies of a browser in which somebody has signed in."""
+        made = {"name": COOKIE, "value": self.people.token(name), "url": self.url}
+        return [{**made, "httpOnly": True, "sameSite": "Lax"}]
+
 
 @asynccontextmanager
 async def serve_desk(
-    runner: AgentRunner, port: int = 0, prefix: str = ""
+    runner: AgentRunner, port: int = 0, prefix: str = "", tokens: Path | None = None
 ) -> AsyncGenerator[Served]:
-    """Serve the pages, until the block ends; with a prefix, from within another application."""
-    people = People()
-    app = FastAPI()
-    mount_pages(app, Desk(runner, people, Feed(runner)))
-    if prefix:
-        outer = FastAPI()
-        outer.mount(prefix, app)
-        app = outer
+    """Serve the desk as it is in production, until the block ends.
+
+    Args:
+        runner: Reads and steers the tasks.
+        port: Where; 0 for any.
+        prefix: Path at which it is mounted in another application; empty for none.
+        tokens: File of the tokens, for a desk that is started again.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        people = People(Tokens(tokens or Path(directory) / "tokens.json"))
+        app = desk_app(runner, tokens=people.tokens, may=people.may)
+        if prefix:
+            outer = FastAPI()
+            outer.mount(prefix, app)
+            app = outer
+        async with serve_app(app, port) as url:
+            yield Served(f"{url}{prefix}", people)
+
+
+@asynccontextmanager
+async def serve_app(app: FastAPI, port: int = 0) -> AsyncGenerator[str]:
+    """Serve an application, until the block ends; give its address."""
     port = port or free_port()
     config = uvicorn.Config(
         app, port=port, log_level="error", timeout_graceful_shutdown=1, ws="websockets-sansio"
@@ -85,7 +107,7 @@ async def serve_desk(
     while not server.started:
         await asyncio.sleep(0.02)
     try:
-        yield Served(f"http://127.0.0.1:{port}{prefix}", people)
+        yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
         await serving
@@ -100,13 +122,14 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def person(
-    browser: Browser, url: str, name: str = "ann", *, width: int = 1280, scheme: Any = "light"
+    browser: Browser, desk: Served, name: str = "ann", *, width: int = 1280, scheme: Any = "light"
 ) -> AsyncGenerator[Page]:
     """Open a browser of a person; at its end, it has asked no other host, and had no error."""
+    url = desk.url
     context = await browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme
     )
-    await context.add_cookies([{"name": "who", "value": name, "url": url}])
+    await context.add_cookies(desk.cookies(name))
     page = await context.new_page()
     page.set_default_timeout(PATIENCE_MS)
     wrong: list[str] = []

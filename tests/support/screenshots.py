@@ -20,7 +20,7 @@ from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
 from tests.support import chromium
-from tests.support.desk import FLAGS, person, serve_desk
+from tests.support.desk import FLAGS, Served, person, serve_desk
 from tests.support.rig import Rig, make_engine, until_status
 
 ROOT = Path(__file__).parents[2]
@@ -152,13 +152,13 @@ PICTURES = {
 
 
 async def take(  # noqa: PLR0917  what is taken, how, and where to
-    browser: Browser, url: str, pages: dict[str, str], scheme: str, width: int, to: Path
+    browser: Browser, desk: Served, pages: dict[str, str], scheme: str, width: int, to: Path
 ) -> None:
     """Take pictures of pages."""
     to.mkdir(parents=True, exist_ok=True)
-    async with person(browser, url, "dana", width=width, scheme=scheme) as page:
+    async with person(browser, desk, "dana", width=width, scheme=scheme) as page:
         for name, path in pages.items():
-            await page.goto(url + path)
+            await page.goto(desk.url + path)
             await page.wait_for_timeout(1_500)
             file = to / f"{name}.png"
             await page.screenshot(path=file, full_page=True)
@@ -193,10 +193,10 @@ async def main() -> None:
             for scheme in ("light", "dark"):
                 for width in (1280, 400):
                     to = ALL / f"{scheme}-{width}"
-                    await take(browser, desk.url, pages, scheme, width, to)
+                    await take(browser, desk, pages, scheme, width, to)
             return
         for name, (scheme, width) in PICTURES.items():
-            await take(browser, desk.url, {name: pages[name]}, scheme, width, DOCS)
+            await take(browser, desk, {name: pages[name]}, scheme, width, DOCS)
 
 
 if __name__ == "__main__":

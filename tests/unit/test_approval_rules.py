@@ -241,6 +241,15 @@ def test_a_standing_decision_holds_only_where_the_person_may_decide() -> None:
     assert desk.at(1).status == "approved"
 
 
+def test_one_person_is_one_however_unicode_writes_the_name() -> None:
+    desk = Desk(ApprovalRule(quorum=2))
+    assert not desk.decide("Zoë")
+    assert not desk.decide("Zoe\u0308")
+    assert desk.at().status == "open"
+    assert not desk.decide("ben")
+    assert desk.at().status == "approved"
+
+
 def of_time(desk: Desk, now: float) -> bool:
     """Whether a standing rule decides the first call if it is made at a time."""
     return standing.stands(desk.ledger, N, 0, ToolPolicy(needs_approval="yes"), now=now)
@@ -275,6 +284,9 @@ def test_a_standing_rule_is_revoked_by_its_id() -> None:
     [
         ({"same": ["to"]}, "no argument 'to'"),
         ({"until": 4.0}, "over already"),
+        ({"until": "nan"}, "no time"),
+        ({"until": "inf"}, "no time"),
+        ({"until": 1e300}, "no time"),
         ({"untill": 9.0}, "no field 'untill'"),
         ({"same": 5}, "Always"),
     ],

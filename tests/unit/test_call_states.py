@@ -246,5 +246,18 @@ def test_events_lead_to_a_state(
     assert call.state == state
 
 
+def test_a_call_of_a_server_of_the_provider_is_passed_on_once_it_is_approved() -> None:
+    ledger, call = make(None, RunRules())
+    described = Described(snapshot="s", policies={"crm.*": YES})
+    ledger.change(described=described)
+    asked = ToolCall(id="c", name="crm.pay", arguments="{}", server="crm")
+    ledger.change(opens=(ledger.at(N).model_copy(update={"calls": (asked,)}),))
+    found = [call.state]
+    for event in (asks, decides("approve")):
+        event(ledger, call)
+        found.append(call.state)
+    assert found == ["to_ask", "asked", "to_pass"]
+
+
 def test_every_state_has_a_row() -> None:
-    assert {row[4] for row in ROWS} == set(get_args(CallState))
+    assert {row[4] for row in ROWS} | {"to_pass"} == set(get_args(CallState))

@@ -9,14 +9,14 @@ import pytest
 
 from holdfast.desk.views.axis import Bar, axis_of
 from holdfast.desk.views.branches import branches_of, origin_of, path_of
-from holdfast.desk.views.comparison import compare
+from holdfast.desk.views.comparison import compare, prompt_of, prompts_differ
 from holdfast.desk.views.effects import effects_of
 from holdfast.desk.views.sessions import name_of, turn_of
 from holdfast.desk.views.tasks import TaskFilter, row_of
 from holdfast.desk.views.timeline import Timeline, timeline_of
 from holdfast.desk.views.words import age, counted, span, spent
-from holdfast.desk.views.workers import Worker, queues_of
-from holdfast.models.base import ModelAnswer
+from holdfast.desk.views.workers import Worker, agents_of, queues_of
+from holdfast.models.base import ModelAnswer, ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.task.data.calls import Approval, Called, Decided, Outcome
 from holdfast.task.data.records import (
@@ -252,6 +252,25 @@ def test_an_edited_call_is_compared_as_it_ran() -> None:
     assert found.pairs[0].differs == ("calls",)
 
 
+def test_a_difference_at_the_end_of_a_long_text_is_found() -> None:
+    long = "x" * 10_000
+    one, other = (
+        step(1, adds=(user("q"), assistant(f"{long}{end}"), tool("c1", "paid"), tool("c2", "sent")))
+        for end in "ab"
+    )
+    assert compare(path_of([one]), path_of([other])).first == 0
+
+
+def test_agents_are_compared_by_what_models_get_of_them() -> None:
+    spec = ToolSpec(name="pay", parameters={"type": "object"})
+    clerk = AgentSnapshot(name="clerk", model="m", instructions="Be brief.", tools=(spec,))
+    other = clerk.model_copy(update={"instructions": "Be kind.", "tools": ()})
+    assert prompts_differ(prompt_of(clerk), prompt_of(clerk)) == ()
+    assert prompts_differ(prompt_of(clerk), prompt_of(other)) == ("instructions", "tools")
+    made = prompt_of(clerk.model_copy(update={"is_dynamic": True}))
+    assert made.instructions == "made for each turn by a function"
+
+
 def test_a_row_says_what_its_task_waits_for() -> None:
     task = Task(task_id="t", input="a\nb", agent="clerk", status="waiting", created=100.0)
     row = row_of(task, [Approval(id="t:1", tool="pay"), Approval(id="t:2")], now=160.0)
@@ -277,11 +296,17 @@ def test_the_filter_of_tasks_is_its_url() -> None:
 
 def test_a_queue_with_open_tasks_and_no_worker_comes_first() -> None:
     found = queues_of(
-        {"hf:lost": ["t1"], "hf:calc": ["t2"]}, {"hf:calc": [Worker(identity="1@host")]}
+        {"hf:lost": ["t1"], "hf:calc": ["t2"]},
+        {"hf:calc": [Worker(identity="1@host")]},
+        {"hf:calc": {"calc"}, "hf:lost": {"lost", ""}},
     )
     assert [(queue.serves, queue.is_unserved) for queue in found] == [
         ("agent 'lost' (queue 'hf:lost')", True),
         ("agent 'calc' (queue 'hf:calc')", False),
+    ]
+    assert [(agent.name, agent.is_served) for agent in agents_of(found)] == [
+        ("calc", True),
+        ("lost", False),
     ]
 
 

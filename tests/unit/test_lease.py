@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities import heartbeat as lease
@@ -18,17 +18,24 @@ from holdfast.activities.heartbeat import Clocks, NotOursError, ensure_ours, hea
 from holdfast.engine.loop import LoopThread
 
 
-async def is_to_be_cancelled(*_args: object, **_options: object) -> SimpleNamespace:
-    """Answer a heartbeat as the server does when the attempt is to be cancelled."""
-    return SimpleNamespace(cancel_requested=True, activity_paused=False, activity_reset=False)
+class Cancelling:
+    """The handle of an attempt that the server wants cancelled."""
+
+    def __init__(self, *, task_token: bytes) -> None:
+        self.task_token = task_token
+
+    def with_context(self, _context: object) -> Cancelling:
+        return self
+
+    async def heartbeat(self, *_details: object, **_options: object) -> None:
+        raise AsyncActivityCancelledError
 
 
 async def test_a_cancelled_attempt_is_told_to_the_worker_from_the_workers_own_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lease, "CANCEL_SECONDS", 0.0)
-    service = SimpleNamespace(record_activity_task_heartbeat=is_to_be_cancelled)
-    client = SimpleNamespace(identity="w", namespace="n", workflow_service=service)
+    client = SimpleNamespace(get_async_activity_handle=Cancelling)
     env = ActivityEnvironment(client=cast("Client", client))
     shown: list[threading.Thread] = []
     beaten = asyncio.Event()

@@ -38,12 +38,6 @@ def test_an_id_needs_no_quotes_in_a_shell(agent: str, slug: str) -> None:
     assert new_id(agent).rpartition("-")[0] == slug
 
 
-@pytest.mark.parametrize("name", ["litellm/anthropic/claude", "any-llm/x"])
-def test_a_model_of_an_adapter_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"chat:NAME.*Model object"):
-        resolve_model(name)
-
-
 def test_a_slash_may_be_part_of_a_models_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     assert resolve_model("meta-llama/Llama-3-8B") is not None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from holdfast import Apprise, Notice, Webhook
+from holdfast.activities.notices import notifiers
 from holdfast.activities.notices.notifiers import (
     body_of,
     card_url,
@@ -102,6 +106,51 @@ async def test_a_receiver_that_is_down_is_an_error_to_try_again() -> None:
     with pytest.raises(NotificationError, match=r"127\.0\.0\.1 did not answer: Connect") as raised:
         await Webhook(url, SECRET).send(NOTICE)
     assert not raised.value.is_final
+
+
+async def test_an_id_that_no_header_can_hold_is_encoded(receiver: Receiver) -> None:
+    await Webhook(receiver.url, SECRET).send(NOTICE.model_copy(update={"id": " bücher:1:asked"}))
+    [got] = receiver.got
+    assert (got.id, got.is_signed) == ("%20b%C3%BCcher:1:asked", True)
+
+
+async def test_an_address_is_not_logged(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await Webhook(f"{receiver.url}/T0/secret", SECRET).send(NOTICE)
+    assert receiver.got
+    assert "secret" not in caplog.text
+
+
+async def test_an_answer_without_end_accepts_the_message() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nno end")
+        await reader.read()  # until the sender has hung up
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        await Webhook(f"http://127.0.0.1:{port}/", SECRET).send(NOTICE)
+
+
+async def test_a_receiver_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifiers, "SECONDS", 0.5)
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"x-more: 1\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.1)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(NotificationError, match="did not answer: TimeoutError"):
+            await Webhook(f"http://127.0.0.1:{port}/", SECRET).send(NOTICE)
 
 
 def test_a_webhook_shows_neither_its_path_nor_its_secret() -> None:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
+from holdfast.models.openai.hosted_items import APPROVED
 from holdfast.task.data.agent_snapshot import ToolPolicy
-from holdfast.task.data.calls import Outcome
+from holdfast.task.data.calls import Asks, Outcome
 from holdfast.task.data.failures import INTERRUPTED, NOT_REPEATABLE, NOT_STARTED, TIMED_OUT, Failure
 from holdfast.task.data.wire import Nesting, Probed
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing
+from holdfast.task.people.questions import question_text
 from holdfast.task.tool_calls import Call, Room, Running, ready_calls
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
@@ -129,6 +131,8 @@ class ToolCalls:
                     return self._children.take(call.n, call.i)
                 case "to_nest":
                     return await self._nest(call)
+                case "to_pass":
+                    self._pass(call)
                 case "to_run" | "runs_on":
                     return await self._run(call)
                 case "to_ask":
@@ -177,6 +181,10 @@ class ToolCalls:
         self._ledger.outcome(call.n, call.i, unknown_tool(call.asked, list(call.policies)))
         return None
 
+    def _pass(self, call: Call) -> None:
+        """Record that a call may be run by the provider, inside the next model call."""
+        self._ledger.outcome(call.n, call.i, Outcome(content=APPROVED, attempts=0))
+
     async def _nest(self, call: Call) -> Failure | None:
         """Start the task that a call of an agent is, unless the call has its outcome before."""
         ledger, n, i, edited = self._ledger, call.n, call.i, call.edited
@@ -206,6 +214,9 @@ class ToolCalls:
             outcome = await run_tool(ledger, n, i, edited, policy)
             if call.is_left:
                 return None
+            if outcome.asks is not None:
+                self._ask_person(call, outcome, outcome.asks)
+                return None
             if edited is not None:
                 outcome = outcome.model_copy(update={"edited": edited.arguments})
             self._children.done(n, i, outcome)
@@ -222,6 +233,26 @@ class ToolCalls:
                 self._record_failure(call, error, failure)
                 return failure
             return await self._ask_about(call, _unknown_text(error, call, policy), failure)
+
+    def _ask_person(self, call: Call, outcome: Outcome, asks: Asks) -> None:
+        """Ask a person what the tool wants to know; the call goes on with the answer."""
+        ledger, n, i = self._ledger, call.n, call.i
+        self._running.discard((n, i))
+        if not asks.repeats or call.policy.repeatable:
+            ledger.call_failed(n, i, "It waits for an answer.", now=now())
+        text = question_text(asks, call.asked.name, outcome.content)
+        approvals.ask(
+            ledger,
+            n,
+            i,
+            "question",
+            now=now(),
+            seconds=call.policy.approval_seconds,
+            text=text,
+            call=call.effective,
+            asks=asks,
+            after=outcome.content,
+        )
 
     def _record_failure(self, call: Call, error: ActivityError, failure: Failure) -> None:
         """Record that a call which stops its step took no effect, if that is certain.

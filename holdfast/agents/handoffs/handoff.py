@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     HandoffInputFilter = Callable[
         [HandoffInputData], HandoffInputData | Awaitable[HandoffInputData]
     ]
+    """Edits what the next agent is shown: `handoff(input_filter=...)`."""
 else:
     HandoffInputFilter = Callable[[Any], Any]
+    """Edits what the next agent is shown: `handoff(input_filter=...)`."""
 
 AgentT = TypeVar("AgentT", bound=AgentBase[Any], default=Any)
 

@@ -10,9 +10,9 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResult
 from holdfast.agents.items.raw_items import replayable
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
-from holdfast.agents.model_input import without_reasoning_id
 from holdfast.agents.nesting.nested_run import AgentToolInvocation, invocation_of
 from holdfast.agents.runs.item_helpers import ItemHelpers
+from holdfast.agents.runs.model_input import without_reasoning_id
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
@@ -20,6 +20,7 @@ from holdfast.errors import AgentsException
 from holdfast.values.base import Json
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage
+from holdfast.values.text.html import table
 
 T = TypeVar("T")
 
@@ -253,6 +254,17 @@ class RunResult(RunData):
         if self.task_id and not self.waiting_for and not self.interruptions:
             state.follow(self.to_input_list(), self.last_agent.name)
         return state
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        rows = {
+            "answer": "" if self.final_output is None else self.final_output,
+            "agent": self.last_agent.name,
+            "waits for": "\n".join(self.waiting_for),
+            "items": len(self.new_items),
+            "tokens": self.usage.total_tokens,
+        }
+        return table(f"Run {self.task_id}", rows)
 
     def final_output_as(self, cls: type[T], raise_if_incorrect_type: bool = False) -> T:  # noqa: FBT001, FBT002  the Agents SDK's signature
         """Return the answer, typed.

@@ -114,6 +114,8 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         context: The run's context object, made from `state["context"]`: see `Runner.run`. Change it
             in place or assign it; it is recorded with the state.
         nested: Reads the result of a call of an agent as a tool, once the nested run has finished.
+        answers: Key of a question that the call has asked to the answer of a person.
+        resume: What an earlier attempt of the call, which asked, wants back with the answers.
     """
 
     def __init__(  # noqa: PLR0917  the Agents SDK's signature
@@ -180,6 +182,8 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         self.agent_name = agent_name or getattr(agent, "name", "")
         self.run_config = run_config
         self.nested = nested
+        self.answers: dict[str, Json] = {}
+        self.resume = ""
         self.state: StateT = cast("StateT", {}) if state is None else state
         self._heartbeat = heartbeat
         self._load_context = load_context

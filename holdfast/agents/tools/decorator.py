@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from typing_extensions import Unpack
 
 from holdfast.agents.tools.arguments import ToolArgumentsError
-from holdfast.agents.tools.foreign import foreign_tool, is_foreign_tool
+from holdfast.agents.tools.foreign.frameworks import adapted
 from holdfast.agents.tools.options import ToolOptions
 from holdfast.agents.tools.tool import FunctionTool, Tool
 from holdfast.errors import InvalidArgumentError
@@ -91,15 +91,15 @@ def function_tool(
 
 
 def to_tool(thing: Tool | Callable[..., Any]) -> Tool:
-    """Return a tool unchanged, and make a tool of a plain function or a tool of LlamaIndex.
+    """Return a tool unchanged, and make one of a function or of what `holdfast.adapters` takes.
 
     Raises:
         InvalidArgumentError: It is neither, or its signature cannot be described to a model.
     """
     if isinstance(thing, Tool):
         return cast("Tool", thing)
-    if is_foreign_tool(thing):
-        return foreign_tool(thing)
+    if (made := adapted(thing)) is not None:
+        return made
     if not callable(cast("Any", thing)):
         msg = f"{shown(thing)} is neither a tool nor a function. Pass a function or use @tool."
         raise InvalidArgumentError(msg)

@@ -33,6 +33,7 @@ TITLES: Mapping[ApprovalKind, str] = {
     "unknown": "a call that may have happened",
     "limit": "a budget that is used up",
     "undo": "an undo that needs approval",
+    "question": "a question of a tool",
 }
 
 
@@ -74,6 +75,10 @@ CHOICES: Mapping[ApprovalKind, Mapping[str, Choice]] = {
     "undo": {
         "a": Choice("approve", "undo it", "undo it"),
         "r": Choice("reject", "leave it", "leave it as it is; the undo ends here"),
+    },
+    "question": {
+        "v": Choice("respond", "answer", "the call goes on with your answer"),
+        "r": Choice("reject", "decline", "the call goes on without an answer"),
     },
 }
 OF_MONEY: Mapping[str, Choice] = {

@@ -29,7 +29,7 @@ async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCo
     async with (
         engine_of(common, new=True) as engine,
         served(engine, here) as workers,
-        _desk(common, engine.runner(here.agents[0].name, app=app)) as desk,
+        desk_beside(common, engine.runner(here.agents[0].name, app=app)) as desk,
     ):
         facts = {"desk": desk, **_facts(here, workers)}
         facts |= {
@@ -52,7 +52,7 @@ async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCo
 
 
 @asynccontextmanager
-async def _desk(common: Common, runner: AgentRunner) -> AsyncGenerator[str]:
+async def desk_beside(common: Common, runner: AgentRunner) -> AsyncGenerator[str]:
     """Serve the desk where its extra is installed; yield its URL, or how to get one."""
     if importlib.util.find_spec("nicegui") is None or common.embedded is None:
         yield "" if common.embedded is None else "pip install 'holdfast[desk]' for pages"

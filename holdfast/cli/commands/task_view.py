@@ -207,5 +207,9 @@ def _print_step(body: StepBody, got: TaskStepOutput | None, *, branches: bool) -
         text = output.shortened(source.content)
         words = f"{source.tool_name} {source.raw_input} -> {text}{state}{often}"
         out.print(f"{'':<10} {words}", style=dim)
+    for ran in body.hosted:
+        state = " [failed]" if ran.is_error else ""
+        text = f"{ran.tool} {ran.arguments} -> {output.shortened(ran.result)}{state} (provider)"
+        out.print(f"{'':<10} {text}", style=dim)
     if got.output is not None and str(got):
         out.print(f"{'':<10} {'answer: ' if got.is_last else ''}{got}", style=dim)

@@ -263,7 +263,7 @@ class TaskRuns(TaskCreation):
         new = task_id or new_id(head.agent)
         task = await self._start(new, given, message, exist_ok=exist_ok)
         if task.status in CLOSED:
-            await self._tasks.ended(new)
+            await self._tasks.closed(new)
             return await self.response(new)
         if started is not None:
             started()

@@ -63,7 +63,14 @@ ACCEPTED, COMPLETED = WorkflowUpdateStage.ACCEPTED, WorkflowUpdateStage.COMPLETE
 class TaskClient(TaskUpdates):
     """Starts tasks of one namespace, and sends them updates and commands."""
 
-    async def start(self, task_id: str, given: TaskInput, queue: str, title: str) -> None:
+    async def start(
+        self,
+        task_id: str,
+        given: TaskInput,
+        queue: str,
+        title: str,
+        origin: tuple[str, int] | None = None,
+    ) -> None:
         """Start a task.
 
         Args:
@@ -71,6 +78,7 @@ class TaskClient(TaskUpdates):
             given: The task.
             queue: Its queue.
             title: The request as lists of tasks show its beginning.
+            origin: Of a fork, the task that it departs from, and the number of the step.
 
         Raises:
             TaskExistsError: There is a task of this id, open or closed.
@@ -88,7 +96,7 @@ class TaskClient(TaskUpdates):
                     task_queue=queue,
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     search_attributes=attributes(given),
-                    memo=memo(title, now=time.time()),
+                    memo=memo(title, now=time.time(), origin=origin),
                     static_summary=title_of(given.head.agent, title),
                     static_details=details_of(given.head.agent, title),
                 )

@@ -199,7 +199,8 @@ class TimeTravel(TaskCreation):
         given = await self._task_input(head, old.input or None, budget=old.budget)
         given = given.model_copy(update={"images": old.images, "carried": carried})
         new = new_id(head.agent) if task_id is None else task_id
-        await self._tasks.start(new, given, self._queue_for(head.agent), old.input)
+        origin = (old.task_id, path[-1].n)
+        await self._tasks.start(new, given, self._queue_for(head.agent), old.input, origin)
         return Task(
             task_id=new,
             input=old.input,

@@ -157,8 +157,8 @@ class TaskUpdates:
         """
         try:
             await self.run(task_id, RunRequest(all=True))
-        except TaskClosedError:
-            await self.ended(task_id)
+        except TaskClosedError:  # already while it closes: what it ended with may come later
+            await self.closed(task_id)
 
     async def _run(
         self, task_id: str, asked: RunRequest, request_id: str, *, again: bool = False
@@ -199,13 +199,7 @@ class TaskUpdates:
         """
         self._caller.follow(task_id, forget=True)
         await self._send(task_id, "finalize", unique_id(), bool)
-        waits = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, GROWTH, CLOSING_SECONDS)
-        for pause in waits:
-            if await self.ended(task_id) is not None:
-                return
-            await asyncio.sleep(pause)
-        msg = f"Task {task_id!r} said that it is closed, but is not. Ask again."
-        raise TaskClosedError(msg)
+        await self.closed(task_id)
 
     async def _send(
         self,
@@ -340,6 +334,24 @@ class TaskUpdates:
             return None
         finally:
             sending.cancel()
+
+    async def closed(self, task_id: str) -> TaskRecord:
+        """Wait until a task that has accepted its end is closed, and return its record.
+
+        Raises:
+            TaskClosedError: It is not closed after two minutes, or as for `ended`.
+            TaskNotFoundError: As for `ended`, like those after it.
+            TaskAbandonedError: It was abandoned.
+            AgentsException: It has ended with another verdict.
+        """
+        waits = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, GROWTH, CLOSING_SECONDS)
+        for pause in waits:
+            record = await self.ended(task_id)
+            if record is not None:
+                return record
+            await asyncio.sleep(pause)
+        msg = f"Task {task_id!r} said that it is closed, but is not. Ask again."
+        raise TaskClosedError(msg)
 
     async def ended(self, task_id: str) -> TaskRecord | None:
         """Return a finished task's record, or None while the task is open.

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, cast
+import asyncio
+from collections.abc import Coroutine
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from starlette.responses import JSONResponse
 
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.identity.guard import Guard
-from holdfast.desk.identity.identities import Identity
+from holdfast.desk.identity.identities import READ, Identity, Verb
 from holdfast.desk.identity.protection import VISITOR
-from holdfast.values.base import Json
-from holdfast.values.text.redact import redact
+from holdfast.desk.views.words import without_secrets
+from holdfast.values.steps import Task
+
+RUN_SECONDS = 10.0
+"""How long a request waits for the run that it has begun."""
+
+_running: set[asyncio.Task[object]] = set()
 
 
 class CleanJSON(JSONResponse):
@@ -21,18 +27,7 @@ class CleanJSON(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """Encode the content."""
-        return super().render(clean(content))
-
-
-def clean(data: Json) -> Json:
-    """Return JSON data with secrets replaced in its texts."""
-    if isinstance(data, str):
-        return redact(data)
-    if isinstance(data, dict):
-        return {key: clean(value) for key, value in cast("dict[str, Json]", data).items()}
-    if isinstance(data, list):
-        return [clean(value) for value in cast("Sequence[Json]", data)]
-    return data
+        return super().render(without_secrets(content))
 
 
 class Access:
@@ -48,8 +43,9 @@ class Access:
         self.runner: AgentRunner = request.app.state.runner
         self.visitor: Identity = request.scope[VISITOR]
         self._guard: Guard = request.app.state.guard
+        self._request = request
 
-    async def may(self, verb: str, subject: str) -> str:
+    async def may(self, verb: Verb, subject: str) -> str:
         """Return the name to be recorded as `by`, if the visitor may do this.
 
         Raises:
@@ -57,6 +53,37 @@ class Access:
         """
         await self._guard.ensure(self.visitor, verb, subject)
         return self.visitor.name
+
+    async def check(self) -> None:
+        """Return if the sender may still read: a token can be revoked while a stream is open.
+
+        Raises:
+            NotAuthenticatedError: They are no longer known.
+            NotAllowedError: They may no longer read.
+        """
+        visitor = await self._guard.visitor(self._request)
+        await self._guard.ensure(visitor, READ, "")
+
+    async def begun(self, task_id: str, running: Coroutine[Any, Any, object]) -> Task:
+        """Wait for a run to end, though not for long, and return its task as it is then.
+
+        Raises:
+            HoldfastError: The run could not begin, or has failed meanwhile.
+        """
+        task = asyncio.create_task(running)
+        _running.add(task)  # the loop itself would forget it
+        task.add_done_callback(_forget)
+        await asyncio.wait((task,), timeout=RUN_SECONDS)
+        if task.done():
+            await task
+        return await self.runner.get_task(task_id)
+
+
+def _forget(task: asyncio.Task[object]) -> None:
+    """Forget a run; how it has failed is recorded in its task."""
+    _running.discard(task)
+    if not task.cancelled():
+        task.exception()
 
 
 Asked = Annotated[Access, Depends(Access)]

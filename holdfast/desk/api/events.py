@@ -12,8 +12,9 @@ from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
-from holdfast.desk.api.access import Asked, clean
+from holdfast.desk.api.access import Access, Asked
 from holdfast.desk.identity.problems import problem_of
+from holdfast.desk.views.words import without_secrets
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
@@ -29,6 +30,10 @@ RETRY_MS = 1000
 
 events = APIRouter()
 
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
+
 Last = Annotated[
     str | None,
     Header(alias="Last-Event-ID", description="Go on after this event: the `id` of the last one."),
@@ -36,7 +41,7 @@ Last = Annotated[
 After = Annotated[str | None, Query(description="As Last-Event-ID, for clients without headers.")]
 
 
-@events.get("/tasks/{task_id:path}/events", response_class=StreamingResponse)
+@events.get("/tasks/{task_id:path}/events", response_class=StreamingResponse, responses=_STREAM)
 async def task_events(
     asked: Asked,
     task_id: str,
@@ -55,10 +60,10 @@ async def task_events(
             body = event.model_dump(mode="json")
             yield _event(str(event.number), str(body.get("kind", "event")), body)
 
-    return _stream(sent())
+    return _stream(asked, sent())
 
 
-@events.get("/tasks/{task_id:path}/stream", response_class=StreamingResponse)
+@events.get("/tasks/{task_id:path}/stream", response_class=StreamingResponse, responses=_STREAM)
 async def task_stream(
     asked: Asked,
     task_id: str,
@@ -77,7 +82,7 @@ async def task_stream(
             async for event in following:
                 yield _event(str(event.offset), event.type, _data_of(event))
 
-    return _stream(sent())
+    return _stream(asked, sent())
 
 
 def _number(given: str | None, default: int) -> int:
@@ -89,12 +94,12 @@ def _number(given: str | None, default: int) -> int:
     return int(given)
 
 
-def _stream(sent: AsyncGenerator[str]) -> StreamingResponse:
+def _stream(asked: Access, sent: AsyncGenerator[str]) -> StreamingResponse:
     headers = {"X-Accel-Buffering": "no"}
-    return StreamingResponse(_alive(sent), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_alive(asked, sent), media_type="text/event-stream", headers=headers)
 
 
-async def _alive(sent: AsyncGenerator[str]) -> AsyncIterator[str]:
+async def _alive(asked: Access, sent: AsyncGenerator[str]) -> AsyncIterator[str]:
     """Yield what is sent, a comment in the pauses, and an error as the last event.
 
     The client reconnects after an error and goes on behind the last event that it has.
@@ -109,7 +114,7 @@ async def _alive(sent: AsyncGenerator[str]) -> AsyncIterator[str]:
                     await queue.put(each)
             await queue.put(_event("", "end", {}))
         except HoldfastError as error:
-            await queue.put(_event("", "error", json.loads(bytes(problem_of(error).body))))
+            await queue.put(_failed(error))
         await queue.put(None)
 
     reading = asyncio.create_task(read())
@@ -119,9 +124,13 @@ async def _alive(sent: AsyncGenerator[str]) -> AsyncIterator[str]:
                 async with asyncio.timeout(KEEP_ALIVE_SECONDS):
                     each = await queue.get()
             except TimeoutError:
-                yield ": still here\n\n"
-                continue
+                each = ": still here\n\n"
             if each is None:
+                return
+            try:
+                await asked.check()
+            except HoldfastError as error:
+                yield _failed(error)
                 return
             yield each
     finally:
@@ -130,8 +139,12 @@ async def _alive(sent: AsyncGenerator[str]) -> AsyncIterator[str]:
             await reading
 
 
+def _failed(error: HoldfastError) -> str:
+    return _event("", "error", json.loads(bytes(problem_of(error).body)))
+
+
 def _event(number: str, name: str, data: Json) -> str:
-    text = json.dumps(clean(data), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(without_secrets(data), ensure_ascii=False, separators=(",", ":"))
     mark = f"id: {number}\n" if number else ""
     return f"{mark}event: {name}\ndata: {text}\n\n"
 

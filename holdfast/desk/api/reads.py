@@ -13,17 +13,21 @@ from starlette.responses import StreamingResponse
 
 from holdfast.archive.segments import turns
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.desk.api.access import Asked, CleanJSON, clean
+from holdfast.desk.api.access import Asked, CleanJSON
 from holdfast.desk.identity.identities import Role
 from holdfast.desk.pages.feed import Feed
+from holdfast.desk.pages.sessions import read_sessions
+from holdfast.desk.pages.task.reading import read_forks
 from holdfast.desk.pages.workers import read_queues
-from holdfast.desk.views.branches import Branch, branches_of
+from holdfast.desk.views.branches import Branch, ForkedTask, branches_of
 from holdfast.desk.views.cards import Card, card_of, task_of
 from holdfast.desk.views.effects import Effect, effects_of
 from holdfast.desk.views.filters import InboxFilter
+from holdfast.desk.views.sessions import SessionName
 from holdfast.desk.views.tasks import TaskFilter
 from holdfast.desk.views.timeline import Timeline, timeline_of
-from holdfast.desk.views.workers import Queue
+from holdfast.desk.views.words import without_secrets
+from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
 from holdfast.errors import NotFoundError
 from holdfast.reading.audit.event import AuditEvent
 from holdfast.task.data.calls import Approval, StandingRule
@@ -37,6 +41,11 @@ PAGE = 50
 MOST = 500
 
 reads = APIRouter(default_response_class=CleanJSON)
+
+
+_JSON_LINES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/jsonl": {"schema": {"type": "string"}}}}
+}
 
 
 class Me(BaseModel):
@@ -189,6 +198,12 @@ async def branches(asked: Asked, task_id: str) -> list[Branch]:
     return branches_of(list(happenings(entries, opens)))
 
 
+@reads.get("/tasks/{task_id:path}/forks")
+async def forks(asked: Asked, task_id: str) -> list[ForkedTask]:
+    """List the tasks that were forked from a task, oldest first."""
+    return await read_forks(asked.runner, await asked.runner.get_task(task_id))
+
+
 @reads.get("/tasks/{task_id:path}/effects")
 async def effects(asked: Asked, task_id: str) -> list[Effect]:
     """List what a task did outside, and whether it was undone."""
@@ -209,14 +224,14 @@ async def rules(asked: Asked, task_id: str) -> list[StandingRule]:
     return await asked.runner.standing_rules(task_id)
 
 
-@reads.get("/tasks/{task_id:path}/audit", response_class=StreamingResponse)
+@reads.get("/tasks/{task_id:path}/audit", response_class=StreamingResponse, responses=_JSON_LINES)
 async def audit(asked: Asked, task_id: str) -> StreamingResponse:
     """Return every event of a task as JSON lines, oldest first."""
     found = await asked.runner.audit(task_id)
 
     async def lines() -> AsyncGenerator[str]:
         for event in found:
-            yield json.dumps(clean(event.wire()), ensure_ascii=False) + "\n"
+            yield json.dumps(without_secrets(event.wire()), ensure_ascii=False) + "\n"
 
     return StreamingResponse(lines(), media_type="application/jsonl")
 
@@ -239,15 +254,16 @@ async def list_approvals(
     *,
     agent: str = "",
     tool: str = "",
-    kind: Literal["", "tool", "unknown", "limit", "undo"] = "",
-    q: str = "",
+    kind: Literal["", "tool", "unknown", "limit", "undo", "question"] = "",
+    q: Annotated[str, Query(description="Text in tool, arguments, agent or task id.")] = "",
+    older: Annotated[int, Query(ge=0, description="Seconds that it waits at least.")] = 0,
     mine: bool = False,
 ) -> list[Approval]:
     """List what waits for a person over all tasks, oldest first.
 
     With `mine`, only what the sender of the request can decide.
     """
-    wanted = InboxFilter(agent=agent, tool=tool, kind=kind, text=q, mine=mine)
+    wanted = InboxFilter(agent=agent, tool=tool, kind=kind, text=q, older=older, mine=mine)
     person = Person(asked.visitor.name, asked.runner.roles_of(asked.visitor.name))
     now = time.time()
     found = await asked.runner.pending_approvals()
@@ -268,6 +284,12 @@ async def card(asked: Asked, approval_id: str) -> Card:
     return card_of(approval, await Feed(asked.runner).context(task_id), now=time.time())
 
 
+@reads.get("/sessions")
+async def list_sessions(asked: Asked) -> list[SessionName]:
+    """List the newest conversations, newest first."""
+    return await read_sessions(asked.runner)
+
+
 @reads.get("/sessions/{name:path}")
 async def session(asked: Asked, name: str) -> SessionFacts:
     """Return a conversation."""
@@ -280,6 +302,12 @@ async def session(asked: Asked, name: str) -> SessionFacts:
         tasks=[commit.task for commit in commits if not commit.task.startswith("-")],
         usage=await found.usage(),
     )
+
+
+@reads.get("/agents")
+async def agents(asked: Asked) -> list[ServedAgent]:
+    """List the agents of open and of the newest tasks, and who serves them."""
+    return agents_of(await read_queues(asked.runner.client))
 
 
 @reads.get("/workers")

@@ -9,8 +9,10 @@ from fastapi import APIRouter, Header
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.desk.api.access import Asked, CleanJSON
-from holdfast.errors import InvalidArgumentError
+from holdfast.desk.views.branches import origin_of
+from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.task.data.state import Receipt
+from holdfast.task.happenings import happenings
 from holdfast.values.base import Json
 from holdfast.values.settings import Always, Budget
 from holdfast.values.steps import AgentResponse, Task, UndoReceipt
@@ -88,6 +90,14 @@ class Abandon(Body):
     reason: str = Field(min_length=1)
 
 
+class NextStep(Body):
+    """Which step runs next, and how; see `AgentRunner.run_step`."""
+
+    input: str | None = None
+    step: str | None = None
+    restart: Literal["step"] | None = None
+
+
 class StepInput(Body):
     """The new input of a queued step."""
 
@@ -123,7 +133,7 @@ Key = Annotated[
     Header(
         alias="Idempotency-Key",
         max_length=200,
-        description="Names this request: sent again with the same key, it creates one task.",
+        description="Names this request: sent again with the same key, it acts once.",
     ),
 ]
 
@@ -132,13 +142,7 @@ Key = Annotated[
 async def create_task(asked: Asked, body: NewTask, key: Key = None) -> Task:
     """Create a task. With an Idempotency-Key, sending it again returns the same task."""
     by = await asked.may("create", body.agent or "")
-    task_id = body.task_id
-    if key is not None:
-        if task_id is not None:
-            msg = "Give a task_id or an Idempotency-Key, not both: each names the task."
-            raise InvalidArgumentError(msg)
-        digest = hashlib.sha256(f"{by}\0{key}".encode()).hexdigest()[:KEY_DIGITS]
-        task_id = f"{body.agent or asked.runner.agent}-{digest}"
+    task_id = _new_id(by, key, body.task_id)
     return await asked.runner.create_task(
         body.input,
         agent=body.agent,
@@ -150,15 +154,30 @@ async def create_task(asked: Asked, body: NewTask, key: Key = None) -> Task:
         step_mode=body.step_mode,
         streams=body.streams,
         exist_ok=key is not None,
+        by=by,
     )
 
 
 @writes.post("/tasks/{task_id:path}/run", status_code=202)
 async def run(asked: Asked, task_id: str) -> Task:
-    """Run a task to its end, or to where a person must decide."""
+    """Run a task to its end, or to where a person must decide.
+
+    The answer comes after ten seconds at the latest, with the task as it is then: it runs on.
+    """
     await asked.may("run", task_id)
-    await asked.runner.run_on(task_id)
-    return await asked.runner.get_task(task_id)
+    return await asked.begun(task_id, asked.runner.run_on(task_id))
+
+
+@writes.post("/tasks/{task_id:path}/step", status_code=202)
+async def step(asked: Asked, task_id: str, body: NextStep | None = None, key: Key = None) -> Task:
+    """Run the next step; of a task that has its answer, a step with another input.
+
+    The answer comes after ten seconds at the latest, with the task as it is then.
+    """
+    by = await asked.may("run", task_id)
+    wanted = (body or NextStep()).model_dump()
+    running = asked.runner.run_step(task_id, **wanted, request_id=_request(by, key))
+    return await asked.begun(task_id, running)
 
 
 @writes.post("/tasks/{task_id:path}/finalize")
@@ -233,10 +252,30 @@ async def rewind(asked: Asked, task_id: str, body: Rewind, key: Key = None) -> U
 
 
 @writes.post("/tasks/{task_id:path}/fork", status_code=201)
-async def fork(asked: Asked, task_id: str, body: Fork) -> Task:
-    """Start a new task from a step of this one."""
+async def fork(asked: Asked, task_id: str, body: Fork, key: Key = None) -> Task:
+    """Start a new task from a step of this one; with an Idempotency-Key, once."""
     by = await asked.may("fork", task_id)
-    return await asked.runner.fork(task_id, by=by, **body.model_dump())
+    new = _new_id(by, key, body.task_id)
+    try:
+        return await asked.runner.fork(
+            task_id,
+            body.at,
+            body.input,
+            agent=body.agent,
+            feedback=body.feedback,
+            task_id=new,
+            session=body.session,
+            by=by,
+        )
+    except TaskExistsError:
+        if key is None or new is None or not await _is_fork(asked, new, task_id):
+            raise
+        return await asked.runner.get_task(new)
+
+
+async def _is_fork(asked: Asked, task_id: str, of: str) -> bool:
+    origin = origin_of(list(happenings(await asked.runner.ledger(task_id))))
+    return origin is not None and origin.task_id == of
 
 
 @writes.post("/rules/{rule_id:path}/revoke")
@@ -277,6 +316,20 @@ async def respond(asked: Asked, approval_id: str, body: Respond) -> Receipt:
     by = await asked.may("respond", approval_id)
     result: Json = body.result
     return await asked.runner.respond(approval_id, by, result)
+
+
+def _new_id(by: str, key: str | None, given: str | None) -> str | None:
+    """Return the id of a task that a request creates; None for one that is made up.
+
+    Raises:
+        InvalidArgumentError: Both a key and an id name it.
+    """
+    if key is None:
+        return given
+    if given is not None:
+        msg = "Give a task_id or an Idempotency-Key, not both: each names the task."
+        raise InvalidArgumentError(msg)
+    return f"api-{_request(by, key)}"
 
 
 def _request(by: str, key: str | None) -> str | None:

@@ -18,6 +18,7 @@ from holdfast.desk.identity.identities import (
     NotAllowedError,
     NotAuthenticatedError,
     Role,
+    Verb,
     check_identity,
     check_roles,
 )
@@ -119,7 +120,7 @@ class Guard:
             raise NotAuthenticatedError(_LOCAL_ONLY if self.is_local else _UNKNOWN)
         return found
 
-    async def allows(self, visitor: Identity, verb: str, subject: str) -> bool:
+    async def allows(self, visitor: Identity, verb: Verb, subject: str) -> bool:
         """Whether an identity may do this with a task or an approval.
 
         Raises:
@@ -132,7 +133,7 @@ class Guard:
         answer = self._may(visitor, verb, subject)
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
-    async def ensure(self, visitor: Identity, verb: str, subject: str) -> None:
+    async def ensure(self, visitor: Identity, verb: Verb, subject: str) -> None:
         """Return if an identity may do this.
 
         Raises:

@@ -11,37 +11,46 @@ from holdfast.values.checks.ids import check_name
 from holdfast.values.text.shown import shown
 
 Role = Literal["viewer", "operator", "approver"]
+"""What somebody may do: read, run and steer, decide approvals."""
 
 ROLES = cast("tuple[Role, ...]", get_args(Role))
 
-READ = "read"
+Verb = Literal[
+    "read",
+    "create",
+    "run",
+    "finalize",
+    "feedback",
+    "edit_step",
+    "drop_step",
+    "pause",
+    "resume",
+    "undo",
+    "rewind",
+    "fork",
+    "abandon",
+    "approve",
+    "edit",
+    "reject",
+    "respond",
+    "revoke",
+]
+"""What can be done with the desk."""
 
-_OPERATING = frozenset(
-    {
-        "create",
-        "run",
-        "finalize",
-        "feedback",
-        "edit_step",
-        "drop_step",
-        "pause",
-        "resume",
-        "undo",
-        "rewind",
-        "fork",
-        "abandon",
-    }
-)
-_DECIDING = frozenset({"approve", "edit", "reject", "respond", "revoke"})
+VERBS = cast("tuple[Verb, ...]", get_args(Verb))
 
-ALLOWED: Mapping[Role, frozenset[str]] = {
-    "viewer": frozenset({READ}),
-    "operator": _OPERATING | {READ},
-    "approver": _DECIDING | {READ},
+READ: Verb = "read"
+
+_DECIDING: frozenset[Verb] = frozenset({"approve", "edit", "reject", "respond", "revoke"})
+
+_OPERATING: frozenset[Verb] = frozenset(VERBS) - _DECIDING
+
+ALLOWED: Mapping[Role, frozenset[Verb]] = {
+    "viewer": frozenset((READ,)),
+    "operator": _OPERATING,
+    "approver": frozenset((*_DECIDING, READ)),
 }
 """The verbs that each role allows. Every role may read."""
-
-VERBS = _OPERATING | _DECIDING | {READ}
 
 
 class NotAuthenticatedError(HoldfastError):
@@ -66,7 +75,7 @@ class Identity:
     roles: frozenset[Role] = frozenset({"viewer"})
     source: Literal["local", "token", "proxy"] = "token"
 
-    def can(self, verb: str) -> bool:
+    def can(self, verb: Verb) -> bool:
         """Whether one of the roles allows a verb."""
         return any(verb in ALLOWED[role] for role in self.roles)
 

@@ -55,7 +55,7 @@ async def sign_in(request: Request) -> Response:
         path=root or "/",
         secure=request.url.scheme == "https",
         httponly=True,
-        samesite="strict",
+        samesite="lax",  # a link in a message leads to its card; only reads come this way
     )
     return answer
 

@@ -141,7 +141,9 @@ class Protection:
         answer = problem_of(error)
         if answer.status_code == 401 and is_page and not self._guard.is_local:  # noqa: PLR2004
             root = connection.scope.get("root_path", "")
-            return RedirectResponse(f"{root}{LOGIN}?next={quote(path, safe='/')}", 303)
+            query = connection.url.query
+            wanted = quote(f"{path}?{query}" if query else path, safe="/")
+            return RedirectResponse(f"{root}{LOGIN}?next={wanted}", 303)
         return answer
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -23,8 +23,17 @@ from holdfast.desk.pages.parts import (
     url,
 )
 from holdfast.desk.views.branches import path_of
-from holdfast.desk.views.comparison import ASPECTS, Comparison, Pair, Side, compare
-from holdfast.desk.views.words import span, spent
+from holdfast.desk.views.comparison import (
+    ASPECTS,
+    Comparison,
+    Pair,
+    Prompt,
+    Side,
+    compare,
+    prompt_of,
+    prompts_differ,
+)
+from holdfast.desk.views.words import cut, span, spent
 from holdfast.errors import InvalidArgumentError, NotFoundError, message_of
 from holdfast.task.step_body import StepBody
 
@@ -70,7 +79,6 @@ class Compare:
 
     async def _look(self) -> None:
         """Read both until they were compared once: what has run does not change."""
-        self._frame.count(len(await self._frame.desk.feed.waiting()))
         if self._is_drawn:
             return
         left, right = (self._query.get(side, "") for side in SIDES)
@@ -83,12 +91,13 @@ class Compare:
         try:
             async with asyncio.timeout(READ_SECONDS):
                 paths = await asyncio.gather(*map(self._path, SIDES))
+                prompts = await asyncio.gather(*map(self._prompt, SIDES))
         except (InvalidArgumentError, NotFoundError) as error:
             with self._body:
                 notice("bad", message_of(error), role="alert")
         else:
             with self._body:
-                self._draw(compare(*paths))
+                self._draw(compare(*paths), *prompts)
         self._is_drawn = True
 
     async def _path(self, side: str) -> list[StepBody]:
@@ -96,11 +105,19 @@ class Compare:
         entries = await self._frame.desk.runner.ledger(self._query[side])
         return path_of(entries, _number(branch))
 
-    def _draw(self, found: Comparison) -> None:
+    async def _prompt(self, side: str) -> Prompt | None:
+        """Return the agent of a side; None when nobody can tell."""
+        snapshot = await self._frame.desk.feed.snapshot(self._query[side])
+        return prompt_of(snapshot) if snapshot is not None else None
+
+    def _draw(self, found: Comparison, left: Prompt | None, right: Prompt | None) -> None:
         words = "Both did the same."
         if found.first is not None:
             words = f"The first difference is in step {found.first + 1}."
-        notice("info" if found.first is not None else "good", words)
+        unlike = prompts_differ(left, right) if left and right else ()
+        if unlike:
+            words += f" The agents differ: {', '.join(unlike)}."
+        notice("good" if found.first is None and not unlike else "info", words)
         with ui.element("div").classes("grid w-full grid-cols-1 gap-3 md:grid-cols-2"):
             for k, side in enumerate(SIDES):
                 with ui.column().classes("min-w-0 gap-0"):
@@ -108,6 +125,8 @@ class Compare:
                     branch = self._query.get(f"{side}_branch", "")
                     cost = f"{spent(found.usages[k])} · {span(found.seconds[k])} in steps"
                     quiet(f"branch {branch} · {cost}" if branch else cost)
+        if left and right and unlike:
+            _draw_prompts(left, right, unlike)
         for k, pair in enumerate(found.pairs):
             _draw_pair(k + 1, pair)
 
@@ -115,6 +134,18 @@ class Compare:
 def _number(typed: str) -> int | None:
     """Return the number of a branch; None for the present one."""
     return int(typed[:9]) if typed.isdecimal() else None
+
+
+def _draw_prompts(left: Prompt, right: Prompt, differs: tuple[str, ...]) -> None:
+    with ui.element("section").classes(f"{CARD} flex flex-col gap-3"):
+        with ui.row().classes("items-center gap-2"):
+            heading("Agents")
+            chip("differ", "info")
+        with ui.element("div").classes("grid w-full grid-cols-1 gap-3 md:grid-cols-2"):
+            for side in (left, right):
+                with ui.column().classes("min-w-0 gap-2"):
+                    for aspect in differs:
+                        _draw_aspect(aspect, side.text(aspect) or "none", differs)
 
 
 def _draw_pair(number: int, pair: Pair) -> None:
@@ -142,14 +173,16 @@ def _draw_pair(number: int, pair: Pair) -> None:
 def _draw_side(side: Side, differs: tuple[str, ...]) -> None:
     quiet(f"{spent(side.usage)} · {span(side.seconds)}")
     for aspect in ASPECTS:
-        said = side.text(aspect)
-        if not said:
-            continue
-        with ui.column().classes("w-full gap-1"):
-            with ui.row().classes("items-center gap-2"):
-                heading(aspect.capitalize(), level=3)
-                if aspect in differs:
-                    chip("differs", "warn")
-            shown = code(said)
+        if said := side.text(aspect):
+            _draw_aspect(aspect, said, differs)
+
+
+def _draw_aspect(aspect: str, said: str, differs: tuple[str, ...]) -> None:
+    with ui.column().classes("w-full gap-1"):
+        with ui.row().classes("items-center gap-2"):
+            heading(aspect.capitalize(), level=3)
             if aspect in differs:
-                shown.classes(TONES["warn"], remove="bg-slate-100 dark:bg-slate-800")
+                chip("differs", "warn")
+        shown = code(cut(said))
+        if aspect in differs:
+            shown.classes(TONES["warn"], remove="bg-slate-100 dark:bg-slate-800")

@@ -20,11 +20,17 @@ def ask_for_task(frame: Frame) -> None:
         agent = ui.input("Agent", value=runner.agent).props("outlined").classes("w-full")
         session = ui.input("Session (or leave it empty)").props("outlined").classes("w-full")
 
+        is_sent = False
+
         async def submit() -> None:
+            nonlocal is_sent
             said = (wish.value or "").strip()
             if not said:
                 wish.props('error error-message="Request is needed."')
                 return
+            if is_sent:  # by the first click of two
+                return
+            is_sent = True
 
             async def create(by: str) -> None:
                 made = await runner.create_task(
@@ -37,7 +43,8 @@ def ask_for_task(frame: Frame) -> None:
                 )
                 ui.navigate.to(task_url(made.task_id))
 
-            if await frame.act("create", "", create, ""):
+            is_sent = await frame.act("create", "", create, "")
+            if is_sent:
                 dialog.close()
 
         wish.on("keydown.ctrl.enter", submit)

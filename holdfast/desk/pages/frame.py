@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
-from nicegui import ui
+from nicegui import background_tasks, ui
 from starlette.requests import Request
 
-from holdfast.desk.pages.access import Desk, Visitor
+from holdfast.desk.identity.identities import (
+    READ,
+    Identity,
+    NotAllowedError,
+    NotAuthenticatedError,
+    Verb,
+)
+from holdfast.desk.pages.access import Desk
 from holdfast.desk.pages.parts import QUIET, TONES, text
 from holdfast.errors import ConnectError, HoldfastError, NoWorkerError, message_of
+from holdfast.values.text.terminal import printable
 
 TICK_SECONDS = 0.7
 """How often a page looks for what is new."""
@@ -26,6 +35,9 @@ REST = 4
 
 LONGEST_REST_SECONDS = 10.0
 
+CHECK_SECONDS = 1.0
+"""How often an open page asks whether who looks at it still may."""
+
 PAGES = (
     ("inbox", "Inbox", "/", "inbox"),
     ("tasks", "Tasks", "/tasks", "list_alt"),
@@ -33,6 +45,9 @@ PAGES = (
     ("sessions", "Sessions", "/sessions", "forum"),
     ("workers", "Workers", "/workers", "dns"),
 )
+COUNTING = ("inbox", "tasks")
+"""Pages that read themselves what waits for a person."""
+
 THEMES = {"auto": None, "light": False, "dark": True}
 _NEXT = {"auto": "dark", "dark": "light", "light": "auto"}
 _ICONS = {"auto": "brightness_auto", "dark": "dark_mode", "light": "light_mode"}
@@ -50,16 +65,26 @@ class Frame:
     """
 
     desk: Desk
-    visitor: Visitor
+    visitor: Identity
     request: Request
     _banner: ui.row
     _words: Any
     _count: Any
     _said: str = ""
     _rests_until: float = 0.0
+    _checked_at: float = 0.0
+    _is_ended: bool = False
+    _acting: set[tuple[Verb, str]] = field(default_factory=set[tuple[Verb, str]])
+
+    def can(self, verb: Verb) -> bool:
+        """Whether a role of who looks at the page allows a verb: buttons of others are not drawn.
+
+        What the application itself forbids is known when it is tried.
+        """
+        return self.visitor.can(verb)
 
     async def act(
-        self, verb: str, subject: str, run: Callable[[str], Awaitable[Any]], done: str
+        self, verb: Verb, subject: str, run: Callable[[str], Awaitable[Any]], done: str
     ) -> bool:
         """Do something in the name of the visitor, and say how it went.
 
@@ -72,18 +97,25 @@ class Frame:
         Returns:
             Whether it was done.
         """
+        asked = (verb, subject)
+        if asked in self._acting:
+            ui.notify("This is being done.")
+            return False
+        self._acting.add(asked)
         with self._banner:  # the dialog that it was asked in may be gone before it is done
             try:
                 visitor = await self.desk.guard.visitor(self.request)
-                if not await self.desk.guard.allows(visitor, verb, subject):
-                    refused = f"{visitor.name} may not {verb} {subject}".rstrip()
-                    ui.notify(f"{refused}.", type="negative")
-                    return False
+                await self.desk.guard.ensure(visitor, verb, subject)
                 await run(visitor.name)
+            except TimeoutError:
+                ui.notify(_NO_ANSWER, type="negative", multi_line=True, timeout=8000)
+                return False
             except HoldfastError as error:
-                ui.notify(message_of(error), type="negative", multi_line=True, timeout=8000)
+                said = printable(message_of(error))
+                ui.notify(said, type="negative", multi_line=True, timeout=8000)
                 return False
             finally:
+                self._acting.discard(asked)
                 self.desk.feed.forget()
             if done:
                 ui.notify(done, type="positive")
@@ -98,12 +130,15 @@ class Frame:
                 takes long is read less often.
         """
         began = time.monotonic()
-        if began < self._rests_until and not at_once:
+        if self._is_ended or (began < self._rests_until and not at_once):
             return
         try:
+            await self._check(began)
             await read()
         except NoWorkerError as error:
             self.say(f"No worker process serves {error.queue}. {_KEPT}")
+        except (NotAuthenticatedError, NotAllowedError):
+            self._end()
         except ConnectError:
             self.say(f"The Temporal server does not answer. {_KEPT}")
         except TimeoutError:
@@ -117,6 +152,33 @@ class Frame:
             if took < SLOW_SECONDS:
                 self._rests_until = 0.0
 
+    async def _check(self, now: float) -> None:
+        """Return if who looks at the page still may: a token can be revoked meanwhile.
+
+        Raises:
+            NotAuthenticatedError: They are no longer known.
+            NotAllowedError: They may no longer read.
+        """
+        if now - self._checked_at < CHECK_SECONDS:
+            return
+        visitor = await self.desk.guard.visitor(self.request)
+        await self.desk.guard.ensure(visitor, READ, "")
+        self._checked_at = now
+
+    def _end(self) -> None:
+        """Show nothing any more, and take no more orders; the browser is told why."""
+        self._is_ended = True
+        client: Any = ui.context.client
+        ui.run_javascript("location.reload()")
+
+        async def forget() -> None:
+            await asyncio.sleep(GOING_SECONDS)
+            if not client.is_deleted:
+                client.delete()
+
+        create: Any = getattr(background_tasks, "create")  # noqa: B009  its type is partly unknown
+        create(forget())
+
     def slot(self) -> ui.row:
         """Return an element that is there as long as the page is, to do things in its name."""
         return self._banner
@@ -129,17 +191,28 @@ class Frame:
         self._words.text = missing
         self._banner.set_visibility(bool(missing))
 
+    async def count_waiting(self) -> None:
+        """Show how much waits for a person, for pages that do not read it themselves."""
+        if self._is_ended:
+            return
+        with suppress(HoldfastError):  # what is missing is said by what the page itself reads
+            self.count(len(await self.desk.feed.waiting()))
+
     def count(self, waiting: int) -> None:
         """Show how much waits for a person."""
         self._count.text = f"{waiting}"
         self._count.set_visibility(waiting > 0)
 
 
+GOING_SECONDS = 0.5
+"""How long a page that has ended may still be told so."""
+
+_NO_ANSWER = "No worker process has answered in time. Look whether it was done, and ask again."
 _KEPT = "What you see is the last that is known; the page goes on by itself."
 
 
 @contextmanager
-def frame(desk: Desk, visitor: Visitor, request: Request, current: str) -> Generator[Frame]:
+def frame(desk: Desk, visitor: Identity, request: Request, current: str) -> Generator[Frame]:
     """Build the frame of a page; the block builds what is in it."""
     theme = request.cookies.get(COOKIE, "auto")
     theme = theme if theme in THEMES else "auto"
@@ -160,6 +233,8 @@ def frame(desk: Desk, visitor: Visitor, request: Request, current: str) -> Gener
         quiet = f"truncate max-w-40 text-sm max-sm:hidden {QUIET}"
         text("span", visitor.name, quiet).props('aria-label="You act as"')
         _theme_button(theme, dark)
+        if visitor.source == "token":
+            _sign_out(request)
     with ui.column().classes("mx-auto w-full max-w-6xl gap-4 px-1 py-2 sm:px-4 sm:py-4"):
         banner = ui.row().classes(
             f"w-full items-center gap-3 rounded-lg px-4 py-2 flex-nowrap {TONES['warn']}"
@@ -168,7 +243,10 @@ def frame(desk: Desk, visitor: Visitor, request: Request, current: str) -> Gener
             ui.spinner(size="sm").props('aria-hidden="true"')
             words = text("span", "", "text-sm")
         banner.set_visibility(False)
-        yield Frame(desk, visitor, request, banner, words, count)
+        made = Frame(desk, visitor, request, banner, words, count)
+        if current not in COUNTING:
+            ui.timer(TICK_SECONDS * 3, made.count_waiting)
+        yield made
 
 
 def _navigation(current: str) -> Any:
@@ -212,6 +290,15 @@ def _theme_button(theme: str, dark: ui.dark_mode) -> None:
     shown = ui.button(icon=_ICONS[theme], on_click=turn, color=None)
     shown.props(f'flat round dense aria-label="Theme: {theme}"')
     shown.classes("text-slate-700 dark:text-slate-200")
+
+
+def _sign_out(request: Request) -> None:
+    """Draw the button that has this browser forget its token."""
+    form = ui.element("form").classes("flex")
+    form.props["method"], form.props["action"] = "post", f"{request.scope['root_path']}/logout"
+    with form, ui.button(icon="logout", color=None) as made:
+        made.props('flat round dense type="submit" aria-label="Sign out"')
+        made.classes("text-slate-700 dark:text-slate-200")
 
 
 def _colours() -> None:

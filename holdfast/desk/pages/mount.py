@@ -13,7 +13,8 @@ from nicegui import ui
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.desk.pages.access import Desk, Visitor
+from holdfast.desk.identity.identities import Identity
+from holdfast.desk.pages.access import Desk
 from holdfast.desk.pages.compare import Compare
 from holdfast.desk.pages.frame import Frame, frame
 from holdfast.desk.pages.inbox.page import Inbox
@@ -119,7 +120,7 @@ def mount_pages(app: FastAPI, desk: Desk) -> None:
     app.router.lifespan_context = lifespan
 
 
-async def _opened(request: Request) -> tuple[Desk, Visitor]:
+async def _opened(request: Request) -> tuple[Desk, Identity]:
     desk: Desk = request.scope[KEY]
     return desk, await desk.guard.visitor(request)
 

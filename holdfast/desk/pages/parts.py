@@ -11,6 +11,8 @@ from nicegui import ui
 from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
 
+from holdfast.values.text.terminal import printable
+
 Tone = Literal["good", "bad", "warn", "info", "calm"]
 
 TONES: dict[str, str] = {
@@ -42,8 +44,12 @@ CODE = (
 
 
 def text(tag: str, content: str, classes: str = "") -> TextElement:
-    """Show a text in an element of this tag."""
-    made = TextElement(tag=tag, text=content)
+    """Show a text in an element of this tag.
+
+    What would change how the text around it reads, such as a mark for the direction of writing, is
+    written out: people decide by what they see.
+    """
+    made = TextElement(tag=tag, text=printable(content))
     made.classes(classes)
     return made
 
@@ -88,7 +94,7 @@ def key_hint(key: str) -> TextElement:
 def link(content: str, target: str, classes: str = "") -> ui.link:
     """Link to a page of the desk."""
     colours = "text-indigo-700 dark:text-indigo-300 no-underline hover:underline"
-    return ui.link(content, target).classes(f"{colours} {classes}")
+    return ui.link(printable(content), target).classes(f"{colours} {classes}")
 
 
 def facts(pairs: list[tuple[str, str]]) -> None:

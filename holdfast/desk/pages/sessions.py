@@ -8,6 +8,7 @@ from nicegui import ui
 
 from holdfast.archive.contents import resolve_message
 from holdfast.archive.segments import read_messages, turns
+from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.parts import (
     CARD,
@@ -24,11 +25,12 @@ from holdfast.desk.pages.parts import (
     text,
     url,
 )
-from holdfast.desk.views.sessions import Turn, app_in, name_of, turn_of
+from holdfast.desk.views.sessions import SessionName, Turn, app_in, name_of, turn_of
 from holdfast.desk.views.words import clock, cost_shown
 from holdfast.errors import TaskNotFoundError
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.state import SessionState
+from holdfast.values.text.redact import redact
 
 MOST = 200
 """Sessions that are listed, and newest turns that are shown."""
@@ -50,25 +52,15 @@ class Sessions:
         self._drawn: object = None
         if name:
             link("All sessions", "/sessions", "text-sm")
-        heading(name or "Sessions", level=1).classes("break-words")
+        heading(redact(name) or "Sessions", level=1).classes("break-words")
         self._body = ui.column().classes("w-full gap-4")
         ui.timer(TICK_SECONDS * 2, lambda: frame.look(self._look))
 
     async def _look(self) -> None:
-        self._frame.count(len(await self._frame.desk.feed.waiting()))
         await (self._look_at_one() if self._name else self._look_at_all())
 
     async def _look_at_all(self) -> None:
-        runner = self._frame.desk.runner
-        found: list[tuple[str, float]] = []
-        with server_errors():
-            async for each in runner.client.list_workflows("WorkflowType = 'Session'"):
-                is_own = app_in(each.id, each.task_queue) == runner.app
-                name = name_of(each.id)
-                if is_own and name and name not in {known for known, _ in found}:
-                    found.append((name, each.start_time.timestamp()))
-                if len(found) >= MOST:
-                    break
+        found = await read_sessions(self._frame.desk.runner)
         if found == self._drawn:
             return
         self._drawn = found
@@ -78,10 +70,11 @@ class Sessions:
                 empty("forum", "No sessions yet", "A task with a session begins one.")
                 return
             with ui.element("ul").props('aria-label="Sessions"').classes(PANEL):
-                for name, started in found:
+                for each in found:
                     with ui.element("li").classes(f"{LINE} flex items-center gap-4 px-4 py-3"):
-                        link(name, url("/sessions", {"name": name}), "min-w-0 break-words")
-                        quiet(clock(started))
+                        to = url("/sessions", {"name": each.name})
+                        link(redact(each.name), to, "min-w-0 break-words")
+                        quiet(clock(each.begun))
 
     async def _look_at_one(self) -> None:
         runner = self._frame.desk.runner
@@ -114,6 +107,23 @@ class Sessions:
             facts([("Cost", cost)])
             for turn in shown:
                 _draw_turn(turn)
+
+
+async def read_sessions(runner: AgentRunner) -> list[SessionName]:
+    """List the newest sessions of the runner's app.
+
+    Raises:
+        ConnectError: The server could not be reached.
+    """
+    found: dict[str, SessionName] = {}
+    with server_errors():
+        async for each in runner.client.list_workflows("WorkflowType = 'Session'"):
+            name = name_of(each.id)
+            if name and name not in found and app_in(each.id, each.task_queue) == runner.app:
+                found[name] = SessionName(name=name, begun=each.start_time.timestamp())
+            if len(found) >= MOST:
+                break
+    return [*found.values()]
 
 
 def _draw_turn(turn: Turn) -> None:

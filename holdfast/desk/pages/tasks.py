@@ -35,6 +35,7 @@ from holdfast.desk.views.words import counted, cut, spent
 from holdfast.errors import HoldfastError
 from holdfast.task.data.calls import Approval
 from holdfast.values.steps import CLOSED, Task
+from holdfast.values.text.terminal import printable
 
 PAGE_ROWS = 25
 """Tasks of a page: each is asked for its steps and tokens."""
@@ -61,8 +62,9 @@ class Tasks:
         wanted = self._wanted
         with ui.row().classes("w-full items-center justify-between gap-2"):
             heading("Tasks", level=1)
-            new = button("New task", tone="main", icon="add")
-            new.on_click(lambda: ask_for_task(self._frame))
+            if self._frame.can("create"):
+                new = button("New task", tone="main", icon="add")
+                new.on_click(lambda: ask_for_task(self._frame))
         with ui.row().classes("w-full items-center gap-2"):
             search = ui.input(
                 placeholder="Search",
@@ -171,7 +173,7 @@ class Tasks:
         with ui.column().classes("min-w-0 gap-0.5"):
             label = row.input or row.task_id
             made = link(label, task_url(row.task_id), "w-full truncate text-sm font-medium")
-            made.props["title"] = cut(label, 500)
+            made.props["title"] = printable(cut(label, 500))
             names = [row.agent, row.task_id, *([f"session {row.session}"] * bool(row.session))]
             text("span", " · ".join(names), f"w-full truncate text-xs {QUIET}")
         with ui.column().classes("min-w-0 items-start gap-0.5"):

@@ -29,11 +29,15 @@ from holdfast.desk.pages.parts import (
 from holdfast.desk.views.words import age, clock, counted
 from holdfast.desk.views.workers import Queue, Worker, queues_of, seen
 from holdfast.engine.cluster import POLLER_SECONDS
-from holdfast.engine.search_attributes import OPEN_TASKS
+from holdfast.engine.search_attributes import OPEN_TASKS, TASKS
 from holdfast.reading.server_errors import server_errors
+from holdfast.reading.visibility import agent_of
 
 MOST_TASKS = 2_000
 """Open tasks that are looked at for their queues."""
+
+NEWEST = 200
+"""Newest tasks, also closed ones, that are looked at for their agents."""
 
 _SECONDS = timedelta(seconds=3)
 
@@ -51,7 +55,6 @@ class Workers:
 
     async def _look(self) -> None:
         desk = self._frame.desk
-        self._frame.count(len(await desk.feed.waiting()))
         found = await read_queues(desk.runner.client)
         if found == self._drawn:
             return
@@ -73,7 +76,8 @@ def _draw_queue(queue: Queue, now: float) -> None:
             heading(queue.serves).classes("min-w-0 break-words")
             tone: Tone = "bad" if queue.is_unserved else "good" if queue.workers else "calm"
             chip(queue.words, tone)
-        quiet(counted(queue.open_tasks, "open task"))
+        names = f" of {', '.join(queue.agents)}" if queue.agents else ""
+        quiet(counted(queue.open_tasks, "open task") + names, "break-words")
         if queue.is_unserved:
             with ui.row().classes("gap-x-4 gap-y-1"):
                 for task in queue.tasks:
@@ -98,18 +102,19 @@ async def read_queues(client: Client) -> list[Queue]:
         ConnectError: The server could not be reached.
     """
     tasks: dict[str, list[str]] = {}
+    agents: dict[str, set[str]] = {}
     with server_errors():
-        count = 0
-        async for found in client.list_workflows(OPEN_TASKS, page_size=500):
+        async for found in client.list_workflows(OPEN_TASKS, page_size=500, limit=MOST_TASKS):
             tasks.setdefault(found.task_queue, []).append(found.id)
-            count += 1
-            if count >= MOST_TASKS:
-                break
+            agents.setdefault(found.task_queue, set()).add(agent_of(found))
+        async for found in client.list_workflows(TASKS, page_size=NEWEST, limit=NEWEST):
+            agents.setdefault(found.task_queue, set()).add(agent_of(found))
     known = await _workers(client)
     queues = [*dict.fromkeys([*tasks, *(queue for queue, _ in known)])]
     pollers = await asyncio.gather(*(_pollers(client, queue, known) for queue in queues))
     served = dict(zip(queues, pollers, strict=True))
-    return queues_of(tasks, {queue: found for queue, found in served.items() if found})
+    polled = {queue: found for queue, found in served.items() if found}
+    return queues_of(tasks, polled, agents)
 
 
 async def _workers(client: Client) -> dict[tuple[str, str], Worker]:

@@ -9,6 +9,7 @@ from typing import cast
 from holdfast.task.data.records import Entry
 from holdfast.task.happenings import Happening, Noted, StepEnded, StepsUndone, happenings
 from holdfast.task.step_body import StepBody
+from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
 
 
@@ -44,6 +45,19 @@ class Origin:
     task_id: str
     n: int
     by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForkedTask:
+    """A task that was forked from another one.
+
+    Attributes:
+        task: What lists know of it.
+        n: Number of the last step that both share.
+    """
+
+    task: Task
+    n: int
 
 
 def branches_of(found: Sequence[Happening]) -> list[Branch]:

@@ -45,6 +45,24 @@ def buttons_of(approval: Approval) -> tuple[Button, ...]:
             return _of_unknown(tool)
         case "limit":
             return _of_limit(approval)
+        case "question":
+            return (
+                Button(
+                    verb="respond",
+                    key="v",
+                    label="Answer",
+                    more="The call goes on with your answer: an object with the fields asked for.",
+                    asks="result",
+                    colour="primary",
+                ),
+                Button(
+                    verb="reject",
+                    key="r",
+                    label="Decline",
+                    more="The call goes on without an answer.",
+                    asks="reason",
+                ),
+            )
         case "undo":
             return (
                 Button(

@@ -109,6 +109,7 @@ TITLES: Mapping[ApprovalKind, str] = {
     "unknown": "may have happened",
     "limit": "budget is used up",
     "undo": "undo needs approval",
+    "question": "asks a question",
 }
 _EFFECTS = {
     "read": "Reads only",
@@ -120,6 +121,7 @@ _AFTER: Mapping[ApprovalKind, str] = {
     "unknown": "the call is given up, and the agent reads that its outcome is unknown",
     "limit": "the task finishes with what it has",
     "undo": "the undo ends here",
+    "question": "the tool goes on without an answer",
 }
 
 
@@ -184,6 +186,8 @@ def title_of(approval: Approval) -> str:
             return f"Undo of {approval.tool}" if approval.tool else "An undo"
         case "unknown":
             return f"{approval.tool} may have happened"
+        case "question":
+            return f"{approval.tool} asks a question"
         case "tool":
             return approval.tool
 

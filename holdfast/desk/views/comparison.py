@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from holdfast.desk.views.words import cut, data_of, pretty
+from holdfast.desk.views.words import data_of, pretty
+from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.step_body import StepBody
 from holdfast.values.messages import Message, Usage, shown
 from holdfast.values.text.redact import redact
@@ -15,9 +16,50 @@ ASPECTS = ("input", "answers", "calls", "results")
 """What is compared of a step, in the order in which it comes to be."""
 
 
+PROMPT = ("agent", "model", "instructions", "tools")
+"""What is compared of the agents that the tasks began with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """The agent that one side began with: what models got beside the messages.
+
+    Attributes:
+        agent: Its name, and its class of AgentWorker.
+        model: Its model, and the settings.
+        instructions: Its instructions.
+        tools: Its tools, as models got them.
+    """
+
+    agent: str
+    model: str
+    instructions: str
+    tools: str
+
+    def text(self, aspect: str) -> str:
+        """Return what is compared under a name of `PROMPT`."""
+        return str(getattr(self, aspect))
+
+
+def prompt_of(agent: AgentSnapshot) -> Prompt:
+    """Return the agent of a task as one side of a comparison."""
+    instructions = "made for each turn by a function" if agent.is_dynamic else agent.instructions
+    settings = agent.settings.wire()
+    tools = [
+        f"{tool.name} {pretty(dict(tool.parameters))}\n{tool.description}".rstrip()
+        for tool in (*agent.tools, *agent.handoffs)
+    ]
+    return Prompt(
+        agent=f"{agent.name} ({agent.worker})" if agent.worker else agent.name,
+        model=redact(f"{agent.model} {pretty(settings)}" if settings else agent.model),
+        instructions=redact(instructions),
+        tools=redact("\n".join(tools)),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """A step of one side.
+    """A step of one side; its texts are whole, so that what differs is found wherever it is.
 
     Attributes:
         n: Number of the step.
@@ -110,6 +152,10 @@ def side_of(body: StepBody) -> Side:
         calls.append(f"{call.call.name} {arguments}")
         if call.message is not None:
             results.append(f"{call.call.name}: {_text(call.message)}")
+    for ran in body.hosted:
+        calls.append(f"{ran.tool} {ran.arguments} (provider)")
+        if ran.result:
+            results.append(f"{ran.tool}: {ran.result}")
     asked = [_text(message) for message in body.adds if message.role in ("user", "system")]
     return Side(
         n=body.n,
@@ -127,6 +173,11 @@ def _sum(sides: Sequence[Side]) -> Usage:
     return sum((each.usage for each in sides), Usage())
 
 
+def prompts_differ(left: Prompt, right: Prompt) -> tuple[str, ...]:
+    """Return in which of `PROMPT` two agents differ."""
+    return tuple(each for each in PROMPT if left.text(each) != right.text(each))
+
+
 def _differs(left: Side | None, right: Side | None) -> tuple[str, ...]:
     if left is None or right is None:
         return ASPECTS
@@ -138,4 +189,4 @@ def _text(message: Message) -> str:
 
 
 def _clean(texts: Sequence[str]) -> str:
-    return redact(cut("\n".join(texts)))
+    return redact("\n".join(texts))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from holdfast.desk.views.timeline import bodies_in
 from holdfast.desk.views.words import brief, data_of
-from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
+from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy, policy_of
 from holdfast.task.happenings import CallUndone, Happening
 from holdfast.task.step_body import StepBody, StepCall
 from holdfast.task.undo import effect_place
@@ -101,7 +101,7 @@ def _policy(body: StepBody, call: StepCall, snapshot: AgentSnapshot | None) -> T
         return None
     team = (snapshot, *snapshot.team)
     agent = next((each for each in team if each.name == body.step.agent), snapshot)
-    return agent.policies.get(call.call.name)
+    return policy_of(agent.policies, call.call)
 
 
 def _effect(

@@ -14,6 +14,19 @@ _BETWEEN = f"{MADE}session{MADE}"
 
 
 @dataclass(frozen=True, kw_only=True)
+class SessionName:
+    """A session of a list.
+
+    Attributes:
+        name: Its name.
+        begun: When it was begun, or reset, seconds since the epoch.
+    """
+
+    name: str
+    begun: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Said:
     """A message of a turn."""
 

@@ -105,6 +105,7 @@ def waits_for(task: Task, approvals: list[Approval]) -> str:
             "unknown": f"word on whether {first.tool} happened",
             "limit": "a decision on its budget",
             "undo": f"approval to undo {first.tool}",
+            "question": f"an answer to {first.tool}",
         }[first.kind]
         more = len(approvals) - 1
         return what + (f" and {more} more" if more else "")

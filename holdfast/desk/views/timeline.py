@@ -154,7 +154,9 @@ def _models(body: StepBody) -> Iterator[Bar]:
         start = max(answer.at - answer.took, body.started) if answer.took else end
         end = max(answer.at, start)
         calls = ", ".join(call.name for call in answer.message.calls)
-        said = answer.text or (f"calls {calls}" if calls else "")
+        ran = ", ".join(call.tool for _, call in part.hosted)
+        told = (answer.text, f"calls {calls}" if calls else "", f"(ran {ran})" if ran else "")
+        said = " ".join(each for each in (told[0] or told[1], told[2]) if each)
         yield Bar(
             kind="model",
             label=answer.model or "model",
@@ -257,7 +259,11 @@ def _waits(found: Iterable[Happening], now: float) -> Iterator[Bar]:
 def _wait(begun: Noted, end: float, how: str, *, is_open: bool = False) -> Bar:
     tool = str(begun.event.body.get("tool") or "")
     kind = str(begun.event.body.get("kind") or "")
-    what = {"unknown": f"whether {tool} happened", "limit": "the budget"}.get(kind, tool)
+    what = {
+        "unknown": f"whether {tool} happened",
+        "limit": "the budget",
+        "question": f"an answer to {tool}",
+    }.get(kind, tool)
     return Bar(
         kind="wait",
         label=f"waits for a person: {what}",

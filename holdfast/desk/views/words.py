@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import cast
 
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
+from holdfast.values.text.redact import redact
 
 LONGEST = 4_000
 """Most characters of a text on a page; the audit and the transcript have the whole."""
@@ -90,6 +92,18 @@ def pretty(value: Json) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def without_secrets(data: Json) -> Json:
+    """Return data with secrets replaced in all of its texts, those of names included."""
+    if isinstance(data, str):
+        return redact(data)
+    if isinstance(data, dict):
+        named = cast("dict[str, Json]", data)
+        return {redact(name): without_secrets(value) for name, value in named.items()}
+    if isinstance(data, list):
+        return [without_secrets(value) for value in cast("Sequence[Json]", data)]
+    return data
 
 
 def brief(value: Json, limit: int = 120) -> str:

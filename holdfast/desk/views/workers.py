@@ -38,6 +38,7 @@ class Queue:
         workers: Who polls it.
         open_tasks: Number of open tasks.
         tasks: Ids of some of them.
+        agents: The agents of its tasks: of the open ones, and of the newest of all.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Queue:
     workers: tuple[Worker, ...] = ()
     open_tasks: int = 0
     tasks: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
 
     @property
     def is_unserved(self) -> bool:
@@ -59,14 +61,46 @@ class Queue:
         return "served" if self.workers else "no worker process, no open task"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServedAgent:
+    """An agent, and who serves it.
+
+    Attributes:
+        name: Its name.
+        queue: The task queue of its tasks.
+        workers: The worker processes that poll the queue.
+        is_served: Whether there is one.
+    """
+
+    name: str
+    queue: str
+    workers: tuple[Worker, ...] = ()
+    is_served: bool = False
+
+
+def agents_of(queues: Iterable[Queue]) -> list[ServedAgent]:
+    """List the agents of queues, by name."""
+    found = [
+        ServedAgent(
+            name=name, queue=queue.name, workers=queue.workers, is_served=bool(queue.workers)
+        )
+        for queue in queues
+        for name in queue.agents
+    ]
+    return sorted(found, key=lambda agent: (agent.name, agent.queue))
+
+
 def queues_of(
-    tasks: Mapping[str, Sequence[str]], pollers: Mapping[str, Iterable[Worker]]
+    tasks: Mapping[str, Sequence[str]],
+    pollers: Mapping[str, Iterable[Worker]],
+    agents: Mapping[str, Iterable[str]],
 ) -> list[Queue]:
     """List the queues, those that need a worker process first.
 
     Args:
         tasks: Queue to the ids of its open tasks.
         pollers: Queue to the worker processes that poll it.
+        agents: Queue to the agents of its tasks.
     """
     found = [
         Queue(
@@ -75,6 +109,7 @@ def queues_of(
             workers=tuple(sorted(pollers.get(name, ()), key=lambda each: each.identity)),
             open_tasks=len(tasks.get(name, ())),
             tasks=tuple(tasks.get(name, ()))[:TASKS_SHOWN],
+            agents=tuple(sorted({*agents.get(name, ())} - {""})),
         )
         for name in {**tasks, **pollers}
     ]

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from holdfast.engine.loop import shared_loop
 from holdfast.llama_index.llms.messages import CORE, chat_message, to_message
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, OutputSpec
-from holdfast.models.llama_index import as_model
+from holdfast.models.libraries.llama_index import as_model
 from holdfast.models.resolve import resolve_model
 from holdfast.values.base import Json
 from holdfast.values.messages import Message

@@ -12,7 +12,7 @@ from holdfast.engine.loop import shared_loop
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.openai import llm_of
 from holdfast.models.base import Model
-from holdfast.models.llama_index import is_llm
+from holdfast.models.libraries.llama_index import is_llm
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.text.shown import shown
 

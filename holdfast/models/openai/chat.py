@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import ModelRequestError
-from holdfast.models.base import ModelAnswer, ModelRequest, Tell
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell, refuse_hosted
 from holdfast.models.openai.bodies import RequestBody, dumps, encoded_messages
 from holdfast.models.openai.chat_messages import (
     KEPT_OF_CALL,
@@ -37,14 +37,7 @@ class ChatCompletionsModel(OpenAIModel):
     path = "/chat/completions"
 
     async def _body(self, request: ModelRequest) -> RequestBody:
-        if request.previous_response_id or request.conversation_id:
-            msg = (
-                f"Model {self._name!r} is called through Chat Completions, which keeps no"
-                " conversation; the run was begun with previous_response_id, conversation_id or"
-                " auto_previous_response_id."
-            )
-            raise ModelRequestError(msg, remedy="Use the Responses API, or begin without them.")
-        return await request_body(self._name, request)
+        return await chat_body(self._name, request)
 
     def _incoming(self, tell: Tell) -> Incoming:
         return CompletionStream(tell)
@@ -69,6 +62,24 @@ class OpenAIChatCompletionsModel(ChatCompletionsModel):
         """
         super().__init__(model, client=openai_client)
         self.model = model
+
+
+async def chat_body(model: str, request: ModelRequest) -> RequestBody:
+    """Write the body of a Chat Completions request.
+
+    Raises:
+        ModelRequestError: The run goes on from a conversation that the provider keeps, or has
+            tools or a prompt of the provider.
+    """
+    if request.previous_response_id or request.conversation_id:
+        msg = (
+            f"Model {model!r} is called through Chat Completions, which keeps no conversation; the"
+            " run was begun with previous_response_id, conversation_id or"
+            " auto_previous_response_id."
+        )
+        raise ModelRequestError(msg, remedy="Use the Responses API, or begin without them.")
+    refuse_hosted(None, request)
+    return await request_body(model, request)
 
 
 async def request_body(model: str, request: ModelRequest) -> RequestBody:
@@ -161,6 +172,7 @@ class _Call(Value):
     id: str | None = None
     function: _Function
     extra_content: Json = None
+    provider_specific_fields: Json = None
 
 
 class _Said(Value):
@@ -168,6 +180,8 @@ class _Said(Value):
     refusal: str | None = None
     tool_calls: tuple[_Call, ...] | None = None
     reasoning_content: str | None = None
+    thinking_blocks: tuple[dict[str, Json], ...] | None = None
+    extra_content: Json = None
     annotations: tuple[dict[str, Json], ...] | None = None
 
 
@@ -250,13 +264,23 @@ def _read_calls(said: _Said) -> tuple[tuple[ToolCall, ...], tuple[dict[str, Json
         arguments = call.function.arguments
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
         calls.append(ToolCall(id=call_id, name=call.function.name, arguments=text))
-        if call.extra_content is not None:
-            kept.append(
-                {"type": KEPT_OF_CALL, "call_id": call_id, "extra_content": call.extra_content}
-            )
+        signed = {
+            name: value
+            for name in ("extra_content", "provider_specific_fields")
+            if (value := getattr(call, name)) is not None
+        }
+        if signed:
+            kept.append({"type": KEPT_OF_CALL, "call_id": call_id, **signed})
     # Servers that send it want it back in a turn with calls, and refuse it in any other.
-    if calls and said.reasoning_content:
-        kept.append({"type": KEPT_OF_MESSAGE, "reasoning_content": said.reasoning_content})
+    thought: dict[str, Json] = {}
+    if said.reasoning_content:
+        thought["reasoning_content"] = said.reasoning_content
+    if said.thinking_blocks:
+        thought["thinking_blocks"] = list(said.thinking_blocks)
+    if said.extra_content is not None:
+        thought["extra_content"] = said.extra_content
+    if calls and thought:
+        kept.append({"type": KEPT_OF_MESSAGE, **thought})
     return tuple(calls), tuple(kept)
 
 

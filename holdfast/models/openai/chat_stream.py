@@ -20,7 +20,7 @@ class _Call:
     name: str
     pieces: list[str] = field(default_factory=list[str])
     given: Json = None
-    extra: Json = None
+    extra: dict[str, Json] = field(default_factory=dict[str, Json])
 
     def whole(self) -> dict[str, Json]:
         """Write it as the API would have sent it in one piece."""
@@ -29,7 +29,7 @@ class _Call:
             "id": self.id,
             "function": {"name": self.name, "arguments": arguments},
         }
-        return made if self.extra is None else {**made, "extra_content": self.extra}
+        return {**made, **self.extra}
 
 
 class CompletionStream:
@@ -43,6 +43,8 @@ class CompletionStream:
         self._calls: dict[int, _Call] = {}
         self._logprobs: list[Json] = []
         self._annotations: list[Json] = []
+        self._thinking: list[dict[str, Json]] = []
+        self._extra: dict[str, Json] = {}
         self._finish: Json = None
 
     @property
@@ -53,6 +55,10 @@ class CompletionStream:
         message: dict[str, Json] = {key: "".join(told) for key, told in self._texts.items()}
         if self._annotations:
             message["annotations"] = self._annotations
+        if self._extra:
+            message["extra_content"] = self._extra
+        if self._thinking:
+            message["thinking_blocks"] = self._thinking
         if self._calls:
             message["tool_calls"] = [call.whole() for call in self._calls.values()]
         choice: dict[str, Json] = {"index": 0, "message": message, "finish_reason": self._finish}
@@ -85,10 +91,23 @@ class CompletionStream:
             self._add("refusal", refusal)
             self._tell(Delta("refusal", refusal))
         self._annotations += as_array(said.get("annotations"))
+        self._extra |= as_object(said.get("extra_content"))
+        for block in as_array(said.get("thinking_blocks")):
+            self._think(as_object(block))
         calls: Json = said.get("tool_calls")
         for call in calls if is_array(calls) else []:
             if is_object(call):
                 self._call(call)
+
+    def _think(self, piece: dict[str, Json]) -> None:
+        """Begin a block of signed reasoning or go on with one; the signature ends it."""
+        last = self._thinking[-1] if self._thinking else {}
+        if piece.get("type") != "thinking" or last.get("signature") or not last:
+            self._thinking.append(dict(piece))
+            return
+        last["thinking"] = as_text(last.get("thinking")) + as_text(piece.get("thinking"))
+        if piece.get("signature"):
+            last["signature"] = piece["signature"]
 
     def _add(self, key: str, text: str) -> None:
         self._texts.setdefault(key, []).append(text)
@@ -104,8 +123,9 @@ class CompletionStream:
             name = as_text(function.get("name"))
             self._calls[place] = call = _Call(call_id, name)
             self._tell(Delta("call", "", place, call_id, name))
-        if said.get("extra_content") is not None:
-            call.extra = said["extra_content"]
+        for key in ("extra_content", "provider_specific_fields"):
+            if said.get(key) is not None:
+                call.extra[key] = said[key]
         given: Json = function.get("arguments")
         if isinstance(given, dict):
             call.given = given

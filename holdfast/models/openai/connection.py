@@ -210,7 +210,7 @@ class Connection:
             ModelRequestError: A person must heal it.
         """
         seconds = settings.seconds_per_attempt
-        whole = body.joined(_extra(body, settings))
+        whole = body.joined(extra_fields(body, settings))
         options: dict[str, Any] = {
             "headers": settings.extra_headers,
             "params": settings.extra_query,
@@ -328,7 +328,7 @@ async def _read_error(response: Any) -> None:
     raise ErrorStatus(response.status_code, response.headers, body[:_LARGEST_ERROR_BYTES])
 
 
-def _extra(body: RequestBody, settings: ModelSettings) -> dict[str, Json]:
+def extra_fields(body: RequestBody, settings: ModelSettings) -> dict[str, Json]:
     """Return the fields that the user adds to a body.
 
     Raises:

@@ -37,7 +37,10 @@ _ADVICE = {
     404: "Check the model's name and base_url.",
     413: "The conversation is too large for one request: shorten it, or fork from an earlier step.",
 }
-_KEY = re.compile(r"\b(?:sk|pk|key)-[\w\-*.]{4,}|(?i:bearer\s+)[^\s'\",]+")
+_KEY = re.compile(
+    r"\b(?:sk|pk|key)-[\w\-*.]{4,}|(?i:bearer\s+)[^\s'\",]+|\bAIza[\w\-]{8,}"
+    r"|(?<=[?&]key=)[^\s&'\"]+"
+)
 _LONGEST_MESSAGE = 600
 
 
@@ -122,10 +125,20 @@ def status_error(
     model: str,
     headers: Mapping[str, str] | None = None,
     secret: str = "",
+    advice: Mapping[int, str] | None = None,
 ) -> ModelError:
-    """Map an HTTP error status and the provider's error object to ours."""
+    """Map an HTTP error status and the provider's error object to ours.
+
+    Args:
+        status: The status.
+        body: The error object: `message`, and `code` or `type`.
+        model: Model name, for the text.
+        headers: The response's headers.
+        secret: The key in use; it is cut out of the text.
+        advice: What to do about a status, where that is other than for OpenAI.
+    """
     headers = headers or {}
-    request_id = headers.get("x-request-id")
+    request_id = headers.get("x-request-id") or headers.get("request-id")
     where = f"HTTP {status}" + (f", request id {request_id}" if request_id else "")
     said = _clean(_message_in(body), secret)
     codes = {str(body.get("code")), str(body.get("type"))}
@@ -147,10 +160,10 @@ def status_error(
             f"Model {model!r} is not available ({where}): {said}. The call is repeated {when}.",
             retry_after=wait,
         )
-    advice = _ADVICE.get(status, "Heal what the provider names.")
+    known = {**_ADVICE, **(advice or {})}
     return ModelRequestError(
         f"Model {model!r} refused the request ({where}): {said}.",
-        remedy=f"{advice} Then run the step again.",
+        remedy=f"{known.get(status, 'Heal what the provider names.')} Then run the step again.",
         status=status,
         code=str(body.get("code") or ""),
     )

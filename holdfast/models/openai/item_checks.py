@@ -10,6 +10,12 @@ from holdfast.values.checks import gate
 from holdfast.values.checks.json_shapes import is_array, is_object
 
 _ROLES = ("user", "assistant", "system", "developer")
+_TEXTS = {
+    "function_call": ("call_id", "name", "arguments"),
+    "mcp_approval_request": ("id", "server_label", "name", "arguments"),
+}
+"""Members of calls that must be texts."""
+
 _TEXT_FIELDS = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
 
 
@@ -39,12 +45,16 @@ def check_item(index: int, item: object) -> dict[str, Json]:
             if item.get("role") not in _ROLES:
                 _refuse(index, f"its role is {item.get('role')!r}, not one of {', '.join(_ROLES)}")
             _check_content(index, item, "content")
-        case "function_call":
-            for key in ("call_id", "name", "arguments"):
+        case "function_call" | "mcp_approval_request":
+            for key in _TEXTS[kind]:
                 _check_text(index, item, key)
         case "function_call_output":
             _check_text(index, item, "call_id")
             _check_content(index, item, "output")
+        case "mcp_approval_response":
+            _check_text(index, item, "approval_request_id")
+            if not isinstance(item.get("approve"), bool):
+                _refuse(index, "its 'approve' is neither true nor false")
         case _:
             pass
     return item

@@ -19,6 +19,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never, cast, get_args
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.hosted_items import (
+    APPROVAL_REQUEST,
+    APPROVAL_RESPONSE,
+    answered_request,
+    approval_call,
+    approval_request,
+)
 from holdfast.models.openai.item_checks import (
     check_item,
     has_annotations,
@@ -46,6 +53,12 @@ from holdfast.values.parts.images import address, part_at
 from holdfast.values.text.shown import shown
 
 Item = dict[str, Json]
+_CALLS = ("function_call", APPROVAL_REQUEST)
+"""Items that are calls of a message."""
+
+_RESULTS = ("function_call_output", APPROVAL_RESPONSE)
+"""Items that answer one of them."""
+
 _OF_FILES = ("file_data", "file_url", "file_id", "filename")
 
 
@@ -109,7 +122,7 @@ def assistant_message(output: Sequence[Item]) -> Message:
         whole = gate.mended(item) if item.get("type") == "message" else item
         turn.add(_without_empty_logprobs(_without_images(check_item(index, whole))))
     needs_items = any(
-        kind_of(item) not in ("message", "function_call")
+        kind_of(item) not in ("message", *_CALLS)
         or "phase" in item
         or has_logprobs(item)
         or has_annotations(item)
@@ -136,17 +149,17 @@ class _Turn:
         """
         kind = kind_of(item)
         if kind == "message":
-            return "message" in self.kinds or "function_call" in self.kinds
-        if kind == "function_call":
+            return "message" in self.kinds or self._calls
+        if kind in _CALLS:
             return False
-        return "message" in self.kinds and "function_call" not in self.kinds
+        return "message" in self.kinds and not self._calls
+
+    @property
+    def _calls(self) -> bool:
+        return any(kind in _CALLS for kind in self.kinds)
 
     def message(self, *, keep_ids: bool = True) -> Message:
-        calls = tuple(
-            ToolCall(id=item["call_id"], name=item["name"], arguments=item["arguments"])
-            for item in self.entries
-            if kind_of(item) == "function_call"
-        )
+        calls = tuple(_read_call(item) for item in self.entries if kind_of(item) in _CALLS)
         contents = [_read_content(item) for item in self.entries if kind_of(item) == "message"]
         content: Content = contents[0] if len(contents) == 1 else "".join(map(_text_of, contents))
         return Message(
@@ -175,25 +188,33 @@ class _Turn:
 
 
 def _usual_place(kind: str) -> int:
-    return {"message": 1, "function_call": 2}.get(kind, 0)
+    return {"message": 1, "function_call": 2, APPROVAL_REQUEST: 2}.get(kind, 0)
+
+
+def _read_call(item: Item) -> ToolCall:
+    if kind_of(item) == APPROVAL_REQUEST:
+        return approval_call(item)
+    return ToolCall(id=item["call_id"], name=item["name"], arguments=item["arguments"])
 
 
 def _is_of_assistant(item: Item) -> bool:
     kind = kind_of(item)
-    return kind != "function_call_output" and (kind != "message" or item["role"] == "assistant")
+    return kind not in _RESULTS and (kind != "message" or item["role"] == "assistant")
 
 
 def _is_plain(item: Item) -> bool:
     """Return whether content or call alone give this item back."""
     if kind_of(item) == "function_call":
         return item.keys() == {"type", "call_id", "name", "arguments"}
+    if kind_of(item) == APPROVAL_REQUEST:
+        return item == approval_request(approval_call(item))
     return item == _message_item("assistant", _read_content(item))
 
 
 def _shorten(item: Item, content: Content) -> Item:
     """Leave out what the message itself knows, if that gives the item back exactly."""
     match kind_of(item):
-        case "function_call":
+        case "function_call" | "mcp_approval_request":
             return {key: item[key] for key in item if key not in ("name", "arguments")}
         case "message":
             stub = {key: item[key] for key in item if key != "content"}
@@ -215,7 +236,7 @@ def _items_of(message: Message) -> Iterator[Item]:
     kinds = [kind_of(item) for item in message.items]
     left = list(message.calls)
     for item in message.items:
-        if kind_of(item) == "function_call":
+        if kind_of(item) in _CALLS:
             yield from _take_call(item, left)
         elif kind_of(item) == "message" and "content" not in item:
             yield _fill_message(item, message.content)
@@ -223,7 +244,7 @@ def _items_of(message: Message) -> Iterator[Item]:
             yield dict(item)
     match message.role:
         case "tool":
-            if "function_call_output" not in kinds:
+            if not any(kind in _RESULTS for kind in kinds):
                 yield _output_item(message)
         case "user" | "system" | "assistant":
             is_silent = not message.content and message.role == "assistant"
@@ -232,20 +253,25 @@ def _items_of(message: Message) -> Iterator[Item]:
         case _:
             assert_never(message.role)
     for call in left:
-        yield {"type": "function_call", "call_id": call.id, **_said(call)}
+        yield approval_request(call) if call.server else _call_item(call)
 
 
 def _take_call(item: Item, left: list[ToolCall]) -> Iterator[Item]:
     """Put the call that `item` stands for in its place; a call that was taken out leaves none."""
+    wanted = item["id"] if kind_of(item) == APPROVAL_REQUEST else item["call_id"]
     for call in left:
-        if call.id == item["call_id"]:
+        if call.id == wanted:
             left.remove(call)
             yield {**item, **_said(call)}
             return
 
 
+def _call_item(call: ToolCall) -> Item:
+    return {"type": "function_call", "call_id": call.id, **_said(call)}
+
+
 def _said(call: ToolCall) -> Item:
-    return {"name": call.name, "arguments": call.arguments}
+    return {"name": call.bare_name, "arguments": call.arguments}
 
 
 def _message_item(role: str, content: Content) -> Item:
@@ -297,6 +323,8 @@ def _write_part(part: Part, text_type: str) -> Item:
 
 def _other_message(item: Item) -> Message:
     """Read a user, system or tool item; what our form cannot say is kept verbatim in `items`."""
+    if kind_of(item) == APPROVAL_RESPONSE:
+        return answered_request(item)
     if kind_of(item) == "function_call_output":
         output = _read_parts(item["output"])
         message = Message(

@@ -8,7 +8,7 @@ from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.models.base import ModelAnswer, ModelRequest, Tell
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell, ToolSpec
 from holdfast.models.openai.bodies import RequestBody, encoded_messages
 from holdfast.models.openai.failures import first_problem, malformed, status_error
 from holdfast.models.openai.item_checks import kind_of
@@ -18,7 +18,7 @@ from holdfast.models.openai.responses_stream import ResponseStream
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.messages import Message, Usage
-from holdfast.values.settings import ModelSettings
+from holdfast.values.settings import MCPToolChoice
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
 _FOUND_BY_ID = ("message", "function_call", "reasoning")
@@ -30,6 +30,8 @@ class ResponsesModel(OpenAIModel):
     """A model called through the Responses API."""
 
     path = "/responses"
+    serves_hosted = True
+    """Whether it passes on tools and prompts of the provider."""
 
     async def _body(self, request: ModelRequest) -> RequestBody:
         return await request_body(self._name, request)
@@ -61,15 +63,15 @@ async def request_body(model: str, request: ModelRequest) -> RequestBody:
     write = _items_of_unstored if settings.store is False else _items_of_stored
     conversation = await encoded_messages.pieces(request.messages, write)
     body: dict[str, Json] = {
-        "model": None if request.omits_model else model,
-        "prompt": _prompt(request.prompt),
+        "model": None if request.leaves_model else model,
+        "prompt": request.prompt,
         "instructions": request.instructions or None,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "max_output_tokens": settings.max_tokens,
         "truncation": settings.truncation,
         "reasoning": settings.reasoning_options,
-        "include": _include(settings),
+        "include": _include(request),
         "top_logprobs": settings.top_logprobs,
         "metadata": settings.metadata,
         "store": settings.store,
@@ -81,17 +83,9 @@ async def request_body(model: str, request: ModelRequest) -> RequestBody:
         "conversation": request.conversation_id or None,
     }
     if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-                "strict": tool.strict,
-            }
-            for tool in request.tools
-        ]
-        body["tool_choice"] = _tool_choice(request.tool_choice)
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    if request.tools or request.prompt is not None:
+        body["tool_choice"] = _tool_choice(request)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     fields = {key: value for key, value in body.items() if value is not None}
     return RequestBody(fields, "input", conversation)
@@ -105,14 +99,22 @@ def _items_of_unstored(message: Message) -> list[Item]:
     return list(_sendable(to_response_items([message]), is_stored=False))
 
 
-def _prompt(prompt: dict[str, Json] | None) -> Json:
-    if prompt is None:
-        return None
-    return {name: value for name, value in prompt.items() if value is not None}
+def _tool(tool: ToolSpec) -> Json:
+    if tool.hosted is not None:
+        return tool.hosted
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": tool.strict,
+    }
 
 
-def _include(settings: ModelSettings) -> list[str] | None:
-    wanted = dict.fromkeys(settings.response_include or ())
+def _include(request: ModelRequest) -> list[str] | None:
+    settings = request.settings
+    wanted = dict.fromkeys(tool.include for tool in request.tools if tool.include)
+    wanted |= dict.fromkeys(settings.response_include or ())
     if settings.top_logprobs is not None:
         wanted[_LOGPROBS] = None
     return list(wanted) or None
@@ -133,14 +135,34 @@ def _text(request: ModelRequest) -> Json:
     return text or None
 
 
-def _tool_choice(choice: str) -> Json:
-    match choice:
-        case "auto":
-            return None
-        case "none" | "required":
-            return choice
-        case name:
-            return {"type": "function", "name": name}
+_HOSTED_CHOICES = frozenset(
+    {
+        "code_interpreter",
+        "file_search",
+        "image_generation",
+        "mcp",
+        "web_search",
+        "web_search_preview",
+    }
+)
+
+
+def _tool_choice(request: ModelRequest) -> Json:
+    """Write the tool choice; one that names a tool needs tools of the agent's own."""
+    choice = request.tool_choice
+    if choice in ("none", "required"):
+        return choice
+    if choice == "auto" or not request.tools:
+        return None
+    server = MCPToolChoice.of(choice)
+    if server is not None:
+        named: dict[str, Json] = {"type": "mcp", "server_label": server.server_label}
+        return {**named, "name": server.name} if server.name else named
+    is_function = any(tool.name == choice for tool in request.functions)
+    is_hosted = any(tool.name == choice and tool.hosted is not None for tool in request.tools)
+    if choice in _HOSTED_CHOICES and (is_hosted or not is_function):
+        return {"type": choice}
+    return {"type": "function", "name": choice}
 
 
 def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:

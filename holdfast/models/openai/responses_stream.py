@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.errors import ModelError
 from holdfast.models.base import Delta, Tell
 from holdfast.models.openai.failures import cut_off
+from holdfast.models.openai.hosted_items import is_passed_on, told_in_stream
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array
 
@@ -45,11 +46,18 @@ class ResponseStream:
                 self._tell(Delta("call", "", place, call_id, name))
         elif kind == "response.output_item.done":
             self._items.append(event.get("item"))
+            self._done(as_object(event.get("item")), place)
         elif kind in _ENDS:
             self._end(as_object(event.get("response")))
         elif kind == "error":
             failure = {"code": event.get("code"), "message": as_text(event.get("message"))}
             self.body = {"output": list[Json](), "status": "failed", "error": failure}
+
+    def _done(self, item: dict[str, Json], place: int) -> None:
+        """Tell of an item of the provider's own tools."""
+        kind = as_text(item.get("type"))
+        if is_passed_on(kind):
+            self._tell(Delta("item", told_in_stream(item), place, as_text(item.get("id")), kind))
 
     def _end(self, response: dict[str, Json]) -> None:
         """Keep the body; some servers leave out the items that the events held."""

@@ -13,7 +13,8 @@ class AuditEvent(Value):
 
     Attributes:
         time: Seconds since the epoch; of a call, the time at which it ended.
-        kind: "created", "step", "model_call", "tool_call", "memo", "asked", "command",
+        kind: "created", "step", "model_call", "tool_call", "hosted_call" (a tool
+            that the provider ran inside a model call), "memo", "asked", "command",
             "refused", "standing", "expired", "probed", "guardrail", "failed", "restarted", "limit",
             "undone", "effect_undone", "undo_failed", "undo_unknown", "forked", "withdrawn",
             "vote" (one of several needed approvals), "escalated", "closed".
@@ -31,8 +32,9 @@ class AuditEvent(Value):
         approval: Id of the approval that the event is about.
         decision: What was decided: "approved", "rejected", "responded", "expired".
         approver: Who decided.
-        answered_by: Where the result comes from: "tool", "task" (the call was not made, or nobody
-            knows), the name of the person who gave it, or the id of the task that the call was.
+        answered_by: Where the result comes from: "tool", "provider" (its own tool), "task" (the
+            call was not made, or nobody knows), the name of the person who gave it, or the id of
+            the task that the call was.
         result: The result, cut to 2,000 characters; longer ones are in the archive.
         status: How it ended. Of a step: "done", "last", "open" while it is in progress, "undone" or
             "restarted" when it was left before its end. Of a tool call: "done", "failed",

@@ -9,6 +9,7 @@ from holdfast.task.happenings import (
     CallBegan,
     CallDone,
     CallFailed,
+    HostedRan,
     InStep,
     MemoMade,
     ModelAnswered,
@@ -37,14 +38,23 @@ def step_event(happening: InStep) -> AuditEvent | None:
         case ModelCutOff(at=began):
             cut = _event(happening, "model_call", actor="model", status="cut off")
             return cut.model_copy(update={"started": began, "ended": 0.0})
+        case HostedRan(call=call):
+            facts: dict[str, Json] = {
+                "tool": call.tool,
+                "call_id": call.id,
+                "arguments": call.arguments,
+                "result": call.result,
+                "status": "failed" if call.is_error else "done",
+                "answered_by": "provider",
+            }
+            return _event(happening, "hosted_call", actor="model", **facts)
         case MemoMade():
             return _memo_event(happening)
         case OfCall():
             return _newest_of_call(happening)
         case StepEnded(body=body):
             took = body.ended - body.started
-            facts: dict[str, Json] = {"status": body.status, "digest": body.digest}
-            facts |= _cost(body.usage)
+            facts = {"status": body.status, "digest": body.digest, **_cost(body.usage)}
             more = {"n": body.n, "started": body.started, "conflicts": list(body.conflicts)}
             return _event(happening, "step", took, **facts, body=more)
         case StepLeft(body=body):

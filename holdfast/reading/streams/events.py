@@ -17,6 +17,9 @@ ItemEventName = Literal[
     "handoff_requested",
     "handoff_occured",
     "reasoning_item_created",
+    "mcp_list_tools",
+    "mcp_approval_requested",
+    "mcp_approval_response",
 ]
 """The Agents SDK's names, one misspelt as it is there."""
 

@@ -25,6 +25,7 @@ from holdfast.reading.step_events import (
     ChatEnd,
     ChatStart,
     EventHandler,
+    HostedToolRan,
     StepEnd,
     StepEvent,
     StepStart,
@@ -40,6 +41,7 @@ from holdfast.task.happenings import (
     CallDone,
     Fold,
     Happening,
+    HostedRan,
     ModelAnswered,
     Noted,
     StepBegan,
@@ -252,6 +254,9 @@ class Follower:
                 said = shown((await self._reader.resolve(answer.message)).content)
                 id = body.step.step_id
                 return Thought(number=number, task_id=task_id, step_id=id, text=said)
+            case HostedRan(body=body, call=ran):
+                id = body.step.step_id
+                return HostedToolRan(number=number, task_id=task_id, step_id=id, call=ran)
             case Noted():
                 return noted_event(happening, task_id)
             case _:

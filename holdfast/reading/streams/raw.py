@@ -6,15 +6,17 @@ places: only where a text is cut into deltas differs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 from holdfast.models.base import Delta, ModelAnswer
 from holdfast.models.draft import deltas_of
+from holdfast.models.openai.hosted_items import is_passed_on
 from holdfast.models.openai.items import to_response_items
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_text, is_array
+from holdfast.values.checks.json_shapes import as_object, as_text, is_array
 from holdfast.values.messages import Message, ToolCall, Usage
 
 AFTER_REASONING = 1 << 23
@@ -93,6 +95,8 @@ class AnswerEvents:
                 yield from self._say("refusal", delta.text)
             case "arguments":
                 yield from self._say("function_call_arguments", delta.text)
+            case "item":
+                yield from self._pass_on(delta)
 
     def whole(self, answer: ModelAnswer) -> Iterator[Raw]:
         """Yield all events of a recorded answer."""
@@ -151,6 +155,14 @@ class AnswerEvents:
             }
         )
         self._part = {"kind": "arguments"}
+
+    def _pass_on(self, delta: Delta) -> Iterator[Raw]:
+        """Tell of an item of the provider's own tools: it came whole, with the provider's id."""
+        yield from self._close_item()
+        item = as_object(json.loads(delta.text))
+        yield from self._begin_item(item)
+        self._item = {}
+        yield self._event("response.output_item.done", output_index=self._index, item=item)
 
     def _begin_item(self, item: dict[str, Json]) -> Iterator[Raw]:
         self._index += 1
@@ -262,6 +274,8 @@ def _output(answer: ModelAnswer, name: str) -> Iterator[dict[str, Json]]:
         if kind.startswith("chat."):
             continue
         whole: dict[str, Json] = {**item, "id": item_id(name, index), "type": kind}
+        if is_passed_on(kind) and item.get("id"):
+            whole["id"] = item["id"]
         if kind == "message":
             content: Json = item.get("content")
             if not is_array(content):

@@ -58,6 +58,9 @@ _NAMES: dict[str, ItemEventName] = {
     "handoff_call_item": "handoff_requested",
     "handoff_output_item": "handoff_occured",
     "reasoning_item": "reasoning_item_created",
+    "mcp_list_tools_item": "mcp_list_tools",
+    "mcp_approval_request_item": "mcp_approval_requested",
+    "mcp_approval_response_item": "mcp_approval_response",
 }
 
 

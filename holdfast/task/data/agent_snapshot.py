@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -10,7 +11,8 @@ from pydantic import Field
 from holdfast.errors import AgentNotFoundError
 from holdfast.models.base import OutputSpec, ToolSpec
 from holdfast.task.data.guard_rules import GuardRule
-from holdfast.values.base import Value, digest
+from holdfast.values.base import Json, Value, digest
+from holdfast.values.messages import ToolCall
 from holdfast.values.settings import ApprovalRule, ModelSettings
 
 ToolEffect = Literal["read", "reversible", "irreversible"]
@@ -80,6 +82,30 @@ class ToolPolicy(Value):
         return not (self.repeatable or self.agent)
 
 
+def server_key(label: str) -> str:
+    """Return the name under which policies have the rules of a provider's MCP server."""
+    return f"{label}.*"
+
+
+def policy_of(policies: Mapping[str, ToolPolicy], call: ToolCall) -> ToolPolicy | None:
+    """Return the rules of a call: those of its tool, or of the provider's server that runs it."""
+    return policies.get(server_key(call.server) if call.server else call.name)
+
+
+class ServedTool(Value):
+    """A tool of a tool server (MCP), as the server described it when the task began.
+
+    Attributes:
+        server: Name of the server in its agent.
+        name: Name of the tool at the server; the model may know it by another one.
+        definition: The server's description of it.
+    """
+
+    server: str
+    name: str
+    definition: dict[str, Json] = Field(default_factory=dict[str, Json])
+
+
 class AgentSnapshot(Value):
     """Everything a task depends on that is data: kept in the archive under its digest.
 
@@ -92,9 +118,13 @@ class AgentSnapshot(Value):
         settings: Model settings.
         tools: Tool definitions that the model gets.
         policies: Tool name to the rules by which the task runs the tool.
+        served: Those of the tools that a tool server runs, by the name that the model knows.
         worker: Class of the AgentWorker, as `module.QualifiedName`.
         retriever: Class of the tool retriever, likewise; empty when all tools are on offer.
         is_dynamic: Whether a function makes the instructions for each turn.
+        prompt: The provider's stored prompt that calls name; None for none.
+        makes_prompt: Whether a function makes that for each turn.
+        leaves_model: Whether the stored prompt chooses the model, as the agent names none.
         output: Structure of the final output; None for text.
         handoffs: Tool definitions of the handoffs, beside `tools`; `policies` has their rules.
         behavior: What follows tool calls: "" for another model call, "first" for the first result
@@ -111,9 +141,13 @@ class AgentSnapshot(Value):
     settings: ModelSettings = ModelSettings()
     tools: tuple[ToolSpec, ...] = ()
     policies: dict[str, ToolPolicy] = Field(default_factory=dict)
+    served: dict[str, ServedTool] = Field(default_factory=dict[str, ServedTool])
     worker: str = ""
     retriever: str = ""
     is_dynamic: bool = False
+    prompt: dict[str, Json] | None = None
+    makes_prompt: bool = False
+    leaves_model: bool = False
     output: OutputSpec | None = None
     handoffs: tuple[ToolSpec, ...] = ()
     behavior: str = ""

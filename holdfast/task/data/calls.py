@@ -6,13 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from holdfast.models.openai.hosted_items import approval_answer
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.values.base import Json, Value, canonical, digest
 from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.values.parts.sources import SourceNode
 
-ApprovalKind = Literal["tool", "unknown", "limit", "undo"]
+ApprovalKind = Literal["tool", "unknown", "limit", "undo", "question"]
 
 LONG_CALL = "long_call"
 """Signal by which an activity reports to its task that its tool runs for long."""
@@ -22,6 +23,36 @@ SECRET = "long_call_secret"  # noqa: S105  the name of a query
 
 AWAITED = "long_calls"
 """Query that lists the ids of the long calls whose outcome the task awaits."""
+
+
+class Question(Value):
+    """Something that a tool wants to know of a person before its call can be completed.
+
+    Attributes:
+        key: Name of the question within the call.
+        message: What is asked.
+        fields: JSON Schema of the answer, an object; empty when only consent is asked for.
+        url: A page on which the person does something first; empty for none.
+    """
+
+    key: str
+    message: str
+    fields: dict[str, Json] = Field(default_factory=dict[str, Json])
+    url: str = ""
+
+
+class Asks(Value):
+    """The questions with which an attempt of a call ended.
+
+    Attributes:
+        questions: The questions.
+        state: What the tool wants back with the answers.
+        repeats: Whether the call begins anew with the answers: the attempt went on without them.
+    """
+
+    questions: tuple[Question, ...]
+    state: str = ""
+    repeats: bool = False
 
 
 class Vote(Value):
@@ -44,9 +75,11 @@ class Approval(Value):
     Attributes:
         id: `<task id>:<serial>`: enough to decide it from any process.
         kind: A call that needs approval, a call that may have happened, a budget that is used up,
-            or an undo that needs approval.
+            an undo that needs approval, or a question of a call.
         agent: The agent that asks; of a nested task, its own.
         tool: Tool name.
+        server: Label of the provider's MCP server that runs the call once it is approved; empty
+            for a call that is run here.
         effect: Side effect of the tool; empty when there is no call.
         call_id: The model's id of the call.
         arguments: The proposed arguments, JSON text.
@@ -73,12 +106,16 @@ class Approval(Value):
         escalates: Time at which `escalate_to` may decide as well; 0 for never.
         escalate_to: People and roles that may decide from then on.
         escalated: When that happened; 0 when it has not.
+        asks: The questions, of kind "question".
+        after: What the attempt came to that went on without answers.
+        answers: Key of a question to its answer: `action`, and `content` if it was accepted.
     """
 
     id: str
     kind: ApprovalKind = "tool"
     agent: str = ""
     tool: str = ""
+    server: str = ""
     effect: str = ""
     call_id: str = ""
     arguments: str = ""
@@ -107,6 +144,9 @@ class Approval(Value):
     escalates: float = 0.0
     escalate_to: tuple[str, ...] = ()
     escalated: float = 0.0
+    asks: Asks | None = None
+    after: Content = ""
+    answers: dict[str, Json] = Field(default_factory=dict[str, Json])
 
     @property
     def stage(self) -> Literal["asked", "escalated"]:
@@ -210,6 +250,7 @@ class Outcome(Value):
         ended: When it ended by the clock of its worker, seconds since the epoch; 0 for none.
         took: Seconds that its last attempt took.
         at: In the record of a step: position in its `adds` of the message that has the content.
+        asks: Questions with which the attempt ended; the call then has no outcome yet.
     """
 
     content: Content = ""
@@ -229,6 +270,7 @@ class Outcome(Value):
     ended: float = 0.0
     took: float = 0.0
     at: int | None = None
+    asks: Asks | None = None
 
     @property
     def is_stopped(self) -> bool:
@@ -236,7 +278,13 @@ class Outcome(Value):
         return self.failure is not None and self.attempts == 0
 
     def message(self, call: ToolCall) -> Message:
-        """Return the message by which the model gets the result."""
+        """Return the message by which the model gets the result.
+
+        The result of a call of a provider's MCP server is the decision on it.
+        """
+        if call.server:
+            text = self.content if isinstance(self.content, str) else ""
+            return approval_answer(call, text, approve=not self.is_error)
         return Message(role="tool", call_id=call.id, content=self.content, is_error=self.is_error)
 
 

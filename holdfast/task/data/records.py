@@ -114,13 +114,14 @@ class StepResult(Value):
     adds: tuple[Message | str, ...] = ("j0",)
     calls: tuple[ToolCall, ...] | str = "j0"
     quiet: bool = False
-    next: tuple[TaskStep, ...] = (TaskStep(),)
+    next: tuple[TaskStep, ...] = Field(default_factory=lambda: (TaskStep(),))
     last: bool = False
     patch: dict[str, Json] = Field(default_factory=dict)
 
 
-MarkKind = Literal["start", "said", "call", "done", "end"]
-"""What a mark stands for; "said": a model said something before the task's answer."""
+MarkKind = Literal["start", "said", "hosted", "call", "done", "end"]
+"""What a mark stands for; "said": a model said something before the task's answer. "hosted": a tool
+of the provider ran inside a model call."""
 
 
 class Mark(NamedTuple):
@@ -129,7 +130,8 @@ class Mark(NamedTuple):
     Attributes:
         number: Counts what happened in the task, from 1, over all its steps.
         kind: What it was.
-        batch: Which of the step's batches of calls a call is in, from 0.
+        batch: Which of the step's batches of calls a call is in, from 0; of "hosted", how many
+            answers the step had before.
         i: Its position there; of "said", how many answers the step had before.
     """
 

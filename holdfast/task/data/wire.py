@@ -112,6 +112,10 @@ class Probed(Value):
     content: Content = ""
 
 
+_USUAL_RESULT = StepResult()
+"""Shared: pydantic copies a default that cannot be hashed each time that it reads a value."""
+
+
 class Advanced(Value):
     """Result of the activity `step`.
 
@@ -143,7 +147,7 @@ class Advanced(Value):
     answer: ModelAnswer | None = None
     memos: tuple[JournalEntry, ...] = ()
     early: int = 0
-    result: StepResult | None = StepResult()
+    result: StepResult | None = Field(default_factory=lambda: _USUAL_RESULT)
     calls: tuple[ToolCall, ...] = ()
     told: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     cut: tuple[int, ...] = ()
@@ -189,6 +193,8 @@ class ToolInput(Value):
         child: Id of the child task, when a call of an agent as a tool is to be ended.
         patch: What was made of the state before that task began, a merge patch.
         tried: Attempts that were lost before this activity was scheduled.
+        answers: Key of a question of the call to the answer of a person.
+        resume: What the tool wants back with the answers.
     """
 
     n: int
@@ -204,6 +210,8 @@ class ToolInput(Value):
     child: str = ""
     patch: dict[str, Json] = Field(default_factory=dict)
     tried: int = 0
+    answers: dict[str, Json] = Field(default_factory=dict[str, Json])
+    resume: str = ""
 
 
 class Nesting(Value):

@@ -211,6 +211,8 @@ class Ledger(OpenSteps):
         said = turns_of(current.journal)
         for entry in new_entries(got, last=current.limit == "finish"):
             current = with_entry(current, entry)
+        if got.answer is not None:
+            current = self._marked_hosted(current, got.answer, said)
         if is_thought(got, is_refused=refused is not None):
             current = self._marked(current, "said", said)
         if got.result is not None and refused is None:

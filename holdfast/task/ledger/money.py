@@ -11,7 +11,7 @@ from decimal import ROUND_DOWN, ROUND_UP, Decimal, InvalidOperation
 
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
-from holdfast.values.money import NOTHING, as_written, dollars, plain
+from holdfast.values.money import MOST_DOLLARS, NOTHING, as_written, dollars, plain
 
 CENT = Decimal("0.01")
 _PLACES = Decimal(1).scaleb(-12)
@@ -116,13 +116,15 @@ def raise_budget(ledger: Ledger, arguments: str) -> str:
         given = json.loads(arguments, parse_float=Decimal)
         amount = Decimal(str(given["max_dollars"]))
         is_amount = amount.is_finite() and len(given) == 1
-    except (ValueError, TypeError, KeyError, InvalidOperation):
+    except (ValueError, TypeError, KeyError, InvalidOperation, RecursionError):
         is_amount, amount = False, NOTHING
     if not is_amount:
         return 'A budget is raised by {"max_dollars": "AMOUNT"}, in US dollars.'
     limit = ledger.max_dollars or NOTHING
     if amount <= limit:
         return f"The budget is {dollars(limit)}: raise it to more than that."
+    if amount > MOST_DOLLARS:
+        return f"A budget may be raised to at most {dollars(MOST_DOLLARS)}."
     own = ledger.own_dollars or NOTHING
     ledger.change(max_dollars=plain(own + amount - limit))
     return ""

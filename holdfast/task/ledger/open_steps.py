@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from holdfast.models.base import ModelAnswer
+from holdfast.models.openai.hosted_items import MOST_OUTLINES, hosted_calls
+from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Begun, Called, Decided, Outcome, call_digest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import (
@@ -46,7 +49,10 @@ class OpenSteps(LedgerState):
         """Return the input of the tool activity for a call, as a person edited it if one did."""
         current = self.at(n)
         big = len(canonical(current.state)) > INLINE_BYTES
+        answers, resume = self._answers(n, i)
         return ToolInput(
+            answers=answers,
+            resume=resume,
             n=current.n,
             i=i,
             sha=call_digest(edited or current.calls[i]),
@@ -60,6 +66,18 @@ class OpenSteps(LedgerState):
             state={} if big else current.state,
             big=big,
         )
+
+    def _answers(self, n: int, i: int) -> tuple[dict[str, Json], str]:
+        """Return the answers to the questions of a call, and what its tool wants back with them.
+
+        A call that begins anew is given all answers of before, any other one the newest.
+        """
+        found = [a for a in self.asked.at(self.s.branch, n, i) if a.asks is not None and a.answers]
+        newest = found[0].asks if found else None
+        if newest is None:
+            return {}, ""
+        used = reversed(found) if newest.repeats else found[:1]
+        return {key: each for a in used for key, each in a.answers.items()}, newest.state
 
     def clear(self, n: int, i: int) -> None:
         """Record that an open call turned out to need no approval."""
@@ -166,14 +184,15 @@ class OpenSteps(LedgerState):
 
     def _facts(self, current: OpenState, i: int) -> dict[str, object]:
         """Return the facts of an open call for the audit: its decisions and its side effect."""
-        name, described = current.calls[i].name, self.s.described
+        described = self.s.described
         policies = described.rules(current.open.step.agent).policies if described else {}
+        policy = policy_of(policies, current.calls[i])
         decided = tuple(
             Decided(approval=a.id, kind=a.kind, status=a.status, by=a.by, at=a.at, note=a.note)
             for a in reversed(list(self.asked.at(self.s.branch, current.n, i)))
             if a.status in ("approved", "rejected", "responded", "expired")
         )
-        return {"decided": decided, "effect": policies[name].effect if name in policies else ""}
+        return {"decided": decided, "effect": policy.effect if policy is not None else ""}
 
     def answer_calls(self, n: int) -> None:
         """Hand the outcomes of calls made in the middle of a step to its journal."""
@@ -228,6 +247,12 @@ class OpenSteps(LedgerState):
     def allow_one_more(self, n: int) -> None:
         """Let a step's next model call pass the budget."""
         self._put(self.at(n).model_copy(update={"limit": "allow"}))
+
+    def _marked_hosted(self, current: OpenState, answer: ModelAnswer, k: int) -> OpenState:
+        """Add marks for what tools of the provider did inside a step's k-th model call."""
+        ran = hosted_calls(answer.message.items)[:MOST_OUTLINES]
+        marks = [Mark(self.next_number(), "hosted", k, i) for i in range(len(ran))]
+        return current.model_copy(update={"marks": (*current.marks, *marks)}) if marks else current
 
     def _marked(self, current: OpenState, kind: MarkKind, *places: int) -> OpenState:
         """Add marks to an open step: what happened, in the order in which followers get it.

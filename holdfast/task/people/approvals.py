@@ -1,7 +1,9 @@
 """Approvals: opened once, decided once, and valid on the branch on which they were opened.
 
-There are four kinds: a tool call that needs approval, a call that may have happened, a used up
-budget, and an undo that needs approval or may have happened. The same verbs decide all of them.
+There are five kinds: a tool call that needs approval, a call that may have happened, a used up
+budget, an undo that needs approval or may have happened, and a question of a call. The same verbs
+decide all of them; a question is answered by `respond`, or by `approve` where consent is enough,
+and declined by `reject`.
 
 | verb    | approval of a call    | unknown effect             | budget        | undo           |
 | ------- | --------------------- | -------------------------- | ------------- | -------------- |
@@ -9,6 +11,9 @@ budget, and an undo that needs approval or may have happened. The same verbs dec
 |         |                       |                            | or more money |                |
 | reject  | tell the model why    | give it up, tell the model | finish now    | it ends here   |
 | respond | use this as result    | it happened, with this     |               | it was undone  |
+
+A call of an MCP server of the provider can only be approved as it is, or rejected: the provider
+runs it.
 """
 
 from __future__ import annotations
@@ -16,14 +21,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from holdfast.task.data.calls import Approval, ApprovalKind, call_digest
+from holdfast.task.data.agent_snapshot import policy_of
+from holdfast.task.data.calls import Approval, ApprovalKind, Asks, call_digest
 from holdfast.task.data.commands import Command
 from holdfast.task.data.records import Entry
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import deciders
 from holdfast.task.people.decisions import approve, facts, reject, respond, step_of, withdraw
 from holdfast.values.base import Json
-from holdfast.values.messages import ToolCall
+from holdfast.values.messages import Content, ToolCall
 from holdfast.values.text.shown import time_shown
 
 CARD_TEXT = 500
@@ -56,6 +62,8 @@ def ask(
     text: str = "",
     call: ToolCall | None = None,
     agent: str = "",
+    asks: Asks | None = None,
+    after: Content = "",
 ) -> Approval:
     """Open an approval.
 
@@ -69,6 +77,8 @@ def ask(
         text: Why a person must decide, for the reviewer.
         call: The call, when it is not one of the open calls.
         agent: The agent that asks; the step's by default.
+        asks: The questions of a call.
+        after: What the call came to without answers.
     """
     current = ledger.find(n)
     if call is None and current is not None and 0 <= i < len(current.calls):
@@ -76,13 +86,14 @@ def ask(
     if not agent and current is not None:
         agent = current.open.step.agent
     described = ledger.s.described
-    policy = described.rules(agent).policies.get(call.name) if call and described else None
+    policy = policy_of(described.rules(agent).policies, call) if call and described else None
     serial = ledger.s.approval_serial + 1
     approval = Approval(
         id=f"{ledger.task_id}:{serial}",
         kind=kind,
         agent=agent or ledger.given.head.agent,
         tool=call.name if call else "",
+        server=call.server if call else "",
         effect=policy.effect if policy else "",
         call_id=call.id if call else "",
         arguments=call.arguments if call else "",
@@ -93,6 +104,8 @@ def ask(
         asked=now,
         expires=now + seconds if seconds else 0,
         text=text,
+        asks=asks,
+        after=after,
     )
     rule = policy.approval if policy else None
     asker = ledger.given.head.asker

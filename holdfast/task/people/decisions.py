@@ -6,14 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Literal
 
+from holdfast.models.openai.hosted_items import BARE_REJECTION
 from holdfast.task.data.calls import Approval, Outcome, call_digest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.money import raise_budget
 from holdfast.task.people import deciders
+from holdfast.task.people.questions import answer, decline
 from holdfast.values.base import Json, same_json
 from holdfast.values.messages import ToolCall, system
 
-REJECTED = "Tool execution was not approved."
+REJECTED = BARE_REJECTION
 
 
 def step_of(ledger: Ledger, approval: Approval) -> dict[str, Json]:
@@ -67,6 +69,8 @@ def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
 
     Of several people who must approve, the last one decides; until then votes are recorded.
     """
+    if approval.asks is not None:
+        return answer(ledger, approval, {} if arguments is None else arguments)
     if approval.kind == "limit" and approval.arguments:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         return _raise_budget(ledger, approval, approval.arguments if arguments is None else text)
@@ -79,6 +83,8 @@ def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     if same_json(text, approval.agreed or approval.arguments):
         return _consent(ledger, approval)
+    if approval.server:
+        return f"{_run_there(approval)} it cannot be edited. Reject it, and say what is wrong."
     if approval.quorum > 1 and same_json(text, approval.arguments):  # back to what was proposed
         again = {"votes": (), "agreed": "", "bound": "", "effective": ""}
         return _consent(ledger, approval.model_copy(update=again))
@@ -137,7 +143,8 @@ def reject(
             text = f"The call was not run: it was rejected{who}{why}"
             if _is_bare(ledger, approval):
                 text = REJECTED
-                if ledger.given.head.run.tool_error_formatter:  # a worker process words it
+                # A worker process words it, except for the provider's own servers.
+                if ledger.given.head.run.tool_error_formatter and not approval.server:
                     return ""
             text = approval.message or text
             refused = Outcome(content=text, is_error=True, status="failed", attempts=0)
@@ -149,9 +156,15 @@ def reject(
             ledger.outcome(approval.n, approval.i, given_up)
         case "limit":
             ledger.finish_early(approval.n)
+        case "question":
+            decline(ledger, approval, status)
         case "undo":
             pass
     return ""
+
+
+def _run_there(approval: Approval) -> str:
+    return f"MCP server {approval.server!r} of the provider runs this call as it stands:"
 
 
 def _is_bare(ledger: Ledger, approval: Approval) -> bool:
@@ -172,6 +185,10 @@ def respond(ledger: Ledger, approval: Approval, result: Json) -> str:
         return "There is no result to respond with: approve or reject."
     if result is None:
         return "respond needs a result."
+    if approval.server:
+        return f"{_run_there(approval)} no result can be given in its place. Reject it."
+    if approval.asks is not None:
+        return answer(ledger, approval, result)
     if approval.quorum > 1:
         return f"{approval.quorum} people must decide, and a result is one person's: reject it."
     text = result if isinstance(result, str) else json.dumps(result)

@@ -121,7 +121,7 @@ def _newest(ledger: Ledger) -> Iterator[StepRecord]:
 def _done(record: StepRecord) -> str:
     line = line_of(record)
     tools = f" {', '.join(line.tools)}" if line.tools else ""
-    said = f" {_quoted(line.output)}" if line.output else ""
+    said = f" {_as_code(line.output)}" if line.output else ""  # `line_of` has redacted it
     return f"- {line.step_id}:{tools}{said}"
 
 
@@ -138,5 +138,9 @@ def _waiting(approval: Approval) -> str:
 @lru_cache(maxsize=512)
 def _quoted(text: str) -> str:
     """Return a text as code, so that Markdown in it is shown as it is."""
-    line = cut(redact(text[:READ_CHARACTERS]), 4 * LABEL_CHARACTERS).replace("`", "'")
+    return _as_code(redact(text[:READ_CHARACTERS]))
+
+
+def _as_code(text: str) -> str:
+    line = cut(text, 4 * LABEL_CHARACTERS).replace("`", "'")
     return f"`{line}`"

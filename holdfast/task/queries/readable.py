@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from holdfast.models.openai.hosted_items import HostedCall
+from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, Decided, Outcome
 from holdfast.task.happenings import CallUndone, noted_of
 from holdfast.task.ledger.archived_steps import (
@@ -194,6 +196,7 @@ def _step(body: StepBody, ledger: Ledger) -> dict[str, Json]:
             input=cut(shown(body.input.content)) if body.input is not None else "",
             said=[cut(text) for text in said if text != output],
             calls=[_call(body, call, ledger) for call in body.all_calls()],
+            at_provider=[_hosted(call) for call in body.hosted],
             output=cut(output),
             waits_for=[cut(text) for text in waits],
             error=cut(failure),
@@ -252,6 +255,13 @@ def _call_status(call: StepCall) -> str:
     return "failed" if call.called.error else "running"
 
 
+def _hosted(call: HostedCall) -> dict[str, Json]:
+    """Describe what a tool of the provider did."""
+    status = "failed" if call.is_error else "done"
+    more = _given(arguments=cut(call.arguments), result=cut(call.result))
+    return {"tool": call.tool, "status": status, **more}
+
+
 def _result(call: StepCall, outcome: Outcome | None) -> str:
     if outcome is not None:
         return cut(shown(outcome.content))
@@ -268,7 +278,7 @@ def _effect_of(body: StepBody, call: StepCall, ledger: Ledger) -> str:
     described = ledger.s.described
     if recorded or described is None:
         return recorded
-    policy = described.rules(body.step.agent).policies.get(call.call.name)
+    policy = policy_of(described.rules(body.step.agent).policies, call.call)
     return policy.effect if policy is not None else ""
 
 

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import assert_never
 
 from holdfast.testing.fake_api.checks.requests import find_problem
+from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.testing.fake_api.rendering import render
 from holdfast.testing.fake_api.replies import (
     Answer,
@@ -38,7 +39,7 @@ with needing("testing", "The fake OpenAI API"):
     from starlette.routing import Route
     from starlette.types import Receive, Scope, Send
 
-_SECRETS = frozenset({"authorization", "api-key", "cookie"})
+_SECRETS = frozenset({"authorization", "api-key", "cookie", "x-api-key", "x-goog-api-key"})
 _EXHAUSTED = (
     "The script of the fake API is exhausted: no reply fits this request. Add one with reply(),"
     " call() or when()."
@@ -63,6 +64,11 @@ class FakeApp:
                 Route("/v1/responses", self._responses, methods=["POST"]),
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
                 Route("/v1/models", _models, methods=["GET"]),
+                Route("/v1/messages", self._anthropic, methods=["POST"]),
+                *(
+                    Route(f"/{version}/models/{{call}}", self._gemini, methods=["POST"])
+                    for version in ("v1", "v1beta")
+                ),
                 Route("/_fake/calls", self._show_calls, methods=["GET"]),
                 Route("/_fake/script", self._add_script, methods=["POST"]),
                 Route("/_fake/release", self._release, methods=["POST"]),
@@ -86,12 +92,19 @@ class FakeApp:
     async def _chat(self, http: Request) -> Response:
         return await self._answer(http, "chat")
 
+    async def _anthropic(self, http: Request) -> Response:
+        return await self._answer(http, "anthropic")
+
+    async def _gemini(self, http: Request) -> Response:
+        return await self._answer(http, "gemini")
+
     async def _answer(self, http: Request, endpoint: Endpoint) -> Response:
         body = _parse(await http.body())
         headers = {
             key: "[redacted]" if key in _SECRETS else value for key, value in http.headers.items()
         }
         at, query = time.monotonic(), dict(http.query_params)
+        query = {key: "[redacted]" if key == "key" else value for key, value in query.items()}
         request = self.script.record(
             lambda number: FakeRequest(
                 number, endpoint, http.url.path, {} if body is None else body, headers, at, query
@@ -268,13 +281,17 @@ def _error(
 ) -> Response:
     kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     error = {"message": message, "type": kind, "param": param, "code": code}
-    return JSONResponse(
-        {"error": error}, status_code=status, headers={**_id_of(request), **(headers or {})}
-    )
+    body: dict[str, Json] = {"error": error}
+    if request.endpoint == "anthropic":
+        body = anthropic.error(status, message)
+    elif request.endpoint == "gemini":
+        body = gemini.error(status, message)
+    return JSONResponse(body, status_code=status, headers={**_id_of(request), **(headers or {})})
 
 
 def _id_of(request: FakeRequest) -> dict[str, str]:
-    return {"x-request-id": f"req_{request.number}"}
+    name = "request-id" if request.endpoint == "anthropic" else "x-request-id"
+    return {name: f"req_{request.number}"}
 
 
 def _shown(request: FakeRequest) -> dict[str, Json]:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 class FakeOpenAI:
     """The fake API, served on a free port of this machine by a thread of its own.
 
+    It speaks OpenAI's two APIs, and from the same script Anthropic's Messages API and Gemini's
+    generateContent.
+
     Each of reply, call, calls, refuse, raw, fail, slow, hang, paced, cut and malformed appends
     one reply to the script; they take the arguments of the functions of the same name in
     `holdfast.testing.fake_api.replies`. With `match="..."` a reply waits for a request that holds
@@ -261,9 +264,14 @@ class FakeOpenAI:
     # Serving
 
     @property
+    def origin(self) -> str:
+        """Address without a path, http://127.0.0.1:PORT: that of Anthropic's and Gemini's API."""
+        return f"http://127.0.0.1:{self._serving().port}"
+
+    @property
     def base_url(self) -> str:
         """Address for the client: http://127.0.0.1:PORT/v1."""
-        return f"http://127.0.0.1:{self._serving().port}/v1"
+        return f"{self.origin}/v1"
 
     def client(self, **options: Any) -> AsyncOpenAI:
         """Make a client of this API, without retries; `options` are AsyncOpenAI's."""

@@ -1,4 +1,4 @@
-"""Write scripted answers as the bodies that the two endpoints send."""
+"""Write scripted answers as the bodies that the endpoints send."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import assert_never
 
+from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.testing.fake_api.replies import Answer, CallSpec, Refusal
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.values.base import Json
@@ -23,6 +24,10 @@ def render(answer: Answer | Refusal, request: FakeRequest, next_id: NextId) -> d
             return _response(answer, request, usage, next_id)
         case "chat":
             return _completion(answer, request, usage, next_id)
+        case "anthropic":
+            return anthropic.render(answer, model=request.model, usage=usage, next_id=next_id)
+        case "gemini":
+            return gemini.render(answer, model=request.model, usage=usage, next_id=next_id)
         case _:
             assert_never(request.endpoint)
 
@@ -84,7 +89,10 @@ def _output(answer: Answer | Refusal, next_id: NextId) -> list[Json]:
     if answer.reasoning:
         summary = [{"type": "summary_text", "text": answer.reasoning}]
         output.append({"id": next_id("rs_"), "type": "reasoning", "summary": summary})
-    if answer.text or not answer.calls:
+    for item in answer.items:
+        prefix = f"{str(item.get('type', 'item')).removesuffix('_call')}_"
+        output.append({"id": item.get("id") or next_id(prefix), **item})
+    if answer.text or not (answer.calls or answer.items):
         text: dict[str, Json] = {
             "type": "output_text",
             "text": answer.text,

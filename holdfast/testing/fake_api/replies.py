@@ -4,6 +4,10 @@ reply("Hello")                          text
 call("add", {"a": 1, "b": 2})           one tool call
 calls([("add", {...}), ("sub", {...})]) parallel tool calls
 refuse("I cannot")                      a refusal
+reply("", items=[hosted("web_search_call", ...)])
+                                        what the provider's own tools did
+reply("", items=[ask_approval("crm", "pay", {...})])
+                                        the provider asks for an approval
 raw({...})                              a body given word by word
 fail(429, retry_after=2)                an error of the API
 slow(0.5, then=reply("late"))           answer after a while
@@ -66,6 +70,7 @@ class Answer(_Matched):
         text: The text; empty for none.
         calls: The tool calls, in order.
         reasoning: Summary of a reasoning item before the rest (Responses API only).
+        items: Items of the provider's own tools before the text (Responses API only).
         finish: "length" for an answer cut off by the token limit.
         usage: What the answer cost; None counts four bytes as a token.
     """
@@ -74,6 +79,7 @@ class Answer(_Matched):
     text: str = ""
     calls: tuple[CallSpec, ...] = ()
     reasoning: str = ""
+    items: tuple[dict[str, Json], ...] = ()
     finish: Literal["", "length", "content_filter"] = ""
     usage: Usage | None = None
 
@@ -169,6 +175,7 @@ Reply = Annotated[
     Answer | Refusal | Raw | Fail | Slow | Hang | Paced | Cut | Malformed,
     Field(discriminator="kind"),
 ]
+"""One answer of the fake API, as `reply`, `call`, `fail` and the other functions make it."""
 Slow.model_rebuild()
 Hang.model_rebuild()
 
@@ -189,16 +196,58 @@ def as_reply(given: Reply | str) -> Reply:
     return Answer(text=given) if isinstance(given, str) else given
 
 
+def hosted(kind: str, **members: Json) -> dict[str, Json]:
+    """Make an item of a tool of the provider, for `reply(items=...)` and its like.
+
+    Args:
+        kind: Type of the item, as "web_search_call" or "mcp_call".
+        members: Its other members. Without an `id` it gets one; `status` is "completed" where
+            items of the type have one.
+    """
+    check_arguments(hosted, kind=kind)
+    status: dict[str, Json] = {"status": "completed"} if kind in _WITH_STATUS else {}
+    return {"type": kind, **status, **members}
+
+
+_WITH_STATUS = frozenset(
+    {
+        "code_interpreter_call",
+        "file_search_call",
+        "image_generation_call",
+        "mcp_call",
+        "web_search_call",
+    }
+)
+
+
+def ask_approval(
+    server: str, tool: str, arguments: Mapping[str, Json] | None = None, *, id: str = ""
+) -> dict[str, Json]:
+    """Make the item by which the provider asks for an approval of a call of an MCP server."""
+    check_arguments(ask_approval, server=server, tool=tool, id=id)
+    text = json.dumps(dict(arguments or {}), ensure_ascii=False)
+    named = {"id": id} if id else {}
+    return hosted("mcp_approval_request", server_label=server, name=tool, arguments=text, **named)
+
+
 def reply(
     text: str,
     *,
     reasoning: str = "",
+    items: Iterable[Mapping[str, Json]] = (),
     finish: Literal["", "length", "content_filter"] = "",
     usage: Usage | None = None,
     match: str = "",
 ) -> Answer:
     """Answer with text."""
-    return Answer(text=text, reasoning=reasoning, finish=finish, usage=usage, match=match)
+    return Answer(
+        text=text,
+        reasoning=reasoning,
+        items=_items(items),
+        finish=finish,
+        usage=usage,
+        match=match,
+    )
 
 
 def call(
@@ -207,13 +256,21 @@ def call(
     *,
     text: str = "",
     reasoning: str = "",
+    items: Iterable[Mapping[str, Json]] = (),
     id: str = "",
     usage: Usage | None = None,
     match: str = "",
 ) -> Answer:
     """Ask for one tool call."""
     spec = CallSpec(name=tool, arguments=_arguments(arguments), id=id)
-    return Answer(calls=(spec,), text=text, reasoning=reasoning, usage=usage, match=match)
+    return Answer(
+        calls=(spec,),
+        text=text,
+        reasoning=reasoning,
+        items=_items(items),
+        usage=usage,
+        match=match,
+    )
 
 
 def calls(
@@ -303,6 +360,10 @@ def cut(*, match: str = "") -> Cut:
 def malformed(body: str = "<html>this is not JSON</html>", *, match: str = "") -> Malformed:
     """Answer with a body that is not JSON."""
     return Malformed(body=body, match=match)
+
+
+def _items(given: Iterable[Mapping[str, Json]]) -> tuple[dict[str, Json], ...]:
+    return tuple(dict(each) for each in given)
 
 
 def _arguments(given: Mapping[str, Json] | str | None) -> dict[str, Json] | str:

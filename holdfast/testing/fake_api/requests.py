@@ -1,4 +1,4 @@
-"""The requests that the fake API has received, in one form for both endpoints."""
+"""The requests that the fake API has received, in one form for all endpoints."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Literal, get_args
 
 from holdfast.models.base import ToolSpec
 from holdfast.models.openai.items import from_response_items
+from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array
 from holdfast.values.messages import Content, Detail, FilePart, Message, Part, TextPart, ToolCall
 from holdfast.values.parts.images import Image, part_at
 
-Endpoint = Literal["responses", "chat"]
+Endpoint = Literal["responses", "chat", "anthropic", "gemini"]
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,15 @@ class FakeRequest:
     @property
     def model(self) -> str:
         """The model asked for."""
+        if self.endpoint == "gemini":
+            return gemini.model_of(self.path)
         return as_text(self.body.get("model"))
 
     @property
     def is_stream(self) -> bool:
         """Whether a stream was requested."""
+        if self.endpoint == "gemini":
+            return gemini.is_stream(self.path)
         return self.body.get("stream") is True
 
     @property
@@ -55,6 +60,10 @@ class FakeRequest:
         """The system prompt; with Chat Completions the leading system message."""
         if self.endpoint == "responses":
             return as_text(self.body.get("instructions"))
+        if self.endpoint == "anthropic":
+            return anthropic.read_instructions(self.body)
+        if self.endpoint == "gemini":
+            return gemini.read_instructions(self.body)
         first = as_object(next(iter(self._conversation), None))
         return as_text(first.get("content")) if first.get("role") == "system" else ""
 
@@ -67,6 +76,10 @@ class FakeRequest:
         """
         if self.endpoint == "responses":
             return from_response_items(self._conversation)
+        if self.endpoint == "anthropic":
+            return anthropic.read_messages(self.body)
+        if self.endpoint == "gemini":
+            return gemini.read_messages(self.body)
         start = 1 if self.instructions else 0
         return tuple(_read_chat(as_object(each)) for each in self._conversation[start:])
 
@@ -97,6 +110,10 @@ class FakeRequest:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools offered."""
+        if self.endpoint == "anthropic":
+            return anthropic.read_tools(self.body)
+        if self.endpoint == "gemini":
+            return gemini.read_tools(self.body)
         offered: Json = self.body.get("tools")
         return tuple(map(_read_tool, offered)) if is_array(offered) else ()
 
@@ -126,6 +143,9 @@ class FakeRequest:
 
 def _read_tool(tool: Json) -> ToolSpec:
     given = as_object(tool)
+    kind = as_text(given.get("type"))
+    if kind not in ("", "function"):
+        return ToolSpec(name=kind, hosted=given)
     given = as_object(given.get("function")) or given
     return ToolSpec(
         name=as_text(given.get("name")),

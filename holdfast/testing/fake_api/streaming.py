@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import assert_never
 
+from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array
@@ -36,6 +37,11 @@ def stream_events(body: dict[str, Json], request: FakeRequest, *, piece: int = P
             has_usage = options.get("include_usage") is True
             chunks = _completion_chunks(body, piece, has_usage=has_usage)
             return [*map(_event, chunks), "data: [DONE]\n\n"]
+        case "anthropic":
+            told = anthropic.events(body, piece)
+            return [_event(event, name=as_text(event["type"])) for event in told]
+        case "gemini":
+            return [*map(_event, gemini.events(body, piece))]
         case _:
             assert_never(request.endpoint)
 
@@ -149,7 +155,9 @@ def is_delta(event: str) -> bool:
     """Whether an event carries a piece of the answer."""
     data: object = json.loads(event.partition("data: ")[2]) if "[DONE]" not in event else None
     event_data = as_object(data)
-    if as_text(event_data.get("type")).endswith(".delta"):
+    if as_text(event_data.get("type")).endswith((".delta", "block_delta")):
+        return True
+    if "candidates" in event_data and "usageMetadata" not in event_data:
         return True
     choices: Json = event_data.get("choices")
     return any(as_object(each["delta"]).keys() - {"role"} for each in as_array(choices))

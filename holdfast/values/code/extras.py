@@ -8,11 +8,14 @@ from contextlib import AbstractContextManager, contextmanager
 from holdfast.errors import ServerStartError
 
 PACKAGES = {
-    "local": ("psutil", "filelock"),
+    "local": ("psutil", "filelock", "watchfiles"),
     "testing": ("starlette", "uvicorn"),
     "otel": ("opentelemetry",),
     "prices": ("genai_prices",),
     "notify": ("apprise",),
+    "mcp": ("mcp", "mcp_types", "httpx2"),
+    "litellm": ("litellm",),
+    "any-llm": ("any_llm",),
     "desk": ("fastapi", "nicegui", "uvicorn"),
 }
 """The packages of each extra, by the names under which they are imported."""

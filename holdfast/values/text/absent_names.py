@@ -21,9 +21,7 @@ OTEL = (
 SEARCH = "the provider does not search tools; Agent(tool_retriever=KeywordToolRetriever([...]))"
 
 _BY_REASON: dict[str, str] = {
-    HOSTED: "WebSearchTool WebSearchToolImageSettings FileSearchTool CodeInterpreterTool"
-    " ImageGenerationTool ImageGenerationToolConfig HostedMCPTool MCPToolApprovalFunction"
-    " MCPToolApprovalRequest MCPToolApprovalFunctionResult ProgrammaticToolCallingTool CustomTool",
+    HOSTED: "WebSearchToolImageSettings ImageGenerationToolConfig ProgrammaticToolCallingTool CustomTool",
     SHELL: "LocalShellCommandRequest LocalShellExecutor LocalShellTool ShellActionRequest"
     " ShellCallData ShellCallOutcome ShellCommandOutput ShellCommandRequest ShellToolLocalSkill"
     " ShellToolSkillReference ShellToolInlineSkillSource ShellToolInlineSkill"

@@ -43,6 +43,7 @@ class ChainOfAbstractionAgentWorker(AgentWorker):
     """
 
     max_parallel: ClassVar[int] = 16
+    offers_hosted: ClassVar[bool] = False
 
     def __init__(
         self,

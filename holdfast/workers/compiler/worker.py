@@ -59,6 +59,7 @@ class LLMCompilerAgentWorker(AgentWorker):
     """
 
     max_parallel: ClassVar[int] = 16
+    offers_hosted: ClassVar[bool] = False
 
     def __init__(self, *, max_replans: int = 3, max_plan_attempts: int = 2) -> None:
         """Keep the two limits."""

@@ -133,6 +133,13 @@ class StepContext:
         return (*self._before, *self.adds)
 
     @property
+    def _leaves_model(self) -> bool:
+        """Whether the provider's stored prompt chooses the model: neither agent nor run does."""
+        agent, head = self.agent, self._head
+        has_prompt = agent.leaves_model and agent.prompt is not None
+        return has_prompt and not (head.model or head.run.model or head.run.model_provider)
+
+    @property
     def dialect(self) -> Dialect:
         """Which API's rules apply."""
         return self._head.dialect
@@ -292,6 +299,8 @@ class StepContext:
             tool_choice="none" if finishing else (choice or "auto"),
             settings=settings_within(self.agent, self._head, self._tokens),
             output=output_type,
+            prompt=self.agent.prompt,
+            leaves_model=self._leaves_model,
         )
         key = request_digest(
             request,

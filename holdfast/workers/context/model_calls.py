@@ -23,7 +23,6 @@ UNANSWERED = frozenset(
         "computer_call",
         "custom_tool_call",
         "local_shell_call",
-        "mcp_approval_request",
         "program",
         "shell_call",
     }
@@ -187,7 +186,7 @@ def own_choice(agent: AgentSnapshot, head: TaskHead, *, used_tools: bool) -> str
     """Return the tool choice of the settings; None once a tool was used, if that resets it."""
     if used_tools and not agent.keeps_tool_choice:
         return None
-    return agent.settings.resolve(head.settings).tool_choice
+    return agent.settings.resolve(head.settings).choice
 
 
 def request_digest(
@@ -226,6 +225,8 @@ def request_digest(
         asked["instructions"] = request.instructions
     if request.tools != agent.tools:
         asked["tools"] = [tool.wire() for tool in request.tools]
+    if request.prompt is not None:
+        asked["prompt"] = request.prompt
     if request.output is not None:
         asked["output"] = request.output.wire()
     return digest(canonical(asked))[:16]

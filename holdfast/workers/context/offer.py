@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from holdfast.errors import ModelBehaviorError, UserError
 from holdfast.models.base import OutputSpec, ToolSpec
-from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.agent_snapshot import AgentSnapshot, policy_of, server_key
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
 from holdfast.values.base import Json
@@ -100,6 +100,16 @@ class AgentCode:
         msg = f"Agent {self.agent.name!r} has no tool_use_behavior function in this process."
         raise UserError(msg)
 
+    async def decided(
+        self, calls: Sequence[ToolCall], state: dict[str, Json]
+    ) -> dict[int, Outcome]:
+        """Ask the agent's functions about requests of the provider for an approval, by position.
+
+        Requests that a person is to decide are left out.
+        """
+        del calls, state
+        return {}
+
     async def not_found(self, call: ToolCall, state: dict[str, Json], text: str) -> str:
         """Make the model's message for its call of a tool that it was not given."""
         del call, state
@@ -166,9 +176,9 @@ class Offer:
         self._asking = asyncio.Lock()
 
     async def tools(self, ctx: StepView, choice: str) -> tuple[ToolSpec, ...]:
-        """Return the tools on offer, and the one that a tool choice names."""
+        """Return the functions on offer, and the one that a tool choice names."""
         if self._retrieve is None:
-            return self._agent.tools
+            return tuple(tool for tool in self._agent.tools if tool.hosted is None)
         async with self._asking:  # two model calls at the same time call the retriever once
             if self._chosen is None:
                 self._chosen = await self._ask(ctx, self._retrieve)
@@ -197,7 +207,8 @@ class Offer:
             choice: The tool choice of the call.
         """
         if tools is None:
-            return (*await self.tools(ctx, choice), *ctx.agent.handoffs)
+            own = self._agent.tools if self._retrieve is None else await self.tools(ctx, choice)
+            return (*own, *ctx.agent.handoffs)
         self.widen(tools)
         return tuple(tools)
 
@@ -219,18 +230,31 @@ class Offer:
                 given.
         """
         known = self._known()
-        told = {i: c for i, c in enumerate(calls) if c.name not in known}
+        for call in calls:
+            self._check_server(call)
+        told = {i: c for i, c in enumerate(calls) if not call_is_known(c, known)}
         if not told:
             return {}
         raises = self._head.dialect.unknown_tool == "raise"
         if not raises:
             if self._chosen is None:  # the task itself answers calls of tools unknown to it
-                told = {i: c for i, c in told.items() if c.name in self._agent.policies}
+                policies = self._agent.policies
+                told = {i: c for i, c in told.items() if c.server or c.name in policies}
             return {i: self._outcome(call) for i, call in told.items()}
         if self._head.run.tool_not_found == "raise_error":
             name = next(iter(told.values())).name
             raise ModelBehaviorError(f"Tool {name} not found in agent {self._agent.name}")
         return {i: await self._not_found(call, state) for i, call in told.items()}
+
+    def _check_server(self, call: ToolCall) -> None:
+        """Refuse a request for an approval of a server that the agent does not have.
+
+        Raises:
+            ModelBehaviorError: It is one, and the rules end the run for that.
+        """
+        is_unknown = bool(call.server) and policy_of(self._agent.policies, call) is None
+        if is_unknown and self._head.dialect.unknown_tool == "raise":
+            raise ModelBehaviorError(f"MCP server label {call.server} not found")
 
     def _known(self) -> set[str]:
         """Name the tools that may be called."""
@@ -249,6 +273,11 @@ class Offer:
         names = ", ".join(sorted(self._known())) or "none"
         text = f"Not run: tool {call.name!r} is not on offer in this step. On offer: {names}."
         return Outcome(content=text, is_error=True, status="failed", attempts=0)
+
+
+def call_is_known(call: ToolCall, known: Collection[str]) -> bool:
+    """Whether a call is of a known tool, or of a known server of the provider."""
+    return (server_key(call.server) if call.server else call.name) in known
 
 
 def select(specs: Sequence[ToolSpec], names: Sequence[str], always: str = "") -> list[ToolSpec]:

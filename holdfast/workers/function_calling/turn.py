@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import ModelBehaviorError, ModelRefusalError
 from holdfast.models.base import ModelAnswer
+from holdfast.models.openai.hosted_items import RUN_BY_PROVIDER
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome
@@ -103,7 +104,9 @@ async def told_of(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outc
             Agents SDK end the run for that.
     """
     told = {} if ctx.handoffs is None else ctx.handoffs.told(calls)
-    return {**await ctx.offer.refused(calls, ctx.state), **_cut_off(calls, ctx), **told}
+    refused = await ctx.offer.refused(calls, ctx.state)
+    decided = await ctx.code.decided(calls, ctx.state)
+    return {**decided, **refused, **_cut_off(calls, ctx), **told}
 
 
 def _cut_off(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
@@ -131,18 +134,6 @@ Follows = Literal["tools", "answer", "refusal", "nothing", "work"]
 the place of the output that the agent's type requires; "work" of the provider's own tools without
 any text. After the last two, the model is called again."""
 
-HOSTED = frozenset(
-    {
-        "code_interpreter_call",
-        "file_search_call",
-        "image_generation_call",
-        "mcp_call",
-        "tool_search_call",
-        "web_search_call",
-    }
-)
-"""Items of an answer that come from tools which the provider runs itself."""
-
 BUDGET_REACHED = (
     "Not run: the budget of tool calls for this task is used up. Answer with what is known."
 )
@@ -162,7 +153,7 @@ def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> F
     if answer.message.calls:
         return "tools"
     kinds = {kind_of(item) for item in answer.message.items}
-    if kinds & HOSTED and "message" not in kinds and not answer.text:
+    if kinds & RUN_BY_PROVIDER and "message" not in kinds and not answer.text:
         return "work"
     if answer.refusal:
         return "answer" if may_refuse else "refusal"
@@ -190,6 +181,8 @@ def allot(
 ) -> tuple[tuple[ToolCall, ...], list[tuple[str, str]]]:
     """Split calls into those to run and those to refuse.
 
+    Requests of the provider for an approval are not run here, and do not count.
+
     Args:
         calls: The model's calls.
         left: Most calls that may still be run; None for no limit.
@@ -198,12 +191,15 @@ def allot(
     Returns:
         The calls to run; id and reason of each refused call.
     """
-    room, reason = len(calls), BUDGET_REACHED
+    own = [k for k, call in enumerate(calls) if not call.server]
+    room, reason = len(own), BUDGET_REACHED
     if not parallel and room > 1:
         room, reason = 1, ONE_AT_A_TIME
     if left is not None and left < room:
         room, reason = max(0, left), BUDGET_REACHED
-    return calls[:room], [(call.id, reason) for call in calls[room:]]
+    refused = own[room:]
+    run = tuple(call for k, call in enumerate(calls) if k not in refused)
+    return run, [(calls[k].id, reason) for k in refused]
 
 
 def sole_direct_call(
@@ -242,8 +238,10 @@ def who_used_tools(first: AgentSnapshot, transcript: Sequence[Message]) -> set[s
     now = first
     calls: dict[str, ToolCall] = {}
     for message in transcript:
-        if message.calls:
+        kinds = {kind_of(item) for item in message.items}
+        if kinds & RUN_BY_PROVIDER or any(not call.server for call in message.calls):
             used.add(now.name)
+        if message.calls:
             calls = {call.id: call for call in message.calls}
         elif message.role == "tool" and message.call_id in calls:
             now = first.of(handed_to(calls[message.call_id], message, now.policies) or now.name)

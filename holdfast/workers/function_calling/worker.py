@@ -78,10 +78,11 @@ class FunctionCallingAgentWorker(AgentWorker):
         run, refuse = turn.allot(
             answer.message.calls, left=left, parallel=self.allow_parallel_tool_calls
         )
+        used += sum(not call.server for call in run)
         handed = None if answer.is_cut_off else await hand_over(step, ctx, answer, run, refuse)
         if handed is not None:
             return handed
-        state = self._with_progress(step, used + len(run), refuse)
+        state = self._with_progress(step, used, refuse)
         following = TaskStepOutput(
             output=answer.text, task_step=step, next_steps=(step.get_next_step(step_state=state),)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, ClassVar, assert_never
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.messages import (
@@ -76,6 +76,8 @@ class ReActAgentWorker(AgentWorker):
         InvalidArgumentError: `max_turns` is not a whole number or less than 1, or another argument
             cannot be called.
     """
+
+    offers_hosted: ClassVar[bool] = False
 
     def __init__(
         self,

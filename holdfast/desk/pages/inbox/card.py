@@ -67,6 +67,8 @@ def draw_card(card: Card, *, now: float, choose: Callable[[Button], None], steps
         with ui.row().classes("w-full flex-wrap gap-2 pt-1"):
             for each in card.buttons:
                 _draw_button(each, choose)
+        if not card.buttons:
+            quiet("You may read this. To decide needs the role approver.")
 
 
 def _head(card: Card, now: float, steps: str) -> None:

@@ -25,6 +25,7 @@ from holdfast.errors import (
 from holdfast.task.data.calls import Approval
 from holdfast.values.base import Json
 from holdfast.values.settings import Always
+from holdfast.values.text.terminal import printable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +154,8 @@ def _later(card: Card, chosen: Button, send: Send, dialog: ui.dialog) -> None:
     same: dict[str, ui.checkbox] = {}
     for name in card.arguments:
         shown = next((each.text for each in card.fields if each.name == name), "")
-        same[name] = ui.checkbox(cut(f"Only where {name} is {shown}"), value=True)
+        said = printable(cut(f"Only where {name} is {shown}"))
+        same[name] = ui.checkbox(said, value=True)
     lasting: Any = ui.select(LASTING, label="How long", value=0).props("outlined")
     lasting.classes("w-full")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from nicegui import ui
 
@@ -45,44 +45,66 @@ def draw_nothing(outside: int) -> None:
         )
 
 
-def draw_filters(
-    wanted: InboxFilter, approvals: Sequence[Approval], filter_by: Callable[..., None]
-) -> None:
-    """Draw the filters.
+class Filters:
+    """The filters, which offer the agents and tools of what waits."""
 
-    Args:
-        wanted: What they are set to.
-        approvals: What they are chosen from.
-        filter_by: Called with what a person has changed.
-    """
-    search = ui.input(
-        placeholder="Search",
-        value=wanted.text,
-        on_change=lambda event: filter_by(text=event.value or ""),
-    ).props('dense outlined debounce=200 clearable type=search aria-label="Search"')
-    search.classes("w-full sm:w-56")
-    for name, label in (("agent", "Agent"), ("tool", "Tool")):
-        given = cast("str", getattr(wanted, name))
-        known = sorted({*choices(approvals, cast("Any", name)), given} - {""})
-        options = {"": f"Any {name}"} | {each: each for each in known}
-        _select(name, label, options, given, filter_by)
-    kinds = {"": "Any kind"} | {str(kind): words.capitalize() for kind, words in TITLES.items()}
-    _select("kind", "Kind", kinds, wanted.kind, filter_by)
-    ages = OLDER if wanted.older in OLDER else {**OLDER, wanted.older: f"Over {wanted.older} s"}
-    _select("older", "Age", ages, wanted.older, filter_by)
-    mine = ui.checkbox(
-        "Mine", value=wanted.mine, on_change=lambda event: filter_by(mine=bool(event.value))
-    )
-    mine.tooltip("Only what you can decide")
+    def __init__(self, filter_by: Callable[..., None]) -> None:
+        """Make room for them.
 
+        Args:
+            filter_by: Called with what a person has changed.
+        """
+        self._filter_by = filter_by
+        self._row = ui.row().classes("w-full items-center gap-2")
+        self._selects: dict[Literal["agent", "tool"], Any] = {}
 
-def _select(
-    name: str, label: str, options: Any, value: object, filter_by: Callable[..., None]
-) -> None:
-    made = ui.select(options, value=value, on_change=lambda event: filter_by(**{name: event.value}))
-    made.props(f'dense outlined options-dense aria-label="{label}"').classes(
-        "w-[calc(50%-0.25rem)] sm:w-[9.5rem]"
-    )
+    def show(self, wanted: InboxFilter, approvals: Sequence[Approval]) -> None:
+        """Draw them once, and offer what has come since.
+
+        Args:
+            wanted: What they are set to.
+            approvals: What they are chosen from.
+        """
+        if not self._selects:
+            with self._row:
+                self._draw(wanted)
+        for name, made in self._selects.items():
+            known = {*choices(approvals, name), cast("str", getattr(wanted, name))} - {""}
+            options = {"": f"Any {name}"} | {each: each for each in sorted(known)}
+            if made.options != options:
+                made.set_options(options)
+
+    def _draw(self, wanted: InboxFilter) -> None:
+        search = ui.input(
+            placeholder="Search",
+            value=wanted.text,
+            on_change=lambda event: self._filter_by(text=event.value or ""),
+        ).props('dense outlined debounce=200 clearable type=search aria-label="Search"')
+        search.classes("w-full sm:w-56")
+        names: tuple[Literal["agent", "tool"], ...] = ("agent", "tool")
+        for name in names:
+            given = cast("str", getattr(wanted, name))
+            options = {"": f"Any {name}"} | ({given: given} if given else {})
+            self._selects[name] = self._select(name, name.capitalize(), options, given)
+        kinds = {"": "Any kind"} | {str(kind): words.capitalize() for kind, words in TITLES.items()}
+        self._select("kind", "Kind", kinds, wanted.kind)
+        ages = OLDER if wanted.older in OLDER else {**OLDER, wanted.older: f"Over {wanted.older} s"}
+        self._select("older", "Age", ages, wanted.older)
+        mine = ui.checkbox(
+            "Mine",
+            value=wanted.mine,
+            on_change=lambda event: self._filter_by(mine=bool(event.value)),
+        )
+        mine.tooltip("Only what you can decide")
+
+    def _select(self, name: str, label: str, options: Any, value: object) -> Any:
+        made: Any = ui.select(
+            options, value=value, on_change=lambda event: self._filter_by(**{name: event.value})
+        )
+        made.props(f'dense outlined options-dense aria-label="{label}"').classes(
+            "w-[calc(50%-0.25rem)] sm:w-[9.5rem]"
+        )
+        return made
 
 
 def show_keys(closed: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from nicegui.events import KeyEventArguments
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.inbox.card import draw_card, draw_gone
 from holdfast.desk.pages.inbox.decisions import Said, Send, ask, decide
-from holdfast.desk.pages.inbox.filters import draw_filters, draw_nothing, show_keys
+from holdfast.desk.pages.inbox.filters import Filters, draw_nothing, show_keys
 from holdfast.desk.pages.inbox.rows import Rows, draw_several
 from holdfast.desk.pages.parts import button, heading, show_address, url
 from holdfast.desk.views.buttons import Button
@@ -83,7 +83,7 @@ class Inbox:
             ui.button(icon="keyboard", on_click=self._help, color=None).props(
                 'flat round dense aria-label="Keys"'
             ).classes("text-slate-700 dark:text-slate-200")
-        self._filters = ui.row().classes("w-full items-center gap-2")
+        self._filters = Filters(self._filter)
         with ui.element("div").classes(
             "grid w-full grid-cols-1 items-start gap-4 lg:grid-cols-[20rem_minmax(0,1fr)]"
         ) as self._panes:
@@ -105,9 +105,7 @@ class Inbox:
         self._frame.count(len(self._all))
         self._shown = self._fitting(now)
         self._marked &= {each.id for each in self._shown}
-        if self._is_first:
-            with self._filters:
-                draw_filters(self._wanted, self._all, self._filter)
+        self._filters.show(self._wanted, self._all)
         self._draw_list()
         await self._follow()
         self._is_first = False
@@ -223,7 +221,8 @@ class Inbox:
 
     def _draw_card(self, approval: Approval, context: Context) -> None:
         now = time.time()
-        self._card = card_of(approval, context, now=now)
+        found = card_of(approval, context, now=now)
+        self._card = found if self._frame.can("approve") else replace(found, buttons=())
         ids = [each.id for each in self._shown]
         place = f"{ids.index(approval.id) + 1} of {len(ids)}" if approval.id in ids else ""
         self._detail.clear()
@@ -286,7 +285,7 @@ class Inbox:
         done = 0
         for approval in approvals:
             is_done = await self._frame.act(
-                "approve" if chosen.verb in ("edit", "always") else chosen.verb,
+                "approve" if chosen.verb == "always" else chosen.verb,
                 approval.id,
                 self._decision(approval, chosen, said, gone),
                 "",
@@ -346,7 +345,7 @@ class Inbox:
         """Draw the decisions on all that are marked."""
         marked = [each for each in self._shown if each.id in self._marked]
         self._several.clear()
-        if marked:
+        if marked and self._frame.can("approve"):
             with self._several:
                 draw_several(marked, partial(self._press_several, marked), self._unmark)
 

@@ -8,6 +8,7 @@ from holdfast.desk.pages.parts import LINE, PANEL, QUIET, STRONG, TONES, quiet, 
 from holdfast.desk.views.axis import Axis, Bar
 from holdfast.desk.views.timeline import Lane, Timeline
 from holdfast.desk.views.words import clock, counted
+from holdfast.values.text.terminal import printable
 
 _COLOURS = {
     "step": "bg-slate-300 dark:bg-slate-600",
@@ -90,7 +91,7 @@ def _draw_bar(bar: Bar, axis: Axis, *, is_strong: bool = False, is_undone: bool 
             )
             drawn.style(f"left: {min(left, 99.4):.3f}%; width: {min(width, 100 - left):.3f}%")
             drawn.props('role="img"')
-            words = f"{bar.words}. {bar.detail}" if bar.detail else bar.words
+            words = printable(f"{bar.words}. {bar.detail}" if bar.detail else bar.words)
             drawn.props["aria-label"] = words
             drawn.props["title"] = words
             end = left + width

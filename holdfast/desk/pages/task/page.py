@@ -31,7 +31,7 @@ from holdfast.desk.pages.parts import (
 )
 from holdfast.desk.pages.task.answer import Answer
 from holdfast.desk.pages.task.gantt import draw_timeline
-from holdfast.desk.pages.task.reading import Facts, read_facts
+from holdfast.desk.pages.task.reading import Facts, read_facts, read_forks
 from holdfast.desk.pages.task.sections import (
     Steps,
     draw_branches,
@@ -40,7 +40,7 @@ from holdfast.desk.pages.task.sections import (
     draw_upcoming,
 )
 from holdfast.desk.pages.task.verbs import Verbs
-from holdfast.desk.views.branches import branches_of, origin_of, path_of
+from holdfast.desk.views.branches import ForkedTask, branches_of, origin_of, path_of
 from holdfast.desk.views.cards import TITLES, shown_rule, title_of
 from holdfast.desk.views.effects import effects_of
 from holdfast.desk.views.tasks import COLOURS, MEANING
@@ -52,6 +52,7 @@ from holdfast.task.data.calls import StandingRule
 from holdfast.values.messages import Message
 from holdfast.values.steps import CLOSED, Task
 from holdfast.values.text.redact import redact
+from holdfast.values.text.terminal import printable
 
 TABS = {
     "timeline": "Timeline",
@@ -127,7 +128,6 @@ class TaskPage:
 
     async def _look(self) -> None:
         """Read the task, and draw what has changed."""
-        self._frame.count(len(await self._frame.desk.feed.waiting()))
         try:
             found = await read_facts(self._frame.desk, self._task_id, self._snapshot)
         except TaskNotFoundError:
@@ -169,7 +169,7 @@ class TaskPage:
         is_shown = not self._answer.is_whole and bool(self._answer.text)
         if self._written.visible != is_shown:
             self._written.set_visibility(is_shown)
-        said = redact(self._answer.text)
+        said = printable(redact(self._answer.text))
         if is_shown and self._words.text != said:
             self._words.text = said
 
@@ -183,8 +183,9 @@ class TaskPage:
         self._links.show(_linked(found), lambda: _draw_links(found))
         self._notices.show((task.error, task.paused), lambda: _draw_notices(task))
         self._buttons.show(self._verbs.key(found), lambda: self._verbs.draw(found))
+        revoke = self._verbs.revoke if self._frame.can("revoke") else None
         waiting = [each.id for each in found.approvals], [each.id for each in found.rules]
-        self._waits.show(waiting, lambda: _draw_waits(found, self._verbs.revoke))
+        self._waits.show(waiting, lambda: _draw_waits(found, revoke))
 
     # ---- the sections
 
@@ -196,8 +197,12 @@ class TaskPage:
             self._draw_steps(found)
             return
         messages: list[Message] = []
+        forks: list[ForkedTask] = []
+        runner = self._frame.desk.runner
         if self._tab == "transcript":
-            messages = await self._frame.desk.runner.all_messages(self._task_id)
+            messages = await runner.all_messages(self._task_id)
+        elif self._tab == "branches":
+            forks = await read_forks(runner, found.task)
         self._clear()
         with self._body:
             match self._tab:
@@ -209,7 +214,7 @@ class TaskPage:
                 case "transcript":
                     draw_transcript(messages)
                 case _:
-                    draw_branches(self._task_id, branches_of(found.found))
+                    draw_branches(self._task_id, branches_of(found.found), forks)
 
     def _clear(self) -> None:
         self._body.clear()
@@ -229,13 +234,17 @@ class TaskPage:
         if self._steps is None or self._upcoming is None:
             self._clear()
             with self._body:
-                self._steps = Steps(self._step, self._verbs.fork)
+                self._steps = Steps(
+                    self._step, self._verbs.fork if self._frame.can("fork") else None
+                )
                 self._upcoming = Part("flex w-full flex-col gap-3")
         is_closed = found.task.status in CLOSED
-        rewind = None if is_closed else self._verbs.rewind
+        can = self._frame.can
+        rewind = None if is_closed or not can("rewind") else self._verbs.rewind
         self._steps.show(bodies_in(found.found), undone_steps(found.found), rewind)
         running = {each.open.step.step_id for each in found.opens}
-        edit, drop = self._verbs.edit_step, self._verbs.drop_step
+        edit = self._verbs.edit_step if can("edit_step") else None
+        drop = self._verbs.drop_step if can("drop_step") else None
         self._upcoming.show(
             (tuple(found.upcoming), running),
             lambda: draw_upcoming(found.upcoming, running, edit, drop),
@@ -256,13 +265,14 @@ def _draw_notices(task: Task) -> None:
         notice("warn", redact(f"Paused by {task.paused}"))
 
 
-def _draw_waits(found: Facts, revoke: Callable[[StandingRule], None]) -> None:
+def _draw_waits(found: Facts, revoke: Callable[[StandingRule], None] | None) -> None:
     for approval in found.approvals:
         with notice("warn", f"{title_of(approval)}: {TITLES[approval.kind]}"):
             link("Decide in the inbox", url("/", {"card": approval.id})).classes("text-sm")
     for rule in found.rules:
         with notice("info", redact(cut(shown_rule(rule)))):
-            button("Revoke").on_click(partial(revoke, rule)).props("dense")
+            if revoke is not None:
+                button("Revoke").on_click(partial(revoke, rule)).props("dense")
 
 
 def _linked(found: Facts) -> tuple[object, ...]:

@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 
+from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.pages.access import Desk
+from holdfast.desk.views.branches import ForkedTask
+from holdfast.engine.search_attributes import ORIGIN_MEMO
 from holdfast.errors import EngineError
+from holdfast.reading.server_errors import server_errors
+from holdfast.reading.visibility import listed, tasks_query
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.happenings import Happening, happenings
 from holdfast.values.steps import Task, TaskStep
+
+MOST_READ = 2_000
+"""Newest tasks among which the forks of a task are looked for."""
 
 READ_SECONDS = 6.0
 """How long a page waits for a worker process that has just been killed, and counts as running."""
@@ -61,6 +70,23 @@ class Facts:
             tuple((each.task_id, each.status) for each in self.children),
             self.snapshot is None,
         )
+
+
+async def read_forks(runner: AgentRunner, task: Task) -> list[ForkedTask]:
+    """List the tasks that were forked from one, oldest first.
+
+    Raises:
+        ConnectError: The server could not be reached.
+    """
+    since = datetime.fromtimestamp(task.created, UTC).isoformat()
+    query = f"{tasks_query(None, None)} AND StartTime >= '{since}'"
+    found: list[ForkedTask] = []
+    with server_errors():
+        async for each in runner.client.list_workflows(query, page_size=500, limit=MOST_READ):
+            origin = (await each.memo()).get(ORIGIN_MEMO)
+            if origin and origin[0] == task.task_id:
+                found.append(ForkedTask(task=await listed(each), n=origin[1]))
+    return found[::-1]
 
 
 async def read_facts(desk: Desk, task_id: str, snapshot: AgentSnapshot | None) -> Facts:

@@ -26,14 +26,16 @@ from holdfast.desk.pages.parts import (
     text,
     url,
 )
-from holdfast.desk.views.branches import Branch
+from holdfast.desk.views.branches import Branch, ForkedTask
 from holdfast.desk.views.comparison import side_of
 from holdfast.desk.views.effects import Effect
+from holdfast.desk.views.tasks import COLOURS
 from holdfast.desk.views.words import clock, counted, cut, span, spent
 from holdfast.task.step_body import StepBody
 from holdfast.values.messages import Message, shown
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.redact import redact
+from holdfast.values.text.terminal import printable
 
 OnStep = Callable[[StepBody], None]
 
@@ -41,12 +43,12 @@ OnStep = Callable[[StepBody], None]
 class Steps:
     """The steps, each with what it was asked, what it did and what it gave."""
 
-    def __init__(self, chosen: str, fork: OnStep) -> None:
+    def __init__(self, chosen: str, fork: OnStep | None) -> None:
         """Draw none yet.
 
         Args:
             chosen: Number of the step that is open at first.
-            fork: Forks the task after a step.
+            fork: Forks the task after a step; None when who looks may not.
         """
         self._chosen, self._fork = chosen, fork
         self._none = quiet("No step has begun yet.")
@@ -82,7 +84,8 @@ class Steps:
     def _draw(self, body: StepBody, *, is_undone: bool, rewind: OnStep | None) -> None:
         place = (body.branch, body.n)
         is_open = place in self._open
-        with ui.expansion(_title(body, is_undone=is_undone), value=is_open) as fold:
+        title = printable(_title(body, is_undone=is_undone))
+        with ui.expansion(title, value=is_open) as fold:
             fold.classes(f"w-full {STRONG}").props("dense-toggle")
             fold.classes("line-through" * is_undone)
             inside = ui.column().classes("w-full gap-3 no-underline")
@@ -112,7 +115,7 @@ def _title(body: StepBody, *, is_undone: bool) -> str:
     return f"Step {body.n}{own}{branch} · {status}{took} · {spent(side.usage)}"
 
 
-def _draw_inside(body: StepBody, rewind: OnStep | None, fork: OnStep) -> None:
+def _draw_inside(body: StepBody, rewind: OnStep | None, fork: OnStep | None) -> None:
     side = side_of(body)
     _draw_text("Input", side.input)
     _draw_text("Model", side.answers)
@@ -124,21 +127,22 @@ def _draw_inside(body: StepBody, rewind: OnStep | None, fork: OnStep) -> None:
         with ui.row().classes("gap-2"):
             if rewind is not None:
                 button("Rewind to here").on_click(lambda: rewind(body))
-            button("Fork from here").on_click(lambda: fork(body))
+            if fork is not None:
+                button("Fork from here").on_click(lambda: fork(body))
 
 
 def _draw_text(title: str, content: str) -> None:
     if content:
         with ui.column().classes("w-full gap-1"):
             heading(title, level=3)
-            code(content)
+            code(cut(content))
 
 
 def draw_upcoming(
     upcoming: Sequence[TaskStep],
     running: set[str],
-    edit: Callable[[TaskStep], None],
-    drop: Callable[[TaskStep], None],
+    edit: Callable[[TaskStep], None] | None,
+    drop: Callable[[TaskStep], None] | None,
 ) -> None:
     """Draw the queued steps, which a person may change."""
     queued = [step for step in upcoming if step.step_id not in running]
@@ -153,8 +157,10 @@ def draw_upcoming(
                 text("span", step.step_id or "next", f"font-mono text-sm {STRONG}")
                 what = redact(step.input) if step.input else "goes on"
                 text("span", what, f"min-w-0 flex-1 truncate text-sm {QUIET}")
-                button("Edit").on_click(lambda _, at=step: edit(at)).props("dense")
-                button("Drop", tone="danger").on_click(lambda _, at=step: drop(at)).props("dense")
+                if edit is not None:
+                    button("Edit").on_click(partial(edit, step)).props("dense")
+                if drop is not None:
+                    button("Drop", tone="danger").on_click(partial(drop, step)).props("dense")
 
 
 def draw_effects(effects: Sequence[Effect]) -> None:
@@ -196,8 +202,10 @@ def _circumstances(effect: Effect) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def draw_branches(task_id: str, branches: Sequence[Branch]) -> None:
-    """Draw the branches as a tree: each begins after a step of the one before it."""
+def draw_branches(
+    task_id: str, branches: Sequence[Branch], forks: Sequence[ForkedTask] = ()
+) -> None:
+    """Draw the branches as a tree, each beginning after a step of the one before, and the forks."""
     if len(branches) == 1:
         quiet("Nothing was undone: there is one branch.")
     with ui.element("ul").props('aria-label="Branches"').classes(PANEL):
@@ -224,6 +232,21 @@ def draw_branches(task_id: str, branches: Sequence[Branch]) -> None:
                     quiet(f"undone{by} at {clock(branch.at)}{why}", "break-words")
                 for remains in branch.remains:
                     text("span", f"remains: {remains}", "text-sm text-rose-800 dark:text-rose-300")
+    if forks:
+        heading("Forks", level=3)
+        with ui.element("ul").props('aria-label="Forks"').classes(PANEL):
+            for fork in forks:
+                _draw_fork(task_id, fork)
+
+
+def _draw_fork(task_id: str, fork: ForkedTask) -> None:
+    task = fork.task
+    with ui.element("li").classes(f"{LINE} flex w-full flex-wrap items-center gap-2 px-4 py-3"):
+        chip(task.status.replace("_", " "), OF_COLOUR[COLOURS[task.status]])
+        quiet(f"after step {fork.n}")
+        link(task.task_id, task_url(task.task_id), "min-w-0 break-all text-sm")
+        query = {"left": task_id, "right": task.task_id}
+        link("Compare with it", url("/compare", query), "text-sm")
 
 
 def draw_transcript(messages: Sequence[Message]) -> None:

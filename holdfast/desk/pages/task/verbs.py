@@ -8,9 +8,11 @@ from typing import Any, cast
 
 from nicegui import ui
 
+from holdfast.desk.identity.identities import READ, Verb
 from holdfast.desk.pages.frame import Frame
 from holdfast.desk.pages.parts import QUIET, button, heading, notice, task_url, text
 from holdfast.desk.pages.task.reading import Facts
+from holdfast.desk.views.words import without_secrets
 from holdfast.task.data.calls import StandingRule
 from holdfast.task.step_body import StepBody
 from holdfast.values.steps import CLOSED, Task, TaskStep, TaskStepOutput
@@ -43,20 +45,24 @@ class Verbs:
         """Draw the buttons that make sense for the task as it is now."""
         status, is_paused, is_asking, has_steps = self.key(facts)
         is_closed = status in CLOSED
+        can = self._frame.can
         with ui.row().classes("w-full gap-2"):
-            if status == "paused" or is_paused:
+            if (status == "paused" or is_paused) and can("resume"):
                 button("Resume", tone="main", icon="play_arrow").on_click(self.resume)
-            elif not is_closed:
+            elif not is_closed and can("pause"):
                 button("Pause", icon="pause").on_click(self.pause)
-            if status in ("running", "needs_attention") and not is_asking:
+            if status in ("running", "needs_attention") and not is_asking and can("run"):
                 button("Run on", tone="main", icon="play_arrow").on_click(self.run_on)
                 button("One step", icon="skip_next").on_click(self.run_step)
-            if status == "answered":
+            if status == "needs_attention" and can("run"):
+                button("Start the step anew", icon="restart_alt").on_click(self.restart)
+            if status == "answered" and can("finalize"):
                 button("Finalize", tone="main", icon="done_all").on_click(self.finalize)
-            if not is_closed:
+            if not is_closed and can("feedback"):
                 button("Feedback", icon="chat").on_click(self.feedback)
-                if has_steps:
-                    button("Undo last step", icon="undo").on_click(self.undo)
+            if not is_closed and has_steps and can("undo"):
+                button("Undo last step", icon="undo").on_click(self.undo)
+            if not is_closed and can("abandon"):
                 button("Abandon", tone="danger", icon="block").on_click(self.abandon)
             button("Verify", icon="verified").on_click(self.verify)
             button("Audit", icon="download").on_click(self.audit)
@@ -67,11 +73,11 @@ class Verbs:
 
     async def run_on(self) -> None:
         """Run the task on, without waiting for its end."""
-        await self._act("step", self._run_on, "It has run on.")
+        await self._act("run", self._run_on, "It has run on.")
 
     async def run_step(self) -> None:
         """Run the next step of the task."""
-        await self._act("step", self._run_step, "The step has run.")
+        await self._act("run", self._run_step, "The step has run.")
 
     async def finalize(self) -> None:
         """Close the task with its answer."""
@@ -85,6 +91,15 @@ class Verbs:
 
     async def _finalize(self, _: str, __: dict[str, Any]) -> None:
         await self._runner.finalize_response(self._task_id)
+
+    def restart(self) -> None:
+        """Ask whether a failed step is to begin anew, and run it from its beginning."""
+
+        def run(_: str, __: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.run_step(self._task_id, restart="step")
+
+        more = "Its answered calls are given up: models and tools are called, and paid for, again."
+        self._ask("run", "Start the step anew", more, run, "It has run.", label="")
 
     def pause(self) -> None:
         """Ask why, and pause the task."""
@@ -204,7 +219,7 @@ class Verbs:
         async def run(_: str, __: dict[str, Any]) -> None:
             found.append(await self._runner.verify(self._task_id))
 
-        if not await self._act("verify", run, ""):
+        if not await self._act(READ, run, ""):
             return
         result = found[0]
         with ui.dialog() as dialog, ui.card().classes("w-full max-w-xl gap-3 rounded-xl p-5"):
@@ -224,14 +239,16 @@ class Verbs:
 
         async def run(_: str, __: dict[str, Any]) -> None:
             events = await self._runner.audit(self._task_id)
-            lines = [json.dumps(e.model_dump(mode="json"), ensure_ascii=False) for e in events]
+            lines = [
+                json.dumps(without_secrets(each.wire()), ensure_ascii=False) for each in events
+            ]
             data = "\n".join([*lines, ""]).encode("utf-8", "surrogatepass")
             ui.download(data, "audit.jsonl", media_type="application/x-ndjson")
 
-        await self._act("audit", run, "")
+        await self._act(READ, run, "")
 
     async def _act(
-        self, verb: str, run: Run, done: str, given: dict[str, Any] | None = None
+        self, verb: Verb, run: Run, done: str, given: dict[str, Any] | None = None
     ) -> bool:
         is_done = await self._frame.act(verb, self._task_id, lambda by: run(by, given or {}), done)
         with self._frame.slot():
@@ -240,7 +257,7 @@ class Verbs:
 
     def _ask(
         self,
-        verb: str,
+        verb: Verb,
         title: str,
         more: str,
         run: Run,
@@ -268,11 +285,17 @@ class Verbs:
             if keeps:
                 keep = ui.checkbox("Go on where an effect cannot be undone; it is recorded")
 
+            is_sent = False
+
             async def submit() -> None:
+                nonlocal is_sent
+                if is_sent:  # by the first click of two
+                    return
                 typed = cast("str", said.value or "").strip() if said is not None else ""
                 if needs_text and said is not None and not typed:
                     said.props(f'error error-message="{label} is needed."')
                     return
+                is_sent = True
                 dialog.close()
                 given = {
                     "reason": typed,

@@ -13,12 +13,15 @@ from typing import assert_never
 from holdfast.testing.fake_api.checks.chat import check_chat_messages
 from holdfast.testing.fake_api.checks.responses import check_response_items
 from holdfast.testing.fake_api.checks.strict_schema import strict_problem
+from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array, is_object
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_ONLY_RESPONSES = frozenset({"input", "instructions", "max_output_tokens", "text", "reasoning"})
+_ONLY_RESPONSES = frozenset(
+    {"input", "instructions", "max_output_tokens", "prompt", "text", "reasoning"}
+)
 _ONLY_CHAT = frozenset(
     {
         "messages",
@@ -54,8 +57,17 @@ def find_problem(request: FakeRequest) -> Problem | None:
 
 def _problems(request: FakeRequest) -> Iterator[Problem]:
     body = request.body
-    if not request.model and "prompt" not in body:  # the prompt says which one answers
+    if not request.model and not body.get("prompt"):
         yield Problem("Missing required parameter: 'model'.", "model", "missing_required_parameter")
+    if request.endpoint == "anthropic" or request.endpoint == "gemini":  # noqa: PLR1714  for mypy
+        told = (
+            anthropic.problems(body)
+            if request.endpoint == "anthropic"
+            else gemini.problems(body, request.model)
+        )
+        for param, message in told:
+            yield Problem(message, param)
+        return
     foreign = _ONLY_CHAT if request.endpoint == "responses" else _ONLY_RESPONSES
     for key in body:
         if key in foreign:
@@ -91,6 +103,7 @@ def _tool_problems(request: FakeRequest) -> Iterator[Problem]:
         if function.get("type") == "function" and request.endpoint == "chat":
             where, function = f"{where}.function", as_object(function.get("function"))
         elif function.get("type") != "function":
+            yield from _hosted_problems(function, where)
             if request.endpoint == "chat" or not function.get("type"):
                 message = f"Missing required parameter: '{where}.type'."
                 yield Problem(message, f"{where}.type", "missing_required_parameter")
@@ -99,7 +112,7 @@ def _tool_problems(request: FakeRequest) -> Iterator[Problem]:
         yield from _function_problems(function, where)
     choice: Json = request.body.get("tool_choice")
     for key in ("tool_choice", "parallel_tool_calls"):
-        if not names and not tools and key in request.body:
+        if not names and not tools and key in request.body and not request.body.get("prompt"):
             yield Problem(f"'{key}' is only allowed when 'tools' are specified.", key)
     if is_object(choice) and choice.get("type") == "function":
         wanted = as_text((as_object(choice.get("function")) or choice).get("name"))
@@ -108,6 +121,25 @@ def _tool_problems(request: FakeRequest) -> Iterator[Problem]:
             yield Problem(message, "tool_choice")
     elif isinstance(choice, str) and choice not in ("auto", "none", "required"):
         yield Problem(f"Invalid value: {choice!r}.", "tool_choice", "invalid_value")
+
+
+_REQUIRED = {
+    "code_interpreter": "container",
+    "file_search": "vector_store_ids",
+    "mcp": "server_label",
+}
+"""Members that definitions of hosted tools must have."""
+
+
+def _hosted_problems(tool: dict[str, Json], where: str) -> Iterator[Problem]:
+    member = _REQUIRED.get(as_text(tool.get("type")))
+    if member is not None and not tool.get(member):
+        param = f"{where}.{member}"
+        yield Problem(
+            f"Missing required parameter: '{param}'.", param, "missing_required_parameter"
+        )
+    if tool.get("type") == "mcp" and not (tool.get("server_url") or tool.get("connector_id")):
+        yield Problem("One of 'server_url' and 'connector_id' is required.", where)
 
 
 def _function_problems(function: dict[str, Json], where: str) -> Iterator[Problem]:

@@ -39,6 +39,10 @@ _TYPES = frozenset(
         "web_search_call",
     }
 )
+_TEXTS = {
+    "mcp_approval_request": ("id", "server_label", "name", "arguments"),
+    "mcp_approval_response": ("approval_request_id",),
+}
 _SAID = ("output_text", "refusal")
 _RETURNED = ("input_text", "input_image", "input_file")
 _TOLD = ("input_text", "input_image", "input_file", "input_audio")
@@ -80,9 +84,13 @@ def check_response_items(
             if not isinstance(output, str | list):
                 yield f"{where}.output", f"Missing required parameter: '{where}.output'."
             yield from _check_parts(output, _RETURNED, f"{where}.output")
+        elif kind in _TEXTS:
+            for key in _TEXTS[kind]:
+                yield from _check_text(item, key, where)
         elif kind == "reasoning":
             following = as_object(items[index + 1]) if index + 1 < len(items) else {}
             yield from _check_reasoning(item, following, where, is_stored=is_stored)
+    yield from _check_approvals([as_object(item) for item in items], is_continued=is_continued)
     yield from _check_pairs([as_object(item) for item in items], is_continued=is_continued)
 
 
@@ -138,6 +146,19 @@ def _check_reasoning(
         yield where, f"Item {item_id!r} of type 'reasoning' {_NOT_FOLLOWED}"
     if item_id and not is_stored and not item.get("encrypted_content"):
         yield where, f"Item with id {item_id!r} not found. {_NOT_STORED}"
+
+
+def _check_approvals(items: Sequence[dict[str, Json]], *, is_continued: bool) -> Iterator[_Found]:
+    """Check that each answer to a request for an approval has its request, and is the only one."""
+    asked = {as_text(item.get("id")) for item in items if _kind(item) == "mcp_approval_request"}
+    answered: set[str] = set()
+    for index, item in enumerate(items):
+        if _kind(item) != "mcp_approval_response":
+            continue
+        wanted = as_text(item.get("approval_request_id"))
+        if wanted in answered or not (wanted in asked or is_continued):
+            yield f"input[{index}]", f"No approval request found with id {wanted!r}."
+        answered.add(wanted)
 
 
 def _check_pairs(items: Sequence[dict[str, Json]], *, is_continued: bool) -> Iterator[_Found]:

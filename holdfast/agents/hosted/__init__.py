@@ -1,0 +1,1 @@
+"""What the provider of the Responses API runs or keeps itself: its tools, its stored prompts."""

@@ -1,0 +1,328 @@
+"""Tools that the provider of the Responses API runs itself, inside a model call.
+
+They have the names and fields of the Agents SDK. Nothing of them runs here: an agent passes their
+definitions on, and a task records the items that come back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pydantic import BaseModel
+
+from holdfast.errors import UserError, WrongTypeError
+from holdfast.models.base import NO_HOSTED, ToolSpec
+from holdfast.values.base import Json
+from holdfast.values.checks import gate
+from holdfast.values.checks.arguments import check_data
+from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.text.shown import shown
+from holdfast.workers.base import AgentWorker
+
+if TYPE_CHECKING:
+    from openai.types.responses.file_search_tool_param import Filters, RankingOptions
+    from openai.types.responses.tool_param import CodeInterpreter, ImageGeneration
+    from openai.types.responses.web_search_tool import Filters as WebSearchToolFilters
+    from openai.types.responses.web_search_tool_param import UserLocation
+
+MOST_RESULTS = 50
+"""Most results of a file search."""
+
+SECRET = frozenset({"authorization", "headers", "domain_secrets"})
+"""Members of a definition that hold secrets: they are sent, and never recorded."""
+
+
+class HostedTool(ABC):
+    """A tool that the provider runs itself."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Type of the tool, by which a tool choice names it."""
+
+    @property
+    @abstractmethod
+    def definition(self) -> dict[str, Json]:
+        """The tool as the Responses API has it, secrets included."""
+
+    @property
+    def include(self) -> str:
+        """What answers must include for it; empty for nothing."""
+        return ""
+
+    @property
+    def recorded(self) -> dict[str, Json]:
+        """The definition without its secrets, as a task records it."""
+        return cast("dict[str, Json]", without_secrets(self.definition))
+
+    def spec(self) -> ToolSpec:
+        """Describe the tool for a model, and for the record: without its secrets."""
+        return ToolSpec(name=self.name, hosted=self.recorded, include=self.include)
+
+    def with_secrets(self, spec: ToolSpec) -> ToolSpec | None:
+        """Put the secrets into a recorded definition of this tool; None if it is another's."""
+        told = spec.hosted or {}
+        if told == self.recorded:
+            return spec.model_copy(update={"hosted": self.definition})
+        if spec.name != self.name or told.get("server_label") != self._label:
+            return None
+        own = {key: value for key, value in self.definition.items() if key in SECRET}
+        return spec.model_copy(update={"hosted": {**told, **own}})
+
+    @property
+    def _label(self) -> Json:
+        return self.definition.get("server_label")
+
+
+@dataclass
+class WebSearchTool(HostedTool):
+    """Lets the model search the web.
+
+    Attributes:
+        user_location: Where the user is, for results that depend on it.
+        filters: Which pages are searched: a dict, or the object of `openai.types`.
+        search_context_size: How much of what is found the model reads.
+        external_web_access: Whether pages are fetched as they are now; None leaves it to the API.
+
+    Raises:
+        UserError: A field is no data of the API.
+    """
+
+    user_location: UserLocation | None = None
+    filters: WebSearchToolFilters | dict[str, Any] | None = None
+    search_context_size: Literal["low", "medium", "high"] = "medium"
+    external_web_access: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        _check(self)
+
+    @property
+    def name(self) -> str:
+        """Type of the tool."""
+        return "web_search"
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        """The tool as the Responses API has it."""
+        return _given(
+            type="web_search",
+            filters=self.filters,
+            user_location=self.user_location,
+            search_context_size=self.search_context_size,
+            external_web_access=self.external_web_access,
+        )
+
+
+@dataclass
+class FileSearchTool(HostedTool):
+    """Lets the model search vector stores of the provider.
+
+    Attributes:
+        vector_store_ids: Their ids.
+        max_num_results: Most results, from 1 to 50; None or 0 leaves it to the API.
+        include_search_results: Whether answers have what was found, which becomes part of the
+            record.
+        ranking_options: How results are ranked.
+        filters: Which files are searched, by their attributes.
+
+    Raises:
+        UserError: A field is no data of the API.
+    """
+
+    vector_store_ids: list[str]
+    max_num_results: int | None = None
+    include_search_results: bool = False
+    ranking_options: RankingOptions | None = None
+    filters: Filters | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        ids: object = self.vector_store_ids
+        if not is_array(ids) or not all(isinstance(each, str) for each in ids):
+            msg = f"FileSearchTool(vector_store_ids=...) is a list of ids; it was {shown(ids)}."
+            raise WrongTypeError(msg)
+        most: object = self.max_num_results
+        is_number = isinstance(most, int) and not isinstance(most, bool)
+        if most is not None and not (is_number and 0 <= cast("int", most) <= MOST_RESULTS):
+            msg = (
+                "FileSearchTool(max_num_results=...) is a whole number from 0 to"
+                f" {MOST_RESULTS}, or None; it was {shown(most)}."
+            )
+            raise UserError(msg)
+        _check(self)
+
+    @property
+    def name(self) -> str:
+        """Type of the tool."""
+        return "file_search"
+
+    @property
+    def include(self) -> str:
+        """What answers must include for it."""
+        return "file_search_call.results" if self.include_search_results else ""
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        """The tool as the Responses API has it."""
+        return _given(
+            type="file_search",
+            vector_store_ids=list(self.vector_store_ids),
+            max_num_results=self.max_num_results or None,
+            ranking_options=self.ranking_options or None,
+            filters=self.filters or None,
+        )
+
+
+@dataclass
+class CodeInterpreterTool(HostedTool):
+    """Lets the model run code in a container of the provider.
+
+    Attributes:
+        tool_config: The tool as the Responses API has it, with its container.
+
+    Raises:
+        UserError: It is no such data.
+    """
+
+    tool_config: CodeInterpreter = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the configuration."""
+        _check_config(self, self.tool_config)
+
+    @property
+    def name(self) -> str:
+        """Type of the tool."""
+        return "code_interpreter"
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        """The tool as the Responses API has it."""
+        return _config(self.name, self.tool_config)
+
+
+@dataclass
+class ImageGenerationTool(HostedTool):
+    """Lets the model make images.
+
+    Attributes:
+        tool_config: The tool as the Responses API has it.
+
+    Raises:
+        UserError: It is no such data.
+    """
+
+    tool_config: ImageGeneration = field(
+        default_factory=lambda: cast("ImageGeneration", {"type": "image_generation"})
+    )
+
+    def __post_init__(self) -> None:
+        """Check the configuration."""
+        _check_config(self, self.tool_config)
+
+    @property
+    def name(self) -> str:
+        """Type of the tool."""
+        return "image_generation"
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        """The tool as the Responses API has it."""
+        return _config(self.name, self.tool_config)
+
+
+def check_served(agent: str, what: Sequence[str], model: object, worker: AgentWorker) -> None:
+    """Refuse what the provider serves for an agent whose model or worker cannot pass it on.
+
+    Args:
+        agent: Name of the agent.
+        what: Names of its hosted tools, and "prompt" for a stored prompt.
+        model: Its model; a name whose API is known only later is not refused.
+        worker: Its worker.
+
+    Raises:
+        UserError: There is such a thing.
+    """
+    if not what:
+        return
+    names = ", ".join(what)
+    if isinstance(model, str):
+        serves = model != "offline" and not model.startswith("chat:")
+    else:
+        serves = model is None or bool(getattr(model, "serves_hosted", False))
+    if not serves:
+        kind = repr(model) if isinstance(model, str) else type(model).__name__
+        msg = (
+            f"Agent {agent!r} has {names}, which only the Responses API of OpenAI has; its model"
+            f" is {kind}."
+        )
+        raise UserError(msg, remedy=NO_HOSTED)
+    tools = [name for name in what if name != "prompt"]
+    if tools and not worker.offers_hosted:
+        msg = (
+            f"Agent {agent!r} has {', '.join(tools)}, but {type(worker).__name__} has the model"
+            " call tools by text, so it could never use them."
+        )
+        remedy = "Use FunctionCallingAgentWorker, the default, or function tools."
+        raise UserError(msg, remedy=remedy)
+
+
+def without_secrets(data: Json) -> Json:
+    """Return a definition without what is secret in it, also deep inside."""
+    if is_object(data):
+        return {key: without_secrets(data[key]) for key in data if key not in SECRET}
+    return [without_secrets(each) for each in data] if is_array(data) else data
+
+
+def plain_data(given: object) -> Json:
+    """Return what a field was given as JSON data: objects of `openai.types` become dicts."""
+    if isinstance(given, BaseModel):
+        return given.model_dump(mode="json", exclude_unset=True)
+    return dict(cast("Mapping[str, Json]", given)) if isinstance(given, Mapping) else given
+
+
+def checked_config(tool: object, config: object) -> dict[str, Json]:
+    """Return the configuration of a tool as data.
+
+    Raises:
+        UserError: It is no JSON object.
+    """
+    what = type(tool).__name__
+    data = plain_data(config)
+    if not is_object(data):
+        msg = (
+            f"{what}(tool_config=...) is the tool as the Responses API has it, a dict; it was"
+            f" {shown(config)}."
+        )
+        raise WrongTypeError(msg)
+    if wrong := gate.flaw(data, "tool_config"):  # it may hold secrets: it is not shown
+        msg = f"{what} cannot use its tool_config: it is sent as JSON, and {wrong}"
+        raise UserError(msg)
+    return data
+
+
+def _check_config(tool: HostedTool, config: object) -> None:
+    data = checked_config(tool, config)
+    kind = data.get("type", tool.name)
+    if kind != tool.name:
+        msg = f"{type(tool).__name__}(tool_config=...) has type {kind!r}; it must be {tool.name!r}."
+        raise UserError(msg)
+
+
+def _check(tool: HostedTool) -> None:
+    for name, value in tool.definition.items():
+        check_data(type(tool).__name__, name, value)
+
+
+def _given(**members: Any) -> dict[str, Json]:
+    """Return the members of a definition that are given, as data."""
+    return {key: plain_data(value) for key, value in members.items() if value is not None}
+
+
+def _config(kind: str, config: object) -> dict[str, Json]:
+    data: dict[str, Json] = plain_data(config)
+    return {"type": kind, **data}

@@ -1,0 +1,1 @@
+"""Tools and agents from elsewhere, taken as tools: other frameworks, and MCP servers."""

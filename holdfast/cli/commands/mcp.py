@@ -1,0 +1,44 @@
+"""`mcp`: agents as tools of MCP clients."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+
+from holdfast.cli import output
+from holdfast.cli.connection import engine_of, load_agents, served, until_stopped
+from holdfast.cli.exits import ExitCode, InterruptedByUserError
+from holdfast.cli.options import Common
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.errors import ServerStartError
+from holdfast.values.code.extras import needing
+
+
+async def mcp_command(
+    common: Common, target: str, *, app: str | None, http: bool, host: str, port: int, by: str
+) -> ExitCode:
+    """Serve agents to MCP clients until the client goes away, or Ctrl-C."""
+    with needing("mcp", "`holdfast mcp`", error=ServerStartError):
+        from holdfast.cli.mcp_serving.agent_tools import AgentTools
+        from holdfast.cli.mcp_serving.transports import PATH, bind, serve_http, serve_stdio
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    here = load_agents(target, app)
+    token = os.environ.get("HOLDFAST_MCP_TOKEN", "")
+    bound = bind(host, port, token) if http else None
+    async with engine_of(common, new=True) as engine, served(engine, here):
+
+        def runner(agent: str) -> AgentRunner:
+            return engine.runner(agent, app=here.name)
+
+        tools = AgentTools(here.agents, runner, by=by, where=common.arguments()).server
+        with suppress(InterruptedByUserError):
+            if bound is None:
+                await until_stopped(serve_stdio(tools))
+                return ExitCode.OK
+            url = f"http://{host}:{bound.getsockname()[1]}{PATH}"
+            if common.json:
+                output.emit({"mcp": url, "address": engine.address})
+            output.say(f"The agents are at {url}. Ctrl-C stops; tasks stay.", style="bold")
+            await until_stopped(serve_http(tools, bound, host, token))
+    return ExitCode.OK

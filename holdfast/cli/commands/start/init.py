@@ -1,0 +1,60 @@
+"""`init`: write a new project."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from pathlib import Path
+
+from holdfast.cli import output
+from holdfast.cli.commands.start.project import FILES
+from holdfast.cli.exits import ExitCode
+from holdfast.errors import InvalidArgumentError
+
+_ODD = re.compile(r"[^a-z0-9]+")
+
+
+async def init_command(directory: Path, *, as_json: bool) -> ExitCode:
+    """Write a new project, and say what comes next.
+
+    Raises:
+        InvalidArgumentError: One of its files exists, or the directory cannot be written.
+    """
+    where = await asyncio.to_thread(write_project, directory)
+    if as_json:
+        output.emit({"directory": str(where), "files": [*FILES]})
+    output.say(f"Wrote {', '.join(FILES)} to {str(directory)!r}. Next:", style="bold")
+    for line in (
+        shlex.join(["cd", str(directory)]),
+        "pip install -e '.[dev]'",
+        "pytest",
+        "holdfast dev booking:agents --reload",
+    ):
+        output.say(f"  {line}")
+    return ExitCode.OK
+
+
+def write_project(directory: Path) -> Path:
+    """Write the files of a new project, none of which may be there, and return the whole path.
+
+    Raises:
+        InvalidArgumentError: One of the files exists, or the directory cannot be written.
+    """
+    taken = sorted(name for name in FILES if (directory / name).exists())
+    if taken:
+        msg = (
+            f"{str(directory)!r} has {', '.join(taken)} already, and nothing is overwritten:"
+            " nothing was written. Name another directory: holdfast init DIR."
+        )
+        raise InvalidArgumentError(msg)
+    name = _ODD.sub("-", directory.absolute().name.lower()).strip("-") or "agents"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for file, text in FILES.items():
+            with (directory / file).open("x", encoding="utf-8") as opened:
+                opened.write(text.replace("NAME", name))
+    except OSError as error:
+        msg = f"The project cannot be written to {str(directory)!r}: {error}."
+        raise InvalidArgumentError(msg) from error
+    return directory.absolute()

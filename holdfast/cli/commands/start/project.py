@@ -1,0 +1,201 @@
+"""The files of a new project: an agent that books rooms, and its test.
+
+Pure. `NAME` stands for the project's name.
+"""
+
+from __future__ import annotations
+
+AGENTS = '''"""An agent that books meeting rooms. Serve it: `holdfast dev booking:agents`."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast import Agent, Effect, tool
+
+booked: dict[str, str] = {}
+"""The world outside; a real tool would call a service."""
+
+
+def cancel(effect: Effect) -> str:
+    """Take a booking back, when its step is undone; `effect.result` is what the tool returned."""
+    return f"cancelled {booked.pop(effect.result)}"
+
+
+@tool(effect="read")
+def free_rooms(day: str) -> list[str]:
+    """List the rooms that are free on a day."""
+    return [room for room in ("Oslo", "Rome") if f"{room} on {day}" not in booked.values()]
+
+
+@tool(undo=cancel)
+def book_room(room: str, day: str) -> str:
+    """Book a room for a day, and return the number of the booking."""
+    number = f"B{len(booked) + 1}"
+    booked[number] = f"{room} on {day}"
+    return number
+
+
+clerk = Agent(
+    name="clerk",
+    instructions="Book the rooms that you are asked for. Look first which ones are free.",
+    # "offline" only calculates; any other name asks a provider: see HOLDFAST_MODEL in README.md.
+    model=os.environ.get("HOLDFAST_MODEL", "offline"),
+    tools=[free_rooms, book_room],
+)
+agents = [clerk]
+'''
+
+TEST = '''"""The agent books a room, and an undo cancels it. No network: the model is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+
+from holdfast import AgentRunner, ToolCall
+from holdfast.testing import ScriptedModel
+
+import booking
+
+
+def call(name: str, **arguments: str) -> ToolCall:
+    return ToolCall(id="", name=name, arguments=json.dumps(arguments))
+
+
+async def book_and_undo() -> None:
+    model = ScriptedModel(
+        [
+            call("free_rooms", day="Monday"),
+            call("book_room", room="Rome", day="Monday"),
+            "Rome is yours on Monday.",
+        ]
+    )
+    agent = dataclasses.replace(booking.clerk, model=model)
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        task = await runner.create_task("A room for Monday, please.")
+        response = await runner.run_task(task)
+        assert str(response) == "Rome is yours on Monday."
+        assert booking.booked == {"B1": "Rome on Monday"}
+        for _ in range(2):  # the answer, then the booking
+            await runner.undo_step(task, by="me", reason="The meeting is off.")
+        assert booking.booked == {}
+
+
+def test_a_room_is_booked_and_an_undo_cancels_it() -> None:
+    asyncio.run(book_and_undo())
+'''
+
+PYPROJECT = """[project]
+name = "NAME"
+version = "0.1.0"
+description = "Agents that run durably on Temporal."
+requires-python = ">=3.11"
+dependencies = ["holdfast[local]"]
+
+[project.optional-dependencies]
+dev = ["holdfast[testing]", "pytest>=8"]
+
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[tool.setuptools]
+py-modules = ["booking"]
+
+[tool.pytest.ini_options]
+pythonpath = ["."]
+"""
+
+COMPOSE = """# A Temporal server with a file as its database, and one worker. For more than that see
+# docker-compose.yml of Holdfast: PostgreSQL, the namespace and several workers.
+#
+#   docker compose up --build
+
+services:
+  temporal:
+    image: temporalio/temporal:latest
+    command:
+      - server
+      - start-dev
+      - --ip=0.0.0.0
+      - --db-filename=/data/temporal.db
+      - --search-attribute=HfStatus=Keyword
+      - --search-attribute=HfAgent=Keyword
+      - --search-attribute=HfApprovals=Int
+    ports:
+      - "127.0.0.1:7233:7233"
+      - "127.0.0.1:8233:8233"
+    volumes:
+      - temporal:/data
+    restart: unless-stopped
+
+  worker:
+    image: python:3.12-slim
+    working_dir: /app
+    command: ["sh", "-c", "pip install --quiet . && exec holdfast worker booking:agents"]
+    environment:
+      TEMPORAL_ADDRESS: temporal:7233
+      HOLDFAST_ARCHIVE: file:///archive
+      # Passed on where they are set.
+      HOLDFAST_MODEL:
+      OPENAI_API_KEY:
+    volumes:
+      - .:/app:ro
+      - archive:/archive
+    depends_on:
+      - temporal
+    init: true
+    stop_grace_period: 45s
+    restart: unless-stopped
+
+volumes:
+  archive:
+  temporal:
+"""
+
+README = """# NAME
+
+An agent that books meeting rooms, durably: kill anything, and its tasks go on.
+
+    python -m venv .venv && source .venv/bin/activate
+    pip install -e '.[dev]'
+    pytest
+    holdfast dev booking:agents --reload
+
+In another terminal:
+
+    holdfast run clerk "What is 6 * 7?"
+    holdfast tasks
+    holdfast doctor --agents booking:agents
+
+Out of the box, its model is `offline`, which only calculates. With a key, a real one books rooms:
+
+    export OPENAI_API_KEY=... HOLDFAST_MODEL=gpt-5-mini
+
+| file | |
+| --- | --- |
+| `booking.py` | the agent, and its tools; `book_room` says how it is undone |
+| `test_booking.py` | a test without a network |
+| `docker-compose.yml` | a Temporal server and a worker |
+"""
+
+IGNORED = """.holdfast/
+.venv/
+__pycache__/
+.pytest_cache/
+*.egg-info/
+build/
+.env
+"""
+
+FILES = {
+    "booking.py": AGENTS,
+    "test_booking.py": TEST,
+    "pyproject.toml": PYPROJECT,
+    "docker-compose.yml": COMPOSE,
+    "README.md": README,
+    ".gitignore": IGNORED,
+}
+"""What a new project holds, by the names of its files."""

@@ -1,0 +1,1 @@
+"""Agents as tools of MCP clients: each call is a durable task."""

@@ -1,0 +1,289 @@
+"""The MCP server whose tools are agents."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from mcp.server import Server, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp.types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitRequest,
+    ElicitResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+)
+
+from holdfast.agents.agent import Agent
+from holdfast.agents.tools.foreign.llama_index import tool_name
+from holdfast.cli.mcp_serving.decisions import decided, question_form, waiting_text
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.errors import (
+    CommandRefusedError,
+    HoldfastError,
+    InvalidArgumentError,
+    TaskClosedError,
+)
+from holdfast.reading.step_events import event_text
+from holdfast.task.data.calls import Approval
+from holdfast.values.base import Json, digest
+from holdfast.values.text.logs import log
+from holdfast.values.text.redact import redact
+from holdfast.values.version import __version__
+
+ENDS_WITH_QUESTIONS = "2026-07-28"
+"""The version of the protocol from which on a call ends with the questions to the user."""
+
+KEY = "holdfast/idempotency-key"
+"""Field of a call's metadata: calls with the same key are the same task."""
+
+_ARGUMENTS: dict[str, Json] = {
+    "type": "object",
+    "properties": {
+        "message": {"type": "string", "description": "What the agent is asked."},
+        "task_id": {
+            "type": "string",
+            "description": "Id of the task. Give one of your own to be able to call again after a"
+            " lost connection; with that of an earlier call, the call goes on with its task.",
+        },
+    },
+}
+_RESULT: dict[str, Json] = {
+    "type": "object",
+    "properties": {
+        "task_id": {"type": "string"},
+        "status": {"type": "string", "enum": ["done", "waiting", "failed"]},
+        "answer": {"type": "string"},
+        "approvals": {"type": "array", "items": {"type": "object"}},
+    },
+    "required": ["task_id", "status"],
+}
+
+
+class AgentTools:
+    """Serves agents as tools. A call begins a task, or goes on with one.
+
+    The client sees the task's events as progress, and is asked what waits for a person if it can
+    ask its user. A client that goes away, or cancels its call, leaves the task as it is: it goes on
+    to its end, or until it waits for a person.
+
+    Attributes:
+        server: The MCP server.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        runner: Callable[[str], AgentRunner],
+        *,
+        by: str = "",
+        where: str = "",
+    ) -> None:
+        """Take the agents.
+
+        Args:
+            agents: The agents.
+            runner: Makes a runner for an agent by its name.
+            by: The name with which decisions of clients' users are recorded; by default that of
+                the client program.
+            where: Options with which `holdfast` on the command line finds the tasks.
+
+        Raises:
+            InvalidArgumentError: Two agents would be tools of one name.
+        """
+        self._agents = {tool_name(agent.name): agent for agent in agents}
+        if len(self._agents) < len(agents):
+            msg = "Two agents would be MCP tools of one name. Names of tools are letters, digits,"
+            raise InvalidArgumentError(f"{msg} '_' and '-'; rename one of the agents.")
+        self._runner = runner
+        self._by = by
+        self._where = where
+        self.server: Server[Any] = Server(
+            "holdfast",
+            version=__version__,
+            instructions="Each tool is an agent, and each call a task that nothing interrupts for"
+            " good: call again with its task_id to go on with it.",
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+
+    async def _list(
+        self, _ctx: ServerRequestContext[Any, Any], _params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        tools = [
+            Tool(
+                name=name,
+                description=agent.handoff_description or f"Give the agent {agent.name!r} a task.",
+                input_schema=_ARGUMENTS,
+                output_schema=_RESULT,
+            )
+            for name, agent in self._agents.items()
+        ]
+        return ListToolsResult(tools=tools)
+
+    async def _call(
+        self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        agent = self._agents.get(params.name)
+        if agent is None:
+            known = ", ".join(self._agents)
+            raise MCPError(INVALID_PARAMS, f"There is no agent {params.name!r}. Agents: {known}.")
+        runner = self._runner(agent.name)
+        given = params.arguments or {}
+        task_id = str(params.request_state or given.get("task_id") or _id_by_key(ctx))
+        try:
+            await self._ensure(runner, agent, task_id, str(given.get("message") or ""))
+            async with _progress(runner, ctx, task_id):
+                await self._take(runner, ctx, params)
+                return await self._run(runner, ctx, task_id)
+        except HoldfastError as error:
+            log.warning("A call of agent %r failed: %s", agent.name, error)
+            text = f"Task {task_id!r}: {redact(str(error))}"
+            return _result(text, task_id, "failed", is_error=True)
+
+    async def _ensure(self, runner: AgentRunner, agent: Agent, task_id: str, message: str) -> None:
+        """Begin a task, or find the one that there is.
+
+        Raises:
+            InvalidArgumentError: There is nothing to begin with, or it is another agent's task.
+            TaskExistsError: There is a task of this id with another message.
+            TaskNotFoundError: There is none to go on with.
+        """
+        if message:
+            await runner.create_task(message, task_id=task_id, exist_ok=True, by=self._by)
+            return
+        task = await runner.get_task(task_id)
+        if task.agent != agent.name:
+            msg = f"It is a task of agent {task.agent!r}: call the tool of that agent."
+            raise InvalidArgumentError(msg)
+
+    async def _run(
+        self, runner: AgentRunner, ctx: ServerRequestContext[Any, Any], task_id: str
+    ) -> CallToolResult | InputRequiredResult:
+        """Run a task to its answer, or until something waits that this client cannot ask."""
+        while True:
+            try:
+                is_over = (await runner.run_task(task_id)).status != "waiting"
+            except TaskClosedError:  # an earlier call had its answer, unless it was abandoned
+                is_over = True
+            if is_over:
+                answer = str(await runner.finalize_response(task_id))
+                return _result(answer, task_id, "done", answer=answer)
+            waiting = await runner.pending_approvals(task_id)
+            if not waiting or not _can_ask(ctx):
+                return self._waits(task_id, waiting)
+            if ctx.protocol_version >= ENDS_WITH_QUESTIONS:
+                requests = {each.id: ElicitRequest(params=question_form(each)) for each in waiting}
+                return InputRequiredResult(input_requests={**requests}, request_state=task_id)
+            for each in waiting:
+                form = question_form(each)
+                answered = await ctx.session.elicit_form(
+                    form.message, form.requested_schema, related_request_id=ctx.request_id
+                )
+                refused = await self._decide(runner, ctx, each, answered)
+                if refused is not None:
+                    return self._waits(task_id, await runner.pending_approvals(task_id), refused)
+
+    async def _take(
+        self,
+        runner: AgentRunner,
+        ctx: ServerRequestContext[Any, Any],
+        params: CallToolRequestParams,
+    ) -> None:
+        """Take the answers that a client brings to the questions with which its call ended."""
+        if not params.input_responses:
+            return
+        open_now = {each.id: each for each in await runner.pending_approvals(params.request_state)}
+        for key, answered in params.input_responses.items():
+            approval = open_now.get(key)
+            if approval is not None and isinstance(answered, ElicitResult):
+                refused = await self._decide(runner, ctx, approval, answered)
+                if refused:
+                    raise CommandRefusedError(refused)
+
+    async def _decide(
+        self,
+        runner: AgentRunner,
+        ctx: ServerRequestContext[Any, Any],
+        approval: Approval,
+        answered: ElicitResult,
+    ) -> str | None:
+        """Decide an approval as the user says; return why it stays open, empty for no answer."""
+        if answered.action == "cancel":
+            return ""
+        client = ctx.session.client_params
+        by = self._by or (client.client_info.name if client is not None else "") or "mcp-client"
+        try:
+            await decided(runner, approval, answered, by=by)
+        except CommandRefusedError as error:
+            return None if error.is_decided else redact(str(error))
+        return None
+
+    def _waits(
+        self, task_id: str, approvals: Sequence[Approval], refused: str = ""
+    ) -> CallToolResult:
+        text = waiting_text(task_id, approvals, where=self._where)
+        listed = [
+            {"id": each.id, "kind": each.kind, "tool": each.tool, "arguments": each.arguments}
+            for each in approvals
+        ]
+        text = f"{refused}\n{text}" if refused else text
+        return _result(text, task_id, "waiting", approvals=listed)
+
+
+def _result(
+    text: str, task_id: str, status: str, *, is_error: bool = False, **more: Json
+) -> CallToolResult:
+    data: dict[str, Json] = {"task_id": task_id, "status": status, **more}
+    return CallToolResult(
+        content=[TextContent(text=text)], structured_content=data, is_error=is_error
+    )
+
+
+def _id_by_key(ctx: ServerRequestContext[Any, Any]) -> str:
+    """Return the id of a task that a call without one begins: by its key, else a new one."""
+    meta: Any = ctx.meta or {}
+    key = meta.get(KEY)
+    return f"mcp-{digest(str(key).encode())[:24]}" if key else f"mcp-{uuid.uuid4().hex[:24]}"
+
+
+def _can_ask(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Whether the client can ask its user."""
+    able = ctx.session.client_capabilities
+    if able is None or able.elicitation is None:
+        return False
+    return ctx.protocol_version >= ENDS_WITH_QUESTIONS or ctx.session.can_send_request
+
+
+@asynccontextmanager
+async def _progress(
+    runner: AgentRunner, ctx: ServerRequestContext[Any, Any], task_id: str
+) -> AsyncGenerator[None]:
+    """Report a task's events to the client while the block runs."""
+
+    async def follow() -> None:
+        try:
+            await ctx.session.report_progress(0, message=f"task {task_id}")
+            number = 0
+            async for event in runner.step_events(task_id):
+                number += 1
+                await ctx.session.report_progress(number, message=redact(event_text(event)))
+        except Exception as error:  # noqa: BLE001  the result does not depend on it
+            log.debug("The progress of task %r is not reported any more: %s", task_id, error)
+
+    following = asyncio.create_task(follow())
+    try:
+        yield
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following

@@ -1,0 +1,95 @@
+"""Serves an MCP server over stdio, or over streamable HTTP with a token."""
+
+from __future__ import annotations
+
+import hmac
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.errors import InvalidArgumentError, ServerStartError
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+PATH = "/mcp"
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve a client at stdin and stdout until it goes away."""
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+class _Quiet(uvicorn.Server):
+    """A server that leaves signals to the command that it runs in."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def bind(host: str, port: int, token: str) -> socket.socket:
+    """Return a socket that is bound.
+
+    Raises:
+        InvalidArgumentError: Others could reach it, and there is no token.
+        ServerStartError: It cannot listen there.
+    """
+    if host not in LOOPBACK and not token:
+        msg = (
+            f"Others could reach the agents at {host}, and no token guards them. Set"
+            " HOLDFAST_MCP_TOKEN; clients send it as `Authorization: Bearer ...`."
+        )
+        raise InvalidArgumentError(msg)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        msg = f"The agents cannot be served at {host}:{port}: {error.strerror}. Give another port."
+        raise ServerStartError(msg) from None
+    return bound
+
+
+async def serve_http(server: Server[Any], bound: socket.socket, host: str, token: str) -> None:
+    """Serve clients over streamable HTTP until cancelled."""
+    app: Starlette = server.streamable_http_app(streamable_http_path=PATH, host=host)
+    if token:
+        app.user_middleware.insert(0, Middleware(_Guard, token=token))
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=2,
+    )
+    await _Quiet(config).serve([bound])
+
+
+class _Guard:
+    """Lets requests pass that carry the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._wanted = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            given = Request(scope).headers.get("authorization", "").encode()
+            if not hmac.compare_digest(given, self._wanted):
+                refused = PlainTextResponse("A bearer token is needed.", status_code=401)
+                await refused(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

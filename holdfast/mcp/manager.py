@@ -1,0 +1,145 @@
+"""MCPServerManager: connects several servers of a program, and says which of them failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from holdfast.mcp.server import MCPServer
+from holdfast.values.text.logs import log
+
+
+class MCPServerManager:
+    """Connects servers together, and ends their connections together.
+
+    Tasks need none: a worker process connects the servers of its agents by itself.
+
+    Attributes:
+        connect_timeout_seconds: Longest time for each server to connect; None for no limit.
+        cleanup_timeout_seconds: Longest time for each to end.
+        drop_failed_servers: Whether `active_servers` leaves out servers that did not connect.
+        strict: Whether a server that does not connect raises.
+        suppress_cancelled_error: Whether a server that cancels its connection only counts as
+            failed.
+        connect_in_parallel: Whether all servers are connected at the same time.
+    """
+
+    def __init__(
+        self,
+        servers: Iterable[MCPServer],
+        *,
+        connect_timeout_seconds: float | None = 10.0,
+        cleanup_timeout_seconds: float | None = 10.0,
+        drop_failed_servers: bool = True,
+        strict: bool = False,
+        suppress_cancelled_error: bool = True,
+        connect_in_parallel: bool = False,
+    ) -> None:
+        """Take the servers; nothing is connected yet."""
+        self._servers = list(dict.fromkeys(servers))
+        self.connect_timeout_seconds = connect_timeout_seconds
+        self.cleanup_timeout_seconds = cleanup_timeout_seconds
+        self.drop_failed_servers = drop_failed_servers
+        self.strict = strict
+        self.suppress_cancelled_error = suppress_cancelled_error
+        self.connect_in_parallel = connect_in_parallel
+        self._connected: dict[MCPServer, None] = {}
+        self._errors: dict[MCPServer, BaseException] = {}
+
+    @property
+    def active_servers(self) -> list[MCPServer]:
+        """The servers that are connected; all of them, if failed ones are not dropped."""
+        kept = self._connected if self.drop_failed_servers else self._servers
+        return [server for server in self._servers if server in kept]
+
+    @property
+    def all_servers(self) -> list[MCPServer]:
+        """All servers."""
+        return [*self._servers]
+
+    @property
+    def failed_servers(self) -> list[MCPServer]:
+        """The servers that did not connect."""
+        return [server for server in self._servers if server in self._errors]
+
+    @property
+    def errors(self) -> dict[MCPServer, BaseException]:
+        """Why they did not."""
+        return {**self._errors}
+
+    async def __aenter__(self) -> Self:
+        """Connect all servers."""
+        await self.connect_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End all connections."""
+        await self.cleanup_all()
+
+    async def connect_all(self) -> list[MCPServer]:
+        """Connect all servers; return those that are connected.
+
+        Raises:
+            Exception: What went wrong first, when the manager is strict.
+        """
+        return await self._connect(self._servers)
+
+    async def reconnect(self, *, failed_only: bool = True) -> list[MCPServer]:
+        """Connect servers again; return those that are connected.
+
+        Args:
+            failed_only: Only those that did not connect; else all of them, anew.
+
+        Raises:
+            Exception: What went wrong first, when the manager is strict.
+        """
+        if failed_only:
+            return await self._connect(self.failed_servers)
+        await self.cleanup_all()
+        return await self._connect(self._servers)
+
+    async def cleanup_all(self) -> None:
+        """End all connections; what goes wrong is logged."""
+        for server in reversed(self._servers):
+            try:
+                async with asyncio.timeout(self.cleanup_timeout_seconds):
+                    await server.cleanup()
+            except Exception:
+                log.exception("MCP server %r could not be ended", server.name)
+        self._connected.clear()
+
+    async def _connect(self, servers: list[MCPServer]) -> list[MCPServer]:
+        if self.connect_in_parallel:
+            await asyncio.gather(*map(self._try, servers))
+        else:
+            for server in servers:
+                await self._try(server)
+        first = next((self._errors[each] for each in servers if each in self._errors), None)
+        if self.strict and first is not None:
+            await self.cleanup_all()
+            raise first
+        return self.active_servers
+
+    async def _try(self, server: MCPServer) -> None:
+        self._errors.pop(server, None)
+        self._connected.pop(server, None)
+        try:
+            async with asyncio.timeout(self.connect_timeout_seconds):
+                await server.connect()
+        except asyncio.CancelledError as error:
+            ours = asyncio.current_task()
+            if not self.suppress_cancelled_error or (ours is not None and ours.cancelling()):
+                raise
+            self._errors[server] = error
+        except Exception as error:  # noqa: BLE001  kept in `errors`
+            log.warning("MCP server %r did not connect: %s", server.name, error)
+            self._errors[server] = error
+        else:
+            self._connected[server] = None

@@ -1,0 +1,71 @@
+"""Models behind any-llm: `any-llm/PROVIDER/NAME`."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.models.libraries.library_model import LibraryModel
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_object, as_text
+from holdfast.values.settings import ModelSettings
+
+
+class AnyLLMModel(LibraryModel):
+    """A model called through any-llm, with the constructor of the Agents SDK.
+
+    The package of the provider's client must be installed as well: `any-llm-sdk[PROVIDER]`.
+    """
+
+    library = "any-llm"
+
+    def __init__(self, model: str, base_url: str | None = None, api_key: str | None = None) -> None:
+        """Remember how to reach the model, as `LibraryModel` does.
+
+        Raises:
+            InvalidArgumentError: The name lacks its provider.
+        """
+        super().__init__(model, base_url, api_key)
+        if not all(model.partition("/")):
+            msg = (
+                f"Model name 'any-llm/{model}' lacks its provider: write any-llm/PROVIDER/NAME, as"
+                " any-llm/anthropic/claude-sonnet-4-5."
+            )
+            raise InvalidArgumentError(msg)
+        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+
+    def _said(self, given: dict[str, Json]) -> dict[str, Json]:
+        """Take the reasoning by the name that the API's other servers give it."""
+        reasoning: Json = given.pop("reasoning", None)
+        text = as_text(reasoning) or as_text(as_object(reasoning).get("content"))
+        return {**given, "reasoning_content": text} if text else given
+
+    async def _complete(self, body: dict[str, Json], settings: ModelSettings) -> Any:
+        loop = asyncio.get_running_loop()
+        if loop not in self._made:
+            self._made[loop] = await asyncio.to_thread(self._client)
+        more: dict[str, Any] = {}
+        if settings.extra_headers:
+            more["extra_headers"] = settings.extra_headers
+        if "max_completion_tokens" in body:  # not every provider of any-llm reads it
+            more["max_tokens"] = body.pop("max_completion_tokens")
+        given = {**body, "model": self.model.partition("/")[2], **more}
+        return await self._made[loop].acompletion(**given)
+
+    def _client(self) -> Any:
+        """Make the provider's client, without retries of its own."""
+        any_llm = importlib.import_module("any_llm").AnyLLM
+        provider = self.provider
+        kind = any_llm.get_provider_class(provider)
+        counts = getattr(kind, "MAX_RETRIES_SUPPORT", "unsupported") != "unsupported"
+        retries: dict[str, Any] = {"max_retries": 0} if counts else {}
+        return any_llm.create(
+            provider,
+            api_key=self._api_key,
+            api_base=self._base_url,
+            unified_exceptions=True,
+            **retries,
+        )

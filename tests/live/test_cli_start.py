@@ -1,0 +1,181 @@
+"""How one begins: `init`, `doctor`, completion in a shell, and `dev --reload`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.cli.commands.start import doctor as doctor_module
+from holdfast.cli.commands.start.project import FILES
+from tests.support.cli import Cli, make_cli
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Generator[Cli]:
+    cli = make_cli(tmp_path)
+    yield cli
+    cli("stop")
+
+
+def findings(told: Any) -> dict[str, tuple[str, str]]:
+    """Return level and text of each finding by its subject."""
+    return {each["subject"]: (each["level"], each["text"]) for each in told["findings"]}
+
+
+def test_a_new_project_passes_its_test_and_is_not_overwritten(cli: Cli) -> None:
+    done = cli("init", "My Rooms", "--json").json
+    project = cli.home / "My Rooms"
+    assert sorted(done["files"]) == sorted(file.name for file in project.iterdir()) == sorted(FILES)
+    assert 'name = "my-rooms"' in (project / "pyproject.toml").read_text("utf-8")
+    (project / "README.md").unlink()
+    (project / "booking.py").write_text("mine = 1\n", "utf-8")
+    refused = cli("init", "My Rooms", expect=2)
+    assert "booking.py" in refused.err
+    assert "nothing was written" in refused.err
+    assert (project / "booking.py").read_text("utf-8") == "mine = 1\n"
+    assert not (project / "README.md").exists()
+    shutil.rmtree(project)
+    cli("init", "My Rooms")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    passed = subprocess.run(
+        [*command, "-W", "ignore"],
+        cwd=project,
+        env=cli.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert passed.returncode == 0, passed.stdout
+    (project / "booking.py").write_text(FILES["booking.py"].replace(".pop(", ".get("), "utf-8")
+    broken = subprocess.run(
+        [*command, "-W", "ignore"],
+        cwd=project,
+        env=cli.environment(),
+        capture_output=True,
+        check=False,
+    )
+    assert broken.returncode == 1  # a compensation that does nothing is noticed
+
+
+def test_doctor_without_a_server_says_how_to_get_one(cli: Cli) -> None:
+    told = cli("doctor", "--json", expect=1).json
+    assert not told["ok"]
+    level, text = findings(told)["engine"]
+    assert level == "error"
+    assert "holdfast dev" in text
+    plain = cli("doctor", expect=1).out
+    assert plain.startswith("ok       python:")
+
+
+def test_doctor_of_a_server_finds_it_well_and_prints_no_key(cli: Cli) -> None:
+    (cli.home / "open").touch()
+    keys = {"ANTHROPIC_API_KEY": "the-key-itself\n"}
+    with cli.running("dev", "my_agents:agents", "--json") as dev:
+        dev.first_json()
+        served = ("--agents", "my_agents:agents")
+        told = cli("doctor", "--json", *served, environment=keys)
+        found = findings(told.json)
+        assert told.json["ok"]
+        assert "the-key-itself" not in told.out + told.err
+        assert found["engine"][1].startswith("Temporal ")
+        for subject in ("engine", "clock", "namespace", "search attributes", "archive", "stranded"):
+            assert found[subject][0] == "ok", found
+        assert "behind the server" in found["clock"][1] or "ahead of" in found["clock"][1]
+        assert found["queue"][0] == "ok"
+        assert found["keys"] == ("ok", "set here: ANTHROPIC_API_KEY")
+        archive = cli.data_dir / "archive"
+        away = archive.rename(cli.data_dir / "elsewhere")
+        archive.touch()
+        broken = findings(cli("doctor", "--json", expect=1).json)
+        assert broken["archive"][0] == "error"
+        archive.unlink()
+        away.rename(archive)
+
+
+def test_doctor_names_tasks_that_nobody_serves(cli: Cli) -> None:
+    with cli.running("dev", "my_agents:agents", "--json") as dev:
+        dev.first_json()
+        cli("run", "slow", "hi", "--task-id", "left", "--detach")
+        dev.end()
+    with cli.running("dev", "my_agents:calc", "--json") as dev:
+        dev.first_json()
+        told = cli("doctor", "--json").json
+        assert told["ok"]  # a warning is no error
+        level, text = findings(told)["stranded"]
+        assert (level, "left" in text) == ("warning", True)
+
+
+def test_doctor_of_agents_that_cannot_be_imported(cli: Cli) -> None:
+    found = findings(cli("doctor", "--agents", "nowhere:agents", "--json", expect=1).json)
+    assert found["agents"][0] == "error"
+    assert "nowhere" in found["agents"][1]
+
+
+def test_a_clock_that_is_off_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def far(_: object) -> float:
+        return -90.0
+
+    monkeypatch.setattr(doctor_module, "clock_difference", far)
+    found = asyncio.run(doctor_module._clock(None))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert (found.level, found.text) == ("warning", "90.0 s behind the server's")
+    assert "NTP" in found.remedy
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_knows_the_commands(cli: Cli, shell: str) -> None:
+    program = str(Path(sys.executable).parent / "holdfast")
+    words = {"COMP_WORDS": "holdfast do", "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "holdfast do"}
+    told = subprocess.run(
+        [program],
+        env=cli.environment(_HOLDFAST_COMPLETE=f"complete_{shell}", **words),
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    assert "doctor" in told
+    assert "demo" not in told
+
+
+def test_bash_completes_after_the_installation(cli: Cli, tmp_path: Path) -> None:
+    program = Path(sys.executable).parent
+    environment = cli.environment(HOME=str(tmp_path), PATH=f"{program}:{os.environ['PATH']}")
+    script = (
+        "holdfast --install-completion bash >/dev/null; source ~/.bash_completions/holdfast.sh;"
+        " COMP_WORDS=(holdfast do); COMP_CWORD=1; _holdfast_completion holdfast;"
+        ' echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "doctor", done.stderr
+
+
+def test_dev_reloads_and_open_tasks_survive_also_a_half_written_file(cli: Cli) -> None:
+    module = cli.home / "my_agents.py"
+    code = module.read_text("utf-8")
+    with cli.running("dev", "my_agents:agents", "--reload") as dev:
+        dev.until_said("Watching")
+        dev.until_said("Serving")
+        cli("run", "calc", "What is (2 * 3) + 4?", "--task-id", "open", "--detach")
+        (cli.home / "half.py").write_text("def f(:\n", "utf-8")
+        dev.until_said("Not reloaded: half.py")
+        (cli.home / "open").touch()
+        module.write_text(code.replace('name="sick"', 'name="healthy"'), "utf-8")
+        dev.until_said("Reloading: my_agents.py")
+        told = dev.until_said("Serving")
+        assert "healthy" in told
+        answer = cli("attach", "open").out
+        assert "is 10." in answer
+        module.write_text(code + "\nraise RuntimeError('no')\n", "utf-8")
+        dev.until_said("The worker ended with exit code 2")
+        module.write_text(code, "utf-8")
+        assert "sick" in dev.until_said("Serving")
+        assert dev.end(2).code == 0

@@ -1,0 +1,429 @@
+"""Tools that the provider runs: passed on, recorded, streamed, given back, approved by people."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from holdfast import (
+    Agent,
+    CodeInterpreterTool,
+    FileSearchTool,
+    GenerateDynamicPromptData,
+    HostedMCPTool,
+    HostedToolRan,
+    ImageGenerationTool,
+    MCPToolChoice,
+    ModelSettings,
+    Prompt,
+    RunConfig,
+    Runner,
+    RunState,
+    StepFailedError,
+    UserError,
+    WebSearchTool,
+    tool,
+)
+from holdfast.errors import CommandRefusedError, UndoRefusedError
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.testing import FakeOpenAI, ask_approval, hosted, reply
+from holdfast.workers import ReActAgentWorker
+from tests.support.rig import MakeAgent, MakeRunner, Rig, histories
+
+SEARCH = hosted("web_search_call", id="ws_1", action={"type": "search", "query": "rome"})
+ASK = ask_approval("crm", "pay", {"to": "Kim"}, id="mcpr_1")
+CALL = hosted(
+    "mcp_call",
+    id="mcp_1",
+    server_label="crm",
+    name="pay",
+    arguments='{"to": "Kim"}',
+    output="paid",
+    error=None,
+)
+TOKEN = "tok-very-secret"
+
+
+def crm(**options: Any) -> HostedMCPTool:
+    """Make the tool of an MCP server whose calls need an approval."""
+    config: Any = {
+        "type": "mcp",
+        "server_label": "crm",
+        "server_url": "https://crm.example/mcp",
+        "require_approval": "always",
+        "authorization": TOKEN,
+    }
+    return HostedMCPTool(config, **options)
+
+
+@tool(effect="read")
+def look(k: int) -> int:
+    """Look."""
+    return k
+
+
+def inputs(model: FakeOpenAI, n: int) -> list[dict[str, Any]]:
+    """Return the input items of a request."""
+    found: list[dict[str, Any]] = model.requests[n].body["input"]
+    return found
+
+
+async def test_hosted_tools_are_passed_on_in_their_order_and_their_items_given_back(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    search = FileSearchTool(["vs_1"], max_num_results=3, include_search_results=True)
+    code = CodeInterpreterTool({"type": "code_interpreter", "container": {"type": "auto"}})
+    runner = await make_runner(WebSearchTool(), look, search, code, ImageGenerationTool())
+    model.add(reply("", items=[SEARCH]), reply("Rome."))
+    task = await runner.create_task("Capital of Italy?")
+    assert (await runner.run_task(task)).output == "Rome."
+    body = model.requests[0].body
+    kinds = ["web_search", "function", "file_search", "code_interpreter", "image_generation"]
+    assert [each["type"] for each in body["tools"]] == kinds
+    assert body["tools"][2] == {
+        "type": "file_search",
+        "vector_store_ids": ["vs_1"],
+        "max_num_results": 3,
+    }
+    assert body["include"] == ["file_search_call.results"]
+    assert inputs(model, 1)[1] == SEARCH
+    events = [each async for each in runner.step_events(task, until="answered")]
+    [ran] = [each for each in events if isinstance(each, HostedToolRan)]
+    assert (ran.step_id, ran.call.tool, ran.call.arguments) == ("s1", "web_search", "rome")
+    audit = [each for each in await runner.audit(task) if each.kind == "hosted_call"]
+    assert [(e.step, e.tool, e.status, e.answered_by) for e in audit] == [
+        ("s1", "web_search", "done", "provider")
+    ]
+    assert await runner.verify(task) == []
+
+
+async def test_a_run_shows_items_of_hosted_tools_in_stream_and_result(
+    make_agent: MakeAgent, make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    listed = hosted("mcp_list_tools", id="l_1", server_label="crm", tools=[])
+    tools = (WebSearchTool(), crm())
+    runner = await make_runner(*tools)
+    model.add(reply("Rome.", items=[listed, SEARCH]))
+    streamed = Runner.run_streamed(make_agent(*tools), "q", runner=runner)
+    events = [event async for event in streamed.stream_events()]
+    names = [each.name for each in events if each.type == "run_item_stream_event"]
+    assert names == ["mcp_list_tools", "tool_called", "message_output_created"]
+    raw = [each.data for each in events if each.type == "raw_response_event"]
+    done = [each.item for each in raw if each.type == "response.output_item.done"]
+    assert [each.type for each in done] == ["mcp_list_tools", "web_search_call", "message"]
+    assert [each.type for each in streamed.new_items] == [
+        "mcp_list_tools_item",
+        "tool_call_item",
+        "message_output_item",
+    ]
+    assert streamed.new_items[1].raw_item["id"] == "ws_1"
+    assert streamed.to_input_list()[2] == SEARCH
+
+
+async def test_large_items_go_to_the_archive_and_readers_are_told_of_them(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    picture = "A" * 100_000
+    made = hosted("image_generation_call", id="ig_1", result=picture, revised_prompt="a cat")
+    runner = await make_runner(ImageGenerationTool())
+    model.add(reply("", items=[made]), reply("Here it is."))
+    task = await runner.create_task("A cat, please.")
+    await runner.run_task(task)
+    assert inputs(model, 1)[1] == made
+    [run] = await histories(runner.client, task.task_id)
+    assert max(event.ByteSize() for event in run.events) < 20_000
+    [event] = [each for each in await runner.audit(task) if each.kind == "hosted_call"]
+    assert (event.tool, event.arguments) == ("image_generation", "a cat")
+    assert event.result == "[image of 100000 characters in Base64]"
+    assert any(picture in str(message.items) for message in await runner.transcript(task))
+
+
+async def test_a_request_of_the_provider_waits_for_a_person_and_gets_the_decision(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(crm(), look)
+    model.add(reply("", items=[ASK]), reply("Paid.", items=[CALL]))
+    task = await runner.create_task("Pay Kim.")
+    waiting = await runner.run_task(task)
+    assert waiting.status == "waiting"
+    [approval] = await runner.pending_approvals(task)
+    assert (approval.kind, approval.tool, approval.server) == ("tool", "crm.pay", "crm")
+    assert approval.arguments == '{"to": "Kim"}'
+    with pytest.raises(CommandRefusedError, match="cannot be edited"):
+        await runner.approve(approval, "ann", arguments={"to": "Bob"})
+    with pytest.raises(CommandRefusedError, match="no result can be given"):
+        await runner.respond(approval, "paid", "ann")
+    await runner.approve(approval, "ann")
+    assert (await runner.run_task(task)).output == "Paid."
+    request, answer = inputs(model, 1)[1:]
+    assert request == ASK
+    assert answer == {
+        "type": "mcp_approval_response",
+        "approval_request_id": "mcpr_1",
+        "approve": True,
+    }
+    [asked] = [each for each in await runner.audit(task) if each.kind == "tool_call"]
+    assert (asked.tool, asked.approver, asked.decision) == ("crm.pay", "ann", "approved")
+    assert len(model.requests) == 2
+
+
+async def test_a_rejection_reaches_the_provider_with_its_reason(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(crm())
+    model.add(reply("", items=[ASK]), reply("Then not."))
+    task = await runner.create_task("Pay Kim.")
+    await runner.run_task(task)
+    [approval] = await runner.pending_approvals(task)
+    await runner.reject(approval, "ann", "", message="too dear")
+    await runner.run_task(task)
+    assert inputs(model, 1)[2] == {
+        "type": "mcp_approval_response",
+        "approval_request_id": "mcpr_1",
+        "approve": False,
+        "reason": "too dear",
+    }
+
+
+async def test_a_standing_decision_is_for_the_tool_of_its_server_alone(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def pay(to: str) -> str:
+        """Pay somebody."""
+        return f"paid {to}"
+
+    runner = await make_runner(crm(), pay)
+    again = ask_approval("crm", "pay", {"to": "Bob"}, id="mcpr_2")
+    model.add(reply("", items=[ASK]), reply("", items=[again]))
+    model.call("pay", {"to": "Kim"})
+    task = await runner.create_task("Pay.")
+    await runner.run_task(task)
+    [approval] = await runner.pending_approvals(task)
+    await runner.approve(approval, "ann", always=True)
+    await runner.run_task(task)
+    [approval] = await runner.pending_approvals(task)
+    assert approval.tool == "pay"
+
+
+@pytest.mark.parametrize("said", [{"approve": True}, {"approve": False, "reason": "no"}, None])
+async def test_a_function_may_decide_or_leave_it_to_a_person(
+    make_runner: MakeRunner, model: FakeOpenAI, said: Any
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def decide(request: Any) -> Any:
+        asked.append((request.data.name, request.data.arguments))
+        return said
+
+    runner = await make_runner(crm(on_approval_request=decide))
+    model.add(reply("", items=[ASK]), *([] if said is None else ["done"]))
+    task = await runner.create_task("Pay Kim.")
+    output = await runner.run_task(task)
+    assert asked == [("pay", '{"to": "Kim"}')]
+    if said is None:
+        assert output.status == "waiting"
+        return
+    assert output.output == "done"
+    assert {key: inputs(model, 1)[2].get(key) for key in said} == said
+
+
+async def test_the_state_of_a_run_decides_on_a_request(
+    make_agent: MakeAgent, make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner, agent = await make_runner(crm()), make_agent(crm())
+    model.add(reply("", items=[ASK]), reply("Paid."))
+    result = await Runner.run(agent, "Pay Kim.", runner=runner)
+    [item] = result.interruptions
+    assert (item.name, item.tool_key) == ("pay", ("crm", "pay"))
+    assert item.raw_item["type"] == "mcp_approval_request"
+    state = await RunState.from_string(agent, result.to_state().to_string())
+    state.approve(state.get_interruptions()[0])
+    result = await Runner.run(agent, state, runner=runner)
+    assert result.final_output == "Paid."
+    assert [each.type for each in result.new_items] == [
+        "mcp_approval_request_item",
+        "mcp_approval_response_item",
+        "message_output_item",
+    ]
+
+
+async def test_secrets_of_a_server_are_sent_and_never_recorded(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(crm())
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    assert model.requests[0].body["tools"][0]["authorization"] == TOKEN
+    [run] = await histories(runner.client, task.task_id)
+    assert not any(TOKEN.encode() in event.SerializeToString() for event in run.events)
+    head = await runner.reader.head(task.task_id)
+    recorded = (await runner.reader.archive.aget(head.snapshot)).decode()
+    assert "crm.example" in recorded
+    assert TOKEN not in recorded
+
+
+async def test_an_undo_names_what_the_provider_has_run(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(crm())
+    model.add(reply("", items=[ASK]), reply("Paid.", items=[CALL]), reply("", items=[ASK]))
+    task = await runner.create_task("Pay Kim.")
+    await runner.run_task(task)
+    [approval] = await runner.pending_approvals(task)
+    await runner.approve(approval, "ann")
+    await runner.run_task(task)
+    with pytest.raises(UndoRefusedError, match="run by the provider"):
+        await runner.undo_step(task, by="ann", reason="wrong Kim")
+    await runner.undo_step(task, by="ann", reason="wrong Kim", residue="keep")
+    await runner.undo_step(task, by="ann", reason="wrong Kim")
+    await runner.run_task(task)
+    [again] = await runner.pending_approvals(task)
+    assert again.id != approval.id
+    assert await runner.verify(task) == []
+
+
+async def test_an_undo_takes_back_calls_of_a_server_that_only_reads(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(crm(effect="read"))
+    model.add(reply("Paid.", items=[CALL]), reply("Now this."))
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    await runner.undo_step(task, by="ann", reason="again")
+    assert (await runner.run_task(task)).output == "Now this."
+
+
+async def test_a_fork_goes_on_from_items_of_hosted_tools(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(WebSearchTool())
+    model.add(reply("", items=[SEARCH]), reply("Rome."), reply("Roma."))
+    task = await runner.create_task("Capital of Italy?")
+    await runner.run_task(task)
+    forked = await runner.fork(task, at="s1")
+    assert (await runner.run_task(forked)).output == "Roma."
+    assert inputs(model, 2)[1] == SEARCH
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("web_search", {"type": "web_search"}),
+        (
+            MCPToolChoice("crm", "pay"),
+            {"type": "mcp", "server_label": "crm", "name": "pay"},
+        ),
+        ("look", {"type": "function", "name": "look"}),
+    ],
+)
+async def test_a_tool_choice_names_a_hosted_tool_until_it_was_used(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, choice: Any, sent: Any
+) -> None:
+    tools = (WebSearchTool(), crm(), look)
+    agent = make_agent(*tools, model_settings=ModelSettings(tool_choice=choice))
+    await rig.serve(agent)
+    model.add(reply("", items=[SEARCH]), reply("done"))
+    await Runner.run(agent, "q", runner=rig.runner())
+    assert [each.body.get("tool_choice") for each in model.requests] == [sent, None]
+
+
+async def test_a_request_of_an_unknown_server_is_refused(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(crm())
+    other = ask_approval("shop", "pay", id="mcpr_9")
+    model.add(reply("", items=[other]), reply("I see."))
+    task = await runner.create_task("q")
+    assert (await runner.run_task(task)).output == "I see."
+    assert inputs(model, 1)[2]["approve"] is False
+
+
+async def test_a_model_without_the_responses_api_is_refused_before_the_call(
+    make_agent: MakeAgent, make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(WebSearchTool())
+    config = RunConfig(model="chat:gpt-5-mini")
+    with pytest.raises(StepFailedError, match="cannot be asked with hosted tools"):
+        await Runner.run(make_agent(WebSearchTool()), "q", runner=runner, run_config=config)
+    assert model.requests == []
+
+
+def test_an_agent_whose_model_has_no_hosted_tools_is_refused_when_it_is_made(
+    make_agent: MakeAgent,
+) -> None:
+    with pytest.raises(UserError, match="only the Responses API"):
+        make_agent(WebSearchTool(), model="chat:gpt-5-mini")
+    with pytest.raises(UserError, match="only the Responses API"):
+        make_agent(look, model="offline", prompt={"id": "p"})
+
+
+PROMPT: Any = {"id": "pmpt_1", "version": "2", "variables": {"city": "Rome"}}
+
+
+async def test_a_stored_prompt_is_sent_and_recorded(rig: Rig, model: FakeOpenAI) -> None:
+    agent = Agent(name="agent", prompt=PROMPT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", model.base_url)
+        patch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+        await rig.serve(agent)
+        runner = rig.runner()
+        model.reply("done")
+        task = await runner.create_task("q")
+        await runner.run_task(task)
+    body = model.requests[0].body
+    assert body["prompt"] == PROMPT
+    assert "model" not in body  # the prompt chooses it
+    head = await runner.reader.head(task.task_id)
+    recorded = AgentSnapshot.model_validate_json(await runner.reader.archive.aget(head.snapshot))
+    assert (recorded.prompt, recorded.leaves_model) == (PROMPT, True)
+
+
+async def test_a_function_chooses_the_prompt_of_each_turn_once(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    chosen: list[str] = []
+
+    async def choose(data: GenerateDynamicPromptData) -> Prompt:
+        chosen.append(data.agent.name)
+        return {"id": f"pmpt_{len(chosen)}"}
+
+    agent = make_agent(look, prompt=choose)
+    await rig.serve(agent)
+    model.call("look", {"k": 1})
+    model.reply("done")
+    result = await Runner.run(agent, "q", runner=rig.runner())
+    assert result.final_output == "done"
+    assert [each.body["prompt"] for each in model.requests] == [{"id": "pmpt_1"}, {"id": "pmpt_2"}]
+    assert chosen == ["agent", "agent"]
+    assert all(each.model == "gpt-5-mini" for each in model.requests)  # the agent names it
+
+
+async def test_a_prompt_function_that_gives_none_leaves_the_step_waiting(
+    rig: Rig, make_agent: MakeAgent
+) -> None:
+    def misnamed(_: Any) -> Any:
+        return "pmpt_1"
+
+    agent = make_agent(look, prompt=misnamed)
+    await rig.serve(agent)
+    with pytest.raises((StepFailedError, UserError), match="must return a Prompt"):
+        await Runner.run(agent, "q", runner=rig.runner())
+
+
+def test_a_prompt_without_an_id_and_a_list_of_ids_that_is_none_are_refused() -> None:
+    odd: Any = {"version": "1"}
+    with pytest.raises(UserError, match="'id'"):
+        Agent(name="a", prompt=odd)
+    with pytest.raises(UserError, match="list of ids"):
+        FileSearchTool(cast("Any", "vs_1"))
+    with pytest.raises(UserError, match="from 0 to 50"):
+        FileSearchTool(["vs_1"], max_num_results=51)
+    with pytest.raises(UserError, match="it must be 'code_interpreter'"):
+        CodeInterpreterTool(cast("Any", {"type": "mcp"}))
+    with pytest.raises(UserError, match="More than one HostedMCPTool"):
+        Agent(name="a", tools=[crm(), crm()])
+    with pytest.raises(UserError, match="ReActAgentWorker has the model call tools by text"):
+        Agent(name="a", tools=[WebSearchTool()], worker=ReActAgentWorker())

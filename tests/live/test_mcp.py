@@ -1,0 +1,382 @@
+"""Tools of MCP servers in tasks: calls like any other, of servers that are kept alive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, AgentRunner, Effect, KeywordToolRetriever, RunContextWrapper, tool
+from holdfast.errors import StepFailedError
+from holdfast.mcp import (
+    MCPServerSse,
+    MCPServerStdio,
+    MCPServerStreamableHttp,
+    ToolFilterContext,
+    create_static_tool_filter,
+)
+from holdfast.mcp.client_server import ClientServer
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, Rig, activities_of
+from tests.support.tool_servers import PROGRAM, Place, free_port
+
+THING = {"thing": "x"}
+
+Serve = Callable[..., Awaitable[AgentRunner]]
+"""Serves an agent with servers; options are Agent's."""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Give a server its directory."""
+    return Place(tmp_path)
+
+
+@pytest.fixture
+async def serve(rig: Rig, make_agent: MakeAgent) -> AsyncGenerator[Serve]:
+    """Serve an agent with servers, and end these after the test."""
+    used: list[Any] = []
+
+    async def made(*servers: Any, tools: tuple[Any, ...] = (), **options: Any) -> AgentRunner:
+        used.extend(servers)
+        await rig.serve(make_agent(*tools, mcp_servers=servers, **options))
+        return rig.runner()
+
+    yield made
+    await rig.stop()
+    for server in used:
+        await server.cleanup()
+
+
+async def run(runner: AgentRunner, model: FakeOpenAI, *calls: str) -> str:
+    """Run a task whose model calls tools, one in each turn; return its id."""
+    for name in calls:
+        model.call(name, THING)
+    model.reply("done")
+    task = await runner.create_task("q")
+    assert (await runner.run_task(task)).output == "done"
+    await runner.finalize_response(task)
+    assert await runner.verify(task) == []
+    return task.task_id
+
+
+async def test_a_call_is_a_call_like_any_other(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    runner = await serve(place.stdio())
+    task = await run(runner, model, "look", "book")
+    assert model.requests[1].holds("saw x")
+    assert model.requests[2].holds("booked x")
+    assert place.calls == {"look:x": 1, "book:x": 1}
+    # What only reads takes no activity of its own.
+    apart = ["describe", "step", "step", "tool", "step", "close"]
+    assert await activities_of(runner.client, task) == apart
+    effects = [(e.tool, e.effect) for e in await runner.audit(task) if e.kind == "tool_call"]
+    assert effects == [("look", "read"), ("book", "irreversible")]
+
+
+@pytest.mark.parametrize("kind", ["sse", "streamable-http"])
+async def test_servers_over_http(serve: Serve, model: FakeOpenAI, place: Place, kind: str) -> None:
+    port = free_port()
+    made: ClientServer[Any]
+    if kind == "sse":
+        made = MCPServerSse({"url": f"http://127.0.0.1:{port}/sse"}, name="test")
+    else:
+        made = MCPServerStreamableHttp({"url": f"http://127.0.0.1:{port}/mcp"}, name="test")
+    runner = await serve(made)
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAM), str(place.path), kind, str(port)]
+    ) as process:
+        try:
+            await run(runner, model, "look", "book")
+        finally:
+            process.terminate()
+    assert place.calls == {"look:x": 1, "book:x": 1}
+
+
+async def test_results_with_images_and_errors(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    runner = await serve(place.stdio())
+    task = await run(runner, model, "picture", "fails")
+    assert model.requests[1].holds("a x")
+    assert model.requests[1].holds("data:image/png;base64,")
+    assert model.requests[2].holds("no x today")
+    [failed] = [e for e in await runner.audit(task) if e.tool == "fails"]
+    assert (failed.status, failed.result) == ("done", "no x today")
+
+
+@pytest.mark.parametrize("structured", [False, True])
+async def test_structured_content_goes_in_the_place_of_texts_if_that_is_wanted(
+    serve: Serve, model: FakeOpenAI, place: Place, structured: bool
+) -> None:
+    runner = await serve(place.stdio(use_structured_content=structured))
+    await run(runner, model, "weather")
+    assert model.requests[1].holds('{"city": "x", "degrees": 21}') is structured
+    assert model.requests[1].holds("degrees")
+
+
+async def test_a_call_carries_its_idempotency_key_and_what_the_resolver_says(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    seen: list[Any] = []
+
+    def resolve(ctx: Any) -> dict[str, Any]:
+        seen.append((ctx.server_name, ctx.tool_name, ctx.arguments))
+        return {"tenant": "acme"}
+
+    runner = await serve(place.stdio(tool_meta_resolver=resolve))
+    await run(runner, model, "meta_of")
+    assert model.requests[1].holds("tenant=acme")
+    assert seen == [("test", "meta_of", THING)]
+
+
+async def test_effects_are_those_of_the_annotations_unless_overridden(
+    serve: Serve, place: Place
+) -> None:
+    def keep(_effect: Effect) -> None:
+        """Undo nothing."""
+
+    options: Any = {
+        "book": {"undo": keep},
+        "look": {"effect": "irreversible"},
+    }
+    server = place.stdio(tool_options=options, approves_destructive=True)
+    agent = Agent(name="a", mcp_servers=[server])
+    tools = {tool.name: tool.policy() for tool in await agent.get_mcp_tools()}
+    await server.cleanup()
+    effects = {name: policy.effect for name, policy in tools.items()}
+    assert (effects["look"], effects["put"], effects["book"]) == (
+        "irreversible",
+        "irreversible",
+        "reversible",
+    )
+    assert effects["weather"] == "read"
+    assert [name for name, policy in tools.items() if policy.idempotent] == ["put"]
+    assert [name for name, policy in tools.items() if policy.needs_approval == "yes"] == ["erase"]
+    distrusted = place.stdio(trusts_annotations=False)
+    known = await Agent(name="a", mcp_servers=[distrusted]).get_mcp_tools()
+    await distrusted.cleanup()
+    assert all(tool.policy().may_have_happened for tool in known)
+
+
+async def test_a_call_is_undone_by_the_undo_that_the_user_gives(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    undone: list[Any] = []
+
+    def keep(effect: Effect) -> None:
+        undone.append(effect.result)
+
+    options: Any = {"book": {"undo": keep}}
+    runner = await serve(place.stdio(tool_options=options))
+    model.call("book", THING)
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    await runner.undo_step(task, by="ann")
+    await runner.undo_step(task, by="ann")
+    assert undone == ["booked x"]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["always", True, {"book": "always"}, {"always": {"tool_names": ["book"]}}, "function"],
+)
+async def test_an_approval_that_the_server_object_asks_for(
+    serve: Serve, model: FakeOpenAI, place: Place, setting: Any
+) -> None:
+    asked: list[str] = []
+
+    def decide(_ctx: RunContextWrapper[Any], agent: Any, of: Any) -> bool:
+        asked.append(f"{agent.name} {of.name} {of.annotations}")
+        return True
+
+    runner = await serve(place.stdio(require_approval=decide if setting == "function" else setting))
+    model.call("book", THING)
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    assert place.calls == {}
+    [approval] = await runner.pending_approvals(task)
+    assert (approval.tool, approval.effect) == ("book", "irreversible")
+    await runner.approve(approval, by="ann", arguments={"thing": "y"})
+    assert (await runner.run_task(task)).output == "done"
+    assert place.calls == {"book:y": 1}
+    assert asked == (["agent book None"] if setting == "function" else [])
+
+
+async def test_filters_by_name_and_by_function(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    contexts: list[ToolFilterContext] = []
+
+    async def reads(context: ToolFilterContext, of: Any) -> bool:
+        contexts.append(context)
+        if of.name == "slow":
+            raise ValueError(of.name)
+        return of.annotations is not None and bool(of.annotations.read_only_hint)
+
+    static = create_static_tool_filter(["look", "book"], ["book"])
+    runner = await serve(place.stdio(tool_filter=static))
+    await run(runner, model, "look")
+    assert model.requests[0].tool_names == ("look",)
+    runner = await serve(place.stdio(tool_filter=reads))
+    await run(runner, model, "look")
+    assert set(model.requests[-1].tool_names) == {"look", "fails", "picture", "weather", "meta_of"}
+    assert {(c.server_name, c.agent.name) for c in contexts} == {("test", "agent")}
+
+
+async def test_two_servers_with_tools_of_one_name(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    servers = [place.stdio(name="one"), place.stdio(name="two")]
+    runner = await serve(*servers)
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="more than one tool or handoff named 'book'"):
+        await runner.run_task(task)
+    runner = await serve(*servers, mcp_config={"include_server_in_tool_names": True})
+    await run(runner, model, "mcp_one__look", "mcp_two__book")
+    assert place.calls == {"look:x": 1, "book:x": 1}
+
+
+async def test_tools_of_servers_are_always_on_offer_beside_a_retriever(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    @tool
+    def add(a: int) -> int:
+        """Add."""
+        return a
+
+    @tool
+    def query(a: int) -> int:
+        """Ask a question, q."""
+        return a
+
+    server = place.stdio(tool_filter=create_static_tool_filter(["look"]))
+    runner = await serve(server, tool_retriever=KeywordToolRetriever([add, query], top_k=1))
+    await run(runner, model, "look")
+    assert len(model.requests[0].tool_names) == 2
+    assert "look" in model.requests[0].tool_names
+
+
+async def test_strict_schemas(serve: Serve, place: Place) -> None:
+    server = place.stdio()
+    agent = Agent(name="a", mcp_servers=[server], mcp_config={"convert_schemas_to_strict": True})
+    tools = {tool.name: tool.spec() for tool in await agent.get_mcp_tools()}
+    await server.cleanup()
+    assert tools["look"].strict
+    assert tools["look"].parameters["additionalProperties"] is False
+
+
+async def test_a_server_that_died_is_started_again(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    runner = await serve(place.stdio())
+    await run(runner, model, "look")
+    os.kill(place.pids[-1], signal.SIGKILL)
+    await run(runner, model, "book")  # found out before the call, which is made once
+    assert place.calls == {"look:x": 1, "book:x": 1}
+    assert len(set(place.pids)) == 2
+
+
+@pytest.mark.parametrize("name", ["look", "put"])
+async def test_a_call_that_may_be_repeated_is_when_its_server_dies(
+    serve: Serve, model: FakeOpenAI, place: Place, name: str
+) -> None:
+    runner = await serve(place.stdio())
+    place.set("die")
+    await run(runner, model, name)
+    assert place.calls == {f"{name}:x": 2}
+    assert len(set(place.pids)) == 2
+
+
+async def test_a_call_that_may_have_happened_asks_a_person_when_its_server_dies(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    runner = await serve(place.stdio())
+    place.set("die")
+    model.call("book", THING)
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    [approval] = await runner.pending_approvals(task)
+    assert approval.kind == "unknown"
+    assert "The connection was lost while tool 'book' of MCP server 'test' ran" in approval.text
+    assert place.calls == {"book:x": 1}
+    await runner.approve(approval, by="ann")  # it did not happen, says ann
+    assert (await runner.run_task(task)).output == "done"
+    assert place.calls == {"book:x": 2}
+
+
+async def test_a_server_that_dies_in_each_call_is_told_to_the_model(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    server = place.stdio(retry_backoff_seconds_base=0.01, tool_options={"look": {"inline": False}})
+    runner = await serve(server)
+    place.set("dies")
+    await run(runner, model, "look")
+    assert place.calls == {"look:x": 3}
+    assert model.requests[1].holds("The connection was lost 3 times while tool 'look'")
+
+
+async def test_a_tool_that_is_gone_or_changed_is_told_to_the_model(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    runner = await serve(place.stdio())
+    model.call("book", THING)
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    place.set("gone", "book")
+    place.set("changed", "put")
+    model.call("book", THING)
+    model.call("put", THING)
+    model.call("look", THING)
+    model.reply("done")
+    assert (await runner.run_task(task)).output == "done"
+    assert place.calls == {"book:x": 1, "look:x": 1}
+    assert model.requests[2].holds("Tool 'book' of MCP server 'test' is gone since this task began")
+    assert model.requests[3].holds("has changed since this task began: its parameters")
+    assert "book" in model.requests[4].tool_names  # the task keeps its list
+    failed = [e.status for e in await runner.audit(task) if e.kind == "tool_call"]
+    assert failed == ["done", "failed", "failed", "done"]
+    await runner.finalize_response(task)
+    model.reply("done")
+    other = await runner.create_task("q")  # another one begins with the tools as they are
+    await runner.run_task(other)
+    assert "book" not in model.requests[5].tool_names
+
+
+async def test_a_call_that_takes_too_long(serve: Serve, model: FakeOpenAI, place: Place) -> None:
+    runner = await serve(place.stdio(tool_options={"slow": {"timeout": 0.2}}))
+    await run(runner, model, "slow", "look")
+    assert model.requests[1].holds("timed out after 0.2 seconds")
+    assert place.calls == {"slow:x": 1, "look:x": 1}
+    assert len(place.pids) == 1
+
+
+async def test_a_server_that_cannot_be_started(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    runner = await serve(MCPServerStdio({"command": "no-such-program"}))
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="'stdio: no-such-program' cannot be started"):
+        await runner.run_task(task)
+
+
+async def test_arguments_that_lack_a_required_one_do_not_reach_the_server(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    runner = await serve(place.stdio())
+    model.call("book", {})
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    assert model.requests[1].holds("thing: required, but missing")
+    assert place.calls == {}

@@ -1,0 +1,117 @@
+"""Questions of MCP servers (elicitation): people answer them as they decide approvals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner, Task
+from holdfast.errors import CommandRefusedError
+from holdfast.testing import FakeOpenAI
+from tests.live.test_mcp import Serve, place, serve
+from tests.support.rig import activities_of
+from tests.support.tool_servers import Place
+
+__all__ = ["place", "serve"]
+
+THING = {"thing": "x"}
+
+
+async def asked(runner: AgentRunner, model: FakeOpenAI, name: str) -> tuple[Task, Any]:
+    """Run a task up to the question of its tool."""
+    model.call(name, THING)
+    model.reply("done")
+    task = await runner.create_task("q")
+    output = await runner.run_task(task)
+    assert output.status == "waiting"
+    [approval] = await runner.pending_approvals(task)
+    assert approval.kind == "question"
+    assert f"Tool {name!r} asks: How many nights? [nights (integer)]" in approval.text
+    return task, approval
+
+
+@pytest.mark.parametrize("answer", [{"nights": 3}, 3, "3", '{"nights": 3}'])
+async def test_an_answer_completes_the_call(
+    serve: Serve, model: FakeOpenAI, place: Place, answer: Any
+) -> None:
+    runner = await serve(place.stdio())
+    task, approval = await asked(runner, model, "stay")
+    assert place.calls == {}
+    await runner.respond(approval, by="ann", result=answer)
+    assert (await runner.run_task(task)).output == "done"
+    assert place.calls == {"stay:x:3": 1}
+    assert model.requests[1].holds("3 nights in x")
+    await runner.finalize_response(task)
+    assert await runner.verify(task) == []
+    assert (await activities_of(runner.client, task.task_id)).count("tool") == 2
+
+
+async def test_an_answer_is_given_to_a_server_that_was_ended_and_started_meanwhile(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    runner = await serve(place.stdio(protocol_mode="legacy"))
+    task, approval = await asked(runner, model, "stay")
+    await runner.respond(approval, by="ann", result={"nights": 3})
+    await (await serve_again(serve, place)).run_task(task)
+    assert place.calls == {"stay:x:3": 1}
+
+
+async def serve_again(serve: Serve, place: Place) -> AgentRunner:
+    """Start another worker, with a server of its own."""
+    return await serve(place.stdio(protocol_mode="legacy"))
+
+
+async def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    runner = await serve(place.stdio())
+    task, approval = await asked(runner, model, "stay")
+    for wrong, text in (
+        ({"nights": "three"}, "Field 'nights' must be of type integer"),
+        ({"nights": True}, "Field 'nights' must be of type integer"),
+        ({}, "The answer lacks nights"),
+        ({"nights": 3, "days": 4}, "has no field 'days'"),
+        ([3], "Field 'nights' must be of type integer"),
+    ):
+        with pytest.raises(CommandRefusedError, match=text):
+            await runner.respond(approval, by="ann", result=wrong)
+    with pytest.raises(CommandRefusedError, match="The answer lacks nights"):
+        await runner.approve(approval, by="ann")
+    await runner.approve(approval, by="ann", arguments={"nights": 2})
+    await runner.run_task(task)
+    assert place.calls == {"stay:x:2": 1}
+
+
+async def test_a_question_that_is_declined(serve: Serve, model: FakeOpenAI, place: Place) -> None:
+    runner = await serve(place.stdio())
+    task, approval = await asked(runner, model, "stay")
+    await runner.reject(approval, by="ann", reason="not now")
+    assert (await runner.run_task(task)).output == "done"
+    assert place.calls == {}
+    [call] = [e for e in await runner.audit(task) if e.kind == "tool_call"]
+    assert call.decision == "rejected"
+
+
+async def test_a_server_that_asks_in_the_middle_of_a_call_is_called_again_with_the_answer(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    runner = await serve(place.stdio(protocol_mode="legacy"))
+    task, approval = await asked(runner, model, "pushes")
+    assert "calls it again, from its beginning" in approval.text
+    assert "nothing booked in x" in approval.text
+    await runner.respond(approval, by="ann", result={"nights": 3})
+    assert (await runner.run_task(task)).output == "done"
+    assert place.calls == {"pushes:x": 2, "pushed:x:3": 1}
+    assert model.requests[1].holds("3 nights in x")
+
+
+async def test_without_an_answer_such_a_call_is_not_made_again(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    runner = await serve(place.stdio(protocol_mode="legacy"))
+    task, approval = await asked(runner, model, "pushes")
+    await runner.reject(approval, by="ann", reason="no")
+    assert (await runner.run_task(task)).output == "done"
+    assert place.calls == {"pushes:x": 1}
+    assert model.requests[1].holds("nothing booked in x")

@@ -1,0 +1,225 @@
+"""Agents as tools of MCP clients: each call is a task, which outlives the call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.shared.exceptions import MCPError
+from mcp.types import ElicitResult
+
+from holdfast import tool
+from holdfast.cli.mcp_serving.agent_tools import KEY, AgentTools
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, Rig, until
+
+Connect = Callable[..., Any]
+MODES = ["auto", "legacy"]
+
+
+@tool(needs_approval=True)
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+@pytest.fixture
+async def connect(rig: Rig, make_agent: MakeAgent) -> Connect:
+    """Serve an agent, and return what connects a client with it."""
+    agent = make_agent(pay, handoff_description="Pays bills.")
+    await rig.serve(agent)
+    tools = AgentTools([agent], rig.runner, where=" --data-dir here")
+
+    def connected(**options: Any) -> Client:
+        return Client(tools.server, cache=None, **options)
+
+    return connected
+
+
+def answering(**content: Any) -> Callable[..., Awaitable[ElicitResult]]:
+    """Answer each question of the server."""
+
+    async def answer(_context: Any, params: Any) -> ElicitResult:
+        seen.append(params.message)
+        return ElicitResult(action="accept", content=content)
+
+    seen: list[str] = []
+    answer.seen = seen  # type: ignore[attr-defined]
+    return answer
+
+
+async def test_an_agent_is_a_tool(connect: Connect, model: FakeOpenAI) -> None:
+    model.reply("42")
+    async with connect() as client:
+        [listed] = (await client.list_tools()).tools
+        assert (listed.name, listed.description) == ("agent", "Pays bills.")
+        result = await client.call_tool("agent", {"message": "What is 6 * 7?"})
+        assert result.content[0].text == "42"
+        assert result.structured_content["status"] == "done"
+        with pytest.raises(MCPError, match="There is no agent 'other'"):
+            await client.call_tool("other", {"message": "q"})
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_progress_is_reported(connect: Connect, model: FakeOpenAI, mode: str) -> None:
+    model.reply("42")
+    seen: list[str] = []
+
+    async def note(_progress: float, _total: float | None, message: str | None) -> None:
+        seen.append(message or "")
+
+    async with connect(mode=mode) as client:
+        given = {"message": "q", "task_id": f"progress-{mode}"}
+        await client.call_tool("agent", given, progress_callback=note)
+    assert seen[0] == f"task progress-{mode}"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+async def test_a_client_that_can_ask_its_user_is_asked(
+    connect: Connect, model: FakeOpenAI, rig: Rig, mode: str, decision: str
+) -> None:
+    model.call("pay", {"amount": 7})
+    model.reply("done")
+    ask: Any = answering(decision=decision, reason="as agreed")
+    async with connect(mode=mode, elicitation_callback=ask) as client:
+        result = await client.call_tool("agent", {"message": "Pay 7"})
+    assert result.structured_content["status"] == "done"
+    [asked] = ask.seen
+    assert 'pay {"amount": 7}' in asked
+    assert model.requests[1].holds("paid 7" if decision == "approve" else "as agreed")
+    [call] = [
+        e
+        for e in await rig.runner().audit(result.structured_content["task_id"])
+        if e.kind == "tool_call"
+    ]
+    assert call.approver == "mcp"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_client_that_cannot_ask_reads_where_to_decide_and_calls_again(
+    connect: Connect, model: FakeOpenAI, rig: Rig, mode: str
+) -> None:
+    model.call("pay", {"amount": 7})
+    model.reply("done")
+    async with connect(mode=mode) as client:
+        result = await client.call_tool("agent", {"message": "Pay 7"})
+        data = result.structured_content
+        assert data["status"] == "waiting"
+        [approval] = data["approvals"]
+        assert f"holdfast approve {approval['id']} --data-dir here" in result.content[0].text
+        await rig.runner().approve(approval["id"], by="ann")
+        again = await client.call_tool("agent", {"task_id": data["task_id"]})
+        assert again.content[0].text == "done"
+        same = await client.call_tool("agent", {"task_id": data["task_id"]})
+        assert same.content[0].text == "done"
+    assert len(model.requests) == 2
+
+
+async def test_a_call_with_the_same_key_is_the_same_task(
+    connect: Connect, model: FakeOpenAI
+) -> None:
+    model.reply("42")
+    meta: Any = {KEY: "order 7"}
+    async with connect() as client:
+        first = await client.call_tool("agent", {"message": "q"}, meta=meta)
+        second = await client.call_tool("agent", {"message": "q"}, meta=meta)
+    assert first.structured_content == second.structured_content
+    assert len(model.requests) == 1
+
+
+async def test_a_call_that_its_client_cancels_leaves_the_task(
+    connect: Connect, model: FakeOpenAI
+) -> None:
+    model.hang()
+    model.reply("late")
+    async with connect() as client:
+        given = {"message": "q", "task_id": "cancelled-by-client"}
+        call = asyncio.create_task(client.call_tool("agent", given))
+        await until(lambda: _true(bool(model.requests)))
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        model.release()
+        result = await client.call_tool("agent", given)
+    assert result.structured_content["status"] == "done"
+
+
+async def _true(condition: bool) -> bool:
+    return condition
+
+
+async def test_errors_are_results(connect: Connect, model: FakeOpenAI) -> None:
+    async with connect() as client:
+        result = await client.call_tool("agent", {"task_id": "no-such-task"})
+        assert result.is_error
+        assert "No task 'no-such-task'" in result.content[0].text
+        model.reply("42")
+        await client.call_tool("agent", {"message": "q", "task_id": "taken"})
+        result = await client.call_tool("agent", {"message": "other", "task_id": "taken"})
+        assert "exists already" in result.content[0].text
+
+
+PROGRAM = '''
+from holdfast import Agent, tool
+
+@tool(needs_approval=True)
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    print("this does not disturb the protocol")
+    return f"paid {amount}"
+
+agents = [Agent(name="payer", model="offline-or-real", tools=[pay])]
+'''
+
+
+@asynccontextmanager
+async def served(tmp_path: Path, model: FakeOpenAI, **options: Any) -> AsyncGenerator[Client]:
+    """Run `holdfast mcp` and connect with it."""
+    text = PROGRAM.replace("offline-or-real", "gpt-5-mini")
+    (tmp_path / "my_module.py").write_text(text)
+    env = {**os.environ, "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-test-1"}
+    env.pop("TEMPORAL_ADDRESS", None)
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "holdfast", "mcp", "my_module:agents"],
+        env=env,
+        cwd=tmp_path,
+    )
+    async with Client(server, cache=None, **options) as client:
+        yield client
+
+
+async def test_a_client_approves_loses_its_connection_and_gets_the_same_result(
+    tmp_path: Path, model: FakeOpenAI
+) -> None:
+    model.call("pay", {"amount": 7})
+    model.reply("all paid")
+    given = {"message": "Pay 7", "task_id": "bill-7"}
+    held = asyncio.Event()
+
+    async def ask(_context: Any, _params: Any) -> ElicitResult:
+        held.set()
+        await asyncio.sleep(600)  # the user thinks, and the connection is lost
+        raise AssertionError
+
+    async with served(tmp_path, model, elicitation_callback=ask) as client:
+        call = asyncio.create_task(client.call_tool("payer", given))
+        await held.wait()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    yes: Any = answering(decision="approve")
+    async with served(tmp_path, model, elicitation_callback=yes) as client:
+        first = await client.call_tool("payer", given)
+    async with served(tmp_path, model) as client:
+        second = await client.call_tool("payer", given)
+    assert first.content[0].text == second.content[0].text == "all paid"  # type: ignore[union-attr]
+    assert json.dumps(first.structured_content) == json.dumps(second.structured_content)
+    assert len(model.requests) == 2

@@ -1,0 +1,169 @@
+"""The documentation's site: it is built strictly, and looks right in a real browser."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.packaging.environments import made_once
+from tests.support.desk import PATIENCE_MS
+from tests.support.pages import ROOT
+from website.check import SITE, check
+from website.errors import SiteError
+from website.llms import navigation
+from website.reference import Reference
+from website.stage import Stage
+
+WIDE, NARROW = 1280, 400
+TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- its name
+        """Say nothing."""
+
+
+def build(_directory: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "website.build"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Build the site and serve it; return its address."""
+    made_once(tmp_path_factory, "site", build)
+    handler = functools.partial(Quiet, directory=str(SITE))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def watch(page: Page, site: str) -> list[str]:
+    """Collect what goes wrong on a page, and what it asks of other hosts."""
+    wrong: list[str] = []
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "request",
+        lambda asked: None if asked.url.startswith((site, "data:")) else wrong.append(asked.url),
+    )
+    return wrong
+
+
+async def test_every_page_is_right_at_both_widths(site: str, browser: Browser) -> None:
+    pages = [path.relative_to(SITE).as_posix() for path in sorted(SITE.rglob("*.html"))]
+    assert len(pages) > 30
+    page = await browser.new_page()
+    wrong = watch(page, site)
+    for path in pages:
+        await page.set_viewport_size({"width": WIDE, "height": 900})
+        await page.goto(f"{site}/{path}", timeout=PATIENCE_MS)
+        for width in (WIDE, NARROW):
+            await page.set_viewport_size({"width": width, "height": 900})
+            if beyond := await page.evaluate(TOO_WIDE):
+                wrong.append(f"{path} at {width} is {beyond} px too wide")
+    await page.close()
+    assert wrong == []
+
+
+async def test_search_finds_a_word(site: str, browser: Browser) -> None:
+    page = await browser.new_page(viewport={"width": WIDE, "height": 900})
+    wrong = watch(page, site)
+    await page.goto(f"{site}/index.html", timeout=PATIENCE_MS)
+    await page.keyboard.press("f")
+    await page.get_by_role("textbox", name="Search").fill("set_tracing_disabled")
+    found = page.locator(".md-search-result__link[href*='reference/tracing.html']")
+    await expect(found.first).to_be_visible(timeout=PATIENCE_MS)
+    await page.close()
+    assert wrong == []
+
+
+def test_language_models_get_every_page(site: str) -> None:
+    listed = (SITE / "llms.txt").read_text("utf-8")
+    full = (SITE / "llms-full.txt").read_text("utf-8")
+    for _, pages in navigation():
+        for page in pages:
+            text = (SITE / page).read_text("utf-8")
+            assert f"]({page}): " in listed
+            assert text.splitlines()[0] in full
+    assert "`holdfast.tool(" in full
+    assert all(not line.endswith(": ") for line in listed.splitlines())
+
+
+def test_the_commands_of_the_reference_are_those_of_the_program(site: str) -> None:
+    text = (SITE / "reference" / "commands.md").read_text("utf-8")
+    for command in ("dev", "worker", "inbox", "desk token make"):
+        assert f"## `holdfast {command}`" in text
+
+
+def test_search_knows_the_docstrings(site: str) -> None:
+    known = json.loads((SITE / "search" / "search_index.json").read_text("utf-8"))["docs"]
+    places = {each["location"] for each in known}
+    assert "reference/agent_runner.html#holdfast.AgentRunner.create_task" in places
+
+
+# ---- what stops a build
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ('<a href="gone.html">x</a>', "gone.html leads nowhere"),
+        ('<a href="other.html#gone">x</a>', "other.html#gone has no such anchor"),
+        ('<script src="https://cdn.example.com/x.js"></script>', "loads https://cdn.example.com"),
+        ('<link rel="stylesheet" href="//fonts.example.com/x.css">', "loads //fonts.example.com"),
+    ],
+)
+def test_a_mistake_of_the_built_site_is_told(tmp_path: Path, body: str, problem: str) -> None:
+    (tmp_path / "other.html").write_text('<p id="here">', "utf-8")
+    fine = '<a href="other.html#here">x</a><a href="https://example.com">y</a>'
+    (tmp_path / "page.html").write_text(fine, "utf-8")
+    check(tmp_path)
+    (tmp_path / "page.html").write_text(fine + body, "utf-8")
+    with pytest.raises(SiteError, match=f"page.html: {problem}"):
+        check(tmp_path)
+
+
+def test_a_public_name_without_a_docstring_or_a_page_is_told(tmp_path: Path) -> None:
+    package = tmp_path / "holdfast"
+    for name in ("models", "workers", "testing", "tracing", "mcp", "desk", "llama_index"):
+        (package / name).mkdir(parents=True)
+        (package / name / "__init__.py").write_text('"""Empty."""\n__all__ = []\n', "utf-8")
+    (package / "errors.py").write_text("class BadError(Exception):\n    pass\n", "utf-8")
+    (package / "__init__.py").write_text("__all__ = []\n", "utf-8")
+    assert Reference(str(tmp_path)).undocumented() == ["holdfast.errors.BadError"]
+    text = "from holdfast.new import thing\n__all__ = ['thing']\n"
+    (package / "__init__.py").write_text(text, "utf-8")
+    (package / "new.py").write_text("def thing():\n    pass\n", "utf-8")
+    with pytest.raises(SiteError, match=r"holdfast\.thing .* is on no page"):
+        Reference(str(tmp_path)).pages()
+
+
+def test_links_lead_to_the_copies_and_code_stays_as_it_is() -> None:
+    stage = Stage()
+    text = "[a](../README.md#install) [b](../examples/desk/webhook.py) [c](people.md)\n"
+    assert stage.relinked("docs/desk.md", text) == (
+        "[a](overview.md#install) [b](files/examples/desk/webhook.py.md) [c](people.md)\n"
+    )
+    assert stage.shown == {"examples/desk/webhook.py"}
+    code = "```python\n[a](../README.md)\n```\n"
+    assert stage.relinked("docs/desk.md", code) == code

@@ -1,0 +1,110 @@
+"""The settings of docs/recipes/temporal_cloud.md reach the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from temporalio.service import TLSConfig
+
+from holdfast.engine.connect import connect_client, resolve_target
+from holdfast.errors import ConnectError
+from tests.support.pages import ROOT, blocks
+
+PAGE = ROOT / "docs" / "recipes" / "temporal_cloud.md"
+
+
+def settings(text: str) -> dict[str, str]:
+    """Return the variables that a block of the page exports."""
+    exports = [line for line in text.splitlines() if line.startswith("export ")]
+    return dict(each.removeprefix("export ").split("=", 1) for each in exports)
+
+
+def certificate(name: str, directory: Path) -> tuple[Path, Path]:
+    """Make a certificate that vouches for itself, and its key; return where both are."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    named = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(named)
+        .issuer_name(named)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    paths = directory / f"{name}.pem", directory / f"{name}.key"
+    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return paths
+
+
+def test_what_the_page_exports_is_what_a_client_connects_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "client.pem").write_bytes(b"certificate")
+    (tmp_path / "client.key").write_bytes(b"key")
+    by_key, by_certificate = [
+        settings(block.text) for block in blocks(PAGE) if "TEMPORAL_ADDRESS" in block.text
+    ]
+    for name, value in by_key.items():
+        monkeypatch.setenv(name, value)
+    found = resolve_target()
+    assert (found.address, found.namespace) == (by_key["TEMPORAL_ADDRESS"], "shop.a1b2c")
+    assert found.api_key == by_key["TEMPORAL_API_KEY"]
+    monkeypatch.delenv("TEMPORAL_API_KEY")
+    for name, value in by_certificate.items():
+        monkeypatch.setenv(name, value)
+    found = resolve_target()
+    assert found.address == "shop.a1b2c.tmprl.cloud:7233"
+    assert found.api_key is None
+    assert isinstance(found.tls, TLSConfig)
+    assert found.tls.client_cert == b"certificate"
+    assert found.tls.client_private_key == b"key"
+
+
+async def test_a_server_that_asks_for_a_certificate_gets_the_one_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server_files = certificate("temporal.test", tmp_path)
+    client_files = certificate("shop.test", tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_verify_locations(client_files[0])
+    context.load_cert_chain(*server_files)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["h2"])
+    seen: list[str] = []
+
+    async def handler(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        shown = writer.get_extra_info("peercert")
+        seen.extend(value for [(_, value)] in shown["subject"])
+        writer.close()
+
+    server = await asyncio.start_server(handler, "127.0.0.1", 0, ssl=context)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{port}")
+        monkeypatch.setenv("TEMPORAL_TLS_SERVER_NAME", "temporal.test")
+        monkeypatch.setenv("TEMPORAL_TLS_SERVER_CA_CERT_PATH", str(server_files[0]))
+        monkeypatch.setenv("TEMPORAL_TLS_CLIENT_CERT_PATH", str(client_files[0]))
+        monkeypatch.setenv("TEMPORAL_TLS_CLIENT_KEY_PATH", str(client_files[1]))
+        with pytest.raises(ConnectError):  # it shakes hands, and is no Temporal server
+            await connect_client()
+    assert "shop.test" in seen

@@ -1,0 +1,476 @@
+"""LiteLLM and any-llm, against the HTTP APIs of Anthropic and Gemini: both ways of one attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, Image, MultiProvider, MultiProviderMap, RunConfig, model_providers
+from holdfast.errors import (
+    InvalidArgumentError,
+    ModelError,
+    ModelRequestError,
+    ModelUnavailableError,
+    UserError,
+)
+from holdfast.models import (
+    AnyLLMModel,
+    LitellmModel,
+    Model,
+    ModelRequest,
+    OutputSpec,
+    ToolSpec,
+    resolve_model,
+)
+from holdfast.models.base import Delta
+from holdfast.models.prices import Prices
+from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.testing.fake_api import replies
+from holdfast.values.messages import Message, TextPart, Usage, user
+from holdfast.values.settings import ModelSettings
+from tests.support.pictures import png
+
+pytestmark = [
+    # What the libraries use is their own affair.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    # Of LiteLLM's types, to pydantic.
+    pytest.mark.filterwarnings("ignore:Items? .* using the `ReadOnly` qualifier"),
+    # Connections of the libraries belong to them, and are closed when they are collected.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+KEY = "AIzaSy-key-of-the-tests"
+ADD = ToolSpec(
+    name="add",
+    description="Add two numbers.",
+    parameters={
+        "type": "object",
+        "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+        "required": ["a", "b"],
+    },
+)
+SUM = OutputSpec(
+    name="sum",
+    json_schema={
+        "type": "object",
+        "properties": {"total": {"type": "number"}},
+        "required": ["total"],
+        "additionalProperties": False,
+    },
+)
+NAMES = {"anthropic": "anthropic/claude-sonnet-4-5", "gemini": "gemini/gemini-3-pro-preview"}
+WAYS = [
+    f"{library}-{provider}-{way}"
+    for library in ("litellm", "any-llm")
+    for provider in NAMES
+    for way in ("whole", "stream")
+]
+
+
+class Asked:
+    """A model behind one library and one API, asked whole or in a stream.
+
+    Attributes:
+        pieces: What the stream told.
+    """
+
+    def __init__(self, way: str, api: FakeOpenAI) -> None:
+        library, self.provider, how = way.rsplit("-", 2)
+        is_litellm = library == "litellm"
+        place = api.origin
+        if is_litellm and self.provider == "gemini":
+            place += "/v1beta"
+        kind: Any = LitellmModel if is_litellm else AnyLLMModel
+        self.model = kind(NAMES[self.provider], base_url=place, api_key=KEY)
+        self.is_stream = how == "stream"
+        self.pieces: list[Delta] = []
+
+    async def __call__(self, *messages: Message, **options: Any) -> Any:
+        request = ModelRequest(
+            model="x", instructions="Be short.", messages=messages or (user("hi"),), **options
+        )
+        self.pieces.clear()
+        if self.is_stream:
+            return await self.model.stream(request, self.pieces.append)
+        return await self.model.respond(request)
+
+    async def fails(self) -> ModelError:
+        with pytest.raises(ModelError) as failed:
+            await self()
+        return failed.value
+
+    def told(self, kind: str) -> str:
+        return "".join(piece.text for piece in self.pieces if piece.kind == kind)
+
+
+@pytest.fixture
+def api() -> Iterator[FakeOpenAI]:
+    with FakeOpenAI() as api:
+        yield api
+
+
+@pytest.fixture(params=WAYS)
+async def asked(request: pytest.FixtureRequest, api: FakeOpenAI) -> Asked:
+    return Asked(request.param, api)
+
+
+async def test_a_text_with_its_cost(asked: Asked, api: FakeOpenAI) -> None:
+    api.reply("Hello, my friend.", usage=Usage(input_tokens=70, cached_tokens=20, output_tokens=9))
+    answer = await asked()
+    assert (answer.text, answer.finish) == ("Hello, my friend.", "stop")
+    usage = answer.usage
+    assert (usage.requests, usage.input_tokens, usage.output_tokens) == (1, 70, 9)
+    assert usage.cached_tokens == 20
+    assert answer.model == NAMES[asked.provider].partition("/")[2]
+    assert asked.told("text") == (answer.text if asked.is_stream else "")
+    [request] = api.requests
+    assert (request.endpoint, request.is_stream) == (asked.provider, asked.is_stream)
+    assert (request.instructions, request.last_user) == ("Be short.", "hi")
+    assert asked.model.provider == asked.provider
+
+
+async def test_calls_and_their_results_with_signed_reasoning(asked: Asked, api: FakeOpenAI) -> None:
+    """The fake refuses reasoning of Anthropic and calls of Gemini 3 without their signatures."""
+    api.calls(
+        [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})], reasoning="Two sums are needed."
+    )
+    answer = await asked(tools=(ADD,))
+    first, second = answer.message.calls
+    assert answer.finish == "tool_calls"
+    assert (first.name, json.loads(first.arguments)) == ("add", {"a": 1, "b": 2})
+    assert json.loads(second.arguments) == {"a": 3, "b": 4}
+    assert first.id != second.id
+    assert len(first.id) < 65
+    if asked.is_stream:
+        assert [piece.name for piece in asked.pieces if piece.kind == "call"] == ["add", "add"]
+        assert asked.told("reasoning") == "Two sums are needed."
+    api.reply("3 and 7")
+    results = [
+        Message(role="tool", call_id=call.id, content=text)
+        for call, text in ((first, "3"), (second, "7"))
+    ]
+    assert (await asked(user("hi"), answer.message, *results, tools=(ADD,))).text == "3 and 7"
+    before, after = api.requests
+    assert before.tool_names == ("add",)
+    assert before.tools[0].parameters["required"] == ["a", "b"]
+    assert len(after.messages[1].calls) == 2
+    assert [text.strip('{}"').rpartition('"')[2] or text for text in after.results.values()]
+    if asked.provider == "anthropic":
+        assert after.results == {first.id: "3", second.id: "7"}
+        assert after.body["messages"][1]["content"][0]["thinking"] == "Two sums are needed."
+
+
+async def test_a_tool_choice_is_the_providers(asked: Asked, api: FakeOpenAI) -> None:
+    api.call("add", {"a": 1, "b": 2})
+    await asked(tools=(ADD,), tool_choice="required")
+    body = json.dumps(api.requests[0].body)
+    assert '"any"' in body if asked.provider == "anthropic" else '"ANY"' in body
+
+
+async def test_structured_output(asked: Asked, api: FakeOpenAI) -> None:
+    api.reply('{"total": 3}')
+    assert (await asked(output=SUM)).text == '{"total": 3}'
+    assert '"total"' in api.requests[0].text
+
+
+async def test_an_image(asked: Asked, api: FakeOpenAI) -> None:
+    image = Image.from_bytes(png(1))
+    api.reply("a square")
+    question = Message(role="user", content=(TextPart(kind="text", text="What?"), image.part()))
+    assert (await asked(question)).text == "a square"
+    assert api.requests[0].images == (image,)
+
+
+async def test_settings(asked: Asked, api: FakeOpenAI) -> None:
+    api.reply("short")
+    await asked(settings=ModelSettings(temperature=0.5, max_tokens=77))
+    body = api.requests[0].text
+    assert "77" in body
+    assert "0.5" in body
+
+
+async def test_a_refused_rate_is_repeated_after_the_wait(asked: Asked, api: FakeOpenAI) -> None:
+    api.fail(429, retry_after=7, message="slow down")
+    error = await asked.fails()
+    assert isinstance(error, ModelUnavailableError)
+    assert error.retry_after == 7
+    assert "slow down" in str(error)
+    assert "HTTP 429, request id req_1" in str(error)
+    assert len(api.requests) == 1  # the library itself has not tried again
+
+
+@pytest.mark.parametrize("status", [500, 503])
+async def test_a_server_in_trouble_is_asked_again(
+    status: int, asked: Asked, api: FakeOpenAI
+) -> None:
+    api.fail(status)
+    assert isinstance(await asked.fails(), ModelUnavailableError)
+    assert len(api.requests) == 1
+
+
+@pytest.mark.parametrize(("status", "advice"), [(400, "Heal"), (401, "Check the key of the model")])
+async def test_a_refused_request_waits_for_a_person(
+    status: int, advice: str, asked: Asked, api: FakeOpenAI
+) -> None:
+    api.fail(status, message=f"not with {KEY}")
+    error = await asked.fails()
+    assert isinstance(error, ModelRequestError)
+    assert error.status == status
+    assert error.remedy.startswith(advice)
+    assert KEY not in str(error)
+
+
+@pytest.mark.parametrize("broken", ["cut", "malformed"])
+async def test_a_broken_answer_is_asked_for_again(
+    broken: str, asked: Asked, api: FakeOpenAI
+) -> None:
+    getattr(api, broken)()
+    assert isinstance(await asked.fails(), ModelUnavailableError)
+    assert len(api.requests) == 1
+
+
+async def test_a_stream_cut_in_the_middle_is_asked_for_again(asked: Asked, api: FakeOpenAI) -> None:
+    if not asked.is_stream:
+        asked.is_stream = True
+    api.paced("one two three four", piece=4, cut_after=2)
+    assert isinstance(await asked.fails(), ModelUnavailableError)
+
+
+async def test_an_answer_that_is_cut_off_says_so(asked: Asked, api: FakeOpenAI) -> None:
+    api.reply("It was a dark", finish="length")
+    answer = await asked()
+    assert (answer.text, answer.finish, answer.is_cut_off) == ("It was a dark", "length", True)
+
+
+async def test_a_filtered_answer_says_so(asked: Asked, api: FakeOpenAI) -> None:
+    api.refuse("No.")
+    assert (await asked()).finish == "content_filter"
+
+
+async def test_a_late_answer_is_not_waited_for(asked: Asked, api: FakeOpenAI) -> None:
+    api.reply("warm")
+    await asked()  # imports the library
+    api.hang(then="late")
+    with pytest.raises(ModelUnavailableError, match="did not answer in time"):
+        await asked(settings=ModelSettings(timeout_seconds=0.3))
+    await asyncio.to_thread(api.wait_held, 0)
+    api.reset()
+
+
+async def test_a_server_that_is_away_is_asked_again() -> None:
+    for kind in (LitellmModel, AnyLLMModel):
+        model: Any = kind("anthropic/claude-x", base_url="http://127.0.0.1:9", api_key=KEY)
+        with pytest.raises(ModelUnavailableError):
+            await model.respond(ModelRequest(model="x", messages=(user("hi"),)))
+
+
+@pytest.mark.parametrize("library", ["litellm", "any-llm"])
+async def test_a_missing_key_is_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.setenv("ANTHROPIC_API_BASE", "http://127.0.0.1:9")
+    model = resolve_model(f"{library}/anthropic/claude-of-nobody-{library}")
+    with pytest.raises(ModelRequestError, match="ANTHROPIC_API_KEY"):
+        await model.respond(ModelRequest(model="x", messages=(user("hi"),)))
+
+
+async def test_keys_of_the_environment_stay_out_of_texts(
+    api: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_API_KEY", "nothing-that-looks-like-one")
+    api.fail(400, message="not with nothing-that-looks-like-one")
+    error = await Asked("any-llm-anthropic-whole", api).fails()
+    assert "not with [key]" in str(error)
+
+
+def test_names_make_models_and_are_theirs() -> None:
+    for name, kind in (
+        ("litellm/anthropic/claude-x", LitellmModel),
+        ("any-llm/gemini/gemini-x", AnyLLMModel),
+    ):
+        model = resolve_model(name)
+        assert model.name == name
+        assert resolve_model(name) is model
+        assert isinstance(MultiProvider().get_model(name), kind)
+        assert Agent(name="a", model=name).model == name
+
+
+@pytest.mark.parametrize(
+    "name", ["litellm/", "any-llm/", "any-llm/claude-x", "any-llm//x", "any-llm/anthropic/"]
+)
+def test_a_name_without_what_the_library_needs_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"write (litellm|any-llm)/PROVIDER/NAME"):
+        resolve_model(name)
+
+
+@pytest.mark.parametrize(("prefix", "package"), [("litellm", "litellm"), ("any-llm", "any_llm")])
+def test_a_missing_extra_is_named_with_its_command(
+    prefix: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: None if name == package else find(name),  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    )
+    with pytest.raises(ModuleNotFoundError, match=rf"pip install 'holdfast\[{prefix}\]'"):
+        resolve_model(f"{prefix}/anthropic/claude-without-the-package")
+
+
+class Acme:
+    """Serves models of its own."""
+
+    def __init__(self) -> None:
+        self.made: list[str | None] = []
+
+    def get_model(self, model_name: str | None) -> Model:
+        self.made.append(model_name)
+        return ScriptedModel([f"I am {model_name}."], name="small")
+
+
+@pytest.fixture
+def acme() -> Iterator[Acme]:
+    provider = Acme()
+    model_providers.add_provider("acme", provider)
+    yield provider
+    model_providers.remove_provider("acme")
+
+
+async def test_a_provider_of_ones_own_serves_its_names(acme: Acme) -> None:
+    agent = Agent(name="a", model="acme/small/fast")
+    model = resolve_model(agent.model)
+    assert acme.made == ["small/fast"]
+    assert resolve_model("acme/small/fast") is model  # made once
+    assert model.name == "acme/small/fast"  # by which a task finds it again
+    answer = await model.respond(ModelRequest(model="x", messages=(user("hi"),)))
+    assert answer.text == "I am small/fast."
+    assert MultiProvider().get_model("acme/other").name == "small"
+    model_providers.add_provider("acme", Acme())
+    assert resolve_model("acme/small/fast") is not model
+
+
+def test_what_a_provider_gives_must_be_a_model(acme: Acme) -> None:
+    class Late(Acme):
+        async def get_model(self, model_name: str | None) -> Any:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+            return None
+
+    model_providers.add_provider("acme", Late())
+    with pytest.raises(InvalidArgumentError, match="must return a Model"):
+        resolve_model("acme/small")
+
+
+@pytest.mark.parametrize("prefix", ["", "a/b", "a:b", 3])
+def test_a_prefix_is_a_word(prefix: Any) -> None:
+    with pytest.raises(UserError, match="before the first slash"):
+        model_providers.add_provider(prefix, Acme())
+
+
+def test_a_provider_has_the_method() -> None:
+    with pytest.raises(UserError, match="get_model"):
+        model_providers.add_provider("acme", object())
+    with pytest.raises(UserError, match="get_model"):
+        MultiProviderMap().add_provider("acme", Acme)
+
+
+def test_an_unknown_prefix_is_refused_when_the_agent_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    known = r"prefix 'umbrella/'.*any-llm/, litellm/, openai/.*add_provider\('umbrella'"
+    with pytest.raises(InvalidArgumentError, match=known):
+        Agent(name="a", model="umbrella/large")
+    with pytest.raises(InvalidArgumentError, match=known):
+        RunConfig(model="umbrella/large")
+    assert RunConfig(model="umbrella/large", model_provider=Acme()).model == "umbrella/large"
+    own = MultiProviderMap()
+    own.add_provider("umbrella", Acme())  # for a RunConfig(model_provider=MultiProvider(...))
+    assert Agent(name="a", model="umbrella/large").model == "umbrella/large"
+    del own
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    assert Agent(name="a", model="corporation/large").model == "corporation/large"
+
+
+def test_openais_prefix_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert resolve_model("openai/gpt-5-mini").name == "gpt-5-mini"
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    assert resolve_model("openai/gpt-5-mini").name == "openai/gpt-5-mini"
+
+
+def test_prices_know_a_model_without_its_library() -> None:
+    prices = Prices({"anthropic/claude-x": {"input": 3, "output": 15}})
+    usage = Usage(input_tokens=1_000_000)
+    assert prices.cost(usage, "litellm/anthropic/claude-x") == 3
+    assert prices.cost(usage, "any-llm/anthropic/claude-x") == 3
+
+
+PROGRAM = """
+import asyncio, logging, sys
+hosts = set()
+sys.addaudithook(
+    lambda event, told: hosts.add(str(told[0]))
+    if event == "socket.getaddrinfo"
+    else hosts.add(str(told[1][0])) if event == "socket.connect" else None
+)
+from holdfast.models import LitellmModel, ModelRequest, resolve_model
+from holdfast.models.base import ToolSpec
+from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import user
+import holdfast
+assert "litellm" not in sys.modules and "any_llm" not in sys.modules
+async def main(api):
+    places = {"anthropic/claude-x": api.origin, "gemini/gemini-x": api.origin + "/v1beta"}
+    for name, base in places.items():
+        model = LitellmModel(name, base_url=base, api_key="SECRET-of-the-tests")
+        request = ModelRequest(model="x", messages=(user("hi"),))
+        api.reply("a"); api.reply("b"); api.fail(401)
+        await model.respond(request)
+        await model.stream(request, lambda _: None)
+        try:
+            await model.respond(request)
+        except Exception:
+            pass
+with FakeOpenAI() as api:
+    asyncio.run(main(api))
+print(sorted(hosts))
+"""
+
+
+def test_litellm_reaches_nothing_but_the_provider_and_logs_no_key() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=200
+    )
+    assert run.stdout.strip() == "['127.0.0.1']"
+    assert "SECRET" not in run.stderr
+
+
+def test_the_fake_refuses_what_the_providers_refuse() -> None:
+    with FakeOpenAI(strict=False) as api:
+        api.add(replies.reply("unused"))
+        for path, body, what in (
+            ("/v1/messages", {"model": "m", "messages": []}, "max_tokens"),
+            (
+                "/v1/messages",
+                {
+                    "model": "m",
+                    "max_tokens": 1,
+                    "messages": [
+                        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]}
+                    ],
+                },
+                "tool_use",
+            ),
+            ("/v1beta/models/gemini-x:generateContent", {"contents": []}, "not specified"),
+        ):
+            from httpx import post  # of the tests alone
+
+            refused = post(api.origin + path, json=body)
+            assert refused.status_code == 400
+            assert what in refused.text
