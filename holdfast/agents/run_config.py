@@ -103,6 +103,12 @@ def as_session_settings(given: object) -> SessionSettings | None:
     raise WrongTypeError(msg)
 
 
+def _check_collision_policy(given: object) -> None:
+    if given not in get_args(ToolNameCollisionPolicy):
+        msg = f"tool_name_collision_policy must be either 'warn' or 'error'; it was {shown(given)}."
+        raise InvalidArgumentError(msg)
+
+
 @dataclass
 class RunConfig:
     """Settings of one run. Functions are run by the worker process, see `docs/runner.md`.
@@ -194,12 +200,7 @@ class RunConfig:
             if getattr(self, name) is not None:
                 msg = f"RunConfig cannot have {name}=: {instead}."
                 raise UserError(msg)
-        if self.tool_name_collision_policy not in get_args(ToolNameCollisionPolicy):
-            msg = (
-                "tool_name_collision_policy must be either 'warn' or 'error'; it was"
-                f" {shown(self.tool_name_collision_policy)}."
-            )
-            raise InvalidArgumentError(msg)
+        _check_collision_policy(self.tool_name_collision_policy)
         if self.trace_include_sensitive_data is None:
             object.__setattr__(self, "trace_include_sensitive_data", includes_sensitive_data())
         for name, default in _MAY_BE_NONE:

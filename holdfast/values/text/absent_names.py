@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 HOSTED = (
-    "there are no tools that the provider runs; use a function tool (@tool), or a Model of your own"
-    " that sends them"
+    "of the provider's tools there are WebSearchTool, FileSearchTool, CodeInterpreterTool,"
+    " ImageGenerationTool and HostedMCPTool; for others use a function tool (@tool)"
 )
+SETTINGS = "a dict of the provider's fields serves as settings of a tool that the provider runs"
 SHELL = "there is no shell tool; use a function tool (@tool) that runs the commands you allow"
 COMPUTER = "there is no computer tool; use function tools (@tool) that click and type"
 PATCH = "there is no patch tool; use a function tool (@tool) that edits the files you allow"
@@ -21,7 +22,8 @@ OTEL = (
 SEARCH = "the provider does not search tools; Agent(tool_retriever=KeywordToolRetriever([...]))"
 
 _BY_REASON: dict[str, str] = {
-    HOSTED: "WebSearchToolImageSettings ImageGenerationToolConfig ProgrammaticToolCallingTool CustomTool",
+    HOSTED: "ProgrammaticToolCallingTool CustomTool",
+    SETTINGS: "WebSearchToolImageSettings ImageGenerationToolConfig",
     SHELL: "LocalShellCommandRequest LocalShellExecutor LocalShellTool ShellActionRequest"
     " ShellCallData ShellCallOutcome ShellCommandOutput ShellCommandRequest ShellToolLocalSkill"
     " ShellToolSkillReference ShellToolInlineSkillSource ShellToolInlineSkill"
