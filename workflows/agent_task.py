@@ -143,7 +143,7 @@ class AgentTask(Opening):
                     await self._work(core.work or asyncio.create_task(self.steps.unit()))
                 case "end" | "wait":
                     pass
-        if not core.closed:
+        if not core.closed and self._next() != "close":  # its own status follows at once
             core.publish()
 
     def _next(self) -> Next:

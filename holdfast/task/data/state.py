@@ -14,7 +14,7 @@ from holdfast.task.data.guard_rules import Guarded, GuardRule
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, ForkOf, InputRef, OpenState, SegmentRef
 from holdfast.task.data.undo import FollowUp, QueueChange, UndoState, WaitingChange
-from holdfast.values.base import ChainRef, Json, Value
+from holdfast.values.base import ChainRef, Json, Value, canonical, digest
 from holdfast.values.messages import Blob, ImagePart, Message, Usage
 from holdfast.values.money import NOTHING, Dollars
 from holdfast.values.settings import Budget
@@ -33,6 +33,15 @@ def known_head(head: TaskHead, described: Described | None) -> TaskHead:
         seen = described.commits
         session = session.model_copy(update={"commits": seen.length, "digest": seen.digest})
     return head.model_copy(update={"snapshot": described.snapshot, "session": session})
+
+
+HEAD_DIGITS = 16
+"""Digits of the digest by which a process knows that it has the head of the task."""
+
+
+def head_digest(head: TaskHead) -> str:
+    """Return the digest of a completed head, see `HEAD_DIGITS`."""
+    return digest(canonical(head.wire()))[:HEAD_DIGITS]
 
 
 class TaskInput(Value):
