@@ -41,7 +41,6 @@ from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep
 
-
 OURS = "holdfast.workers."
 """The modules of the AgentWorkers whose code is known."""
 

@@ -139,7 +139,9 @@ async def describe(ledger: Ledger) -> Described:
     """Ask the worker process for the agent's snapshot."""
     head = ledger.given.head
     found = await within("describe", head, Described, summary=head.agent)
-    return found or await quick(ledger, "describe", head, Described, summary=head.agent)
+    if found is None:
+        found = await quick(ledger, "describe", head, Described, summary=head.agent)
+    return found
 
 
 async def advance(ledger: Ledger, n: int, *, now: float, more: dict[str, object]) -> Advanced:

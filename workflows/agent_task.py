@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, Approval, StandingRule
 from holdfast.task.data.children import secret_of_child
+from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.commands import Command
 from holdfast.task.data.state import Receipt, RunReply, TaskInput
 from holdfast.task.data.undo import Newest, UndoRequest
@@ -25,8 +26,6 @@ from holdfast.task.data.wire import RunRequest, TaskResult, View, ViewRequest
 from holdfast.task.people import approvals, standing
 from holdfast.task.queries import readable
 from holdfast.task.queries.pages import (
-    EntriesPage,
-    EntriesRequest,
     StepView,
     entries_page,
     step_view,

@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from temporalio import activity
 from temporalio.client import Client
 
-from holdfast import FunctionCallingAgentWorker, Task, tool
+from holdfast import Task, tool
 from holdfast.activities import task_end
+from holdfast.archive import segments
+from holdfast.errors import ArchiveError
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Message
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import MakeRunner, activities_of
+
+
+def new_id() -> str:
+    return f"within-{uuid4().hex}"
 
 
 async def ways(client: Client, task_id: str) -> list[tuple[str, str]]:
@@ -42,13 +49,14 @@ async def test_a_task_is_described_and_closed_within_its_workflow_tasks(
         return "seen"
 
     runner = await make_runner(look)
+    task_id = new_id()
     model.call("look")
     model.reply("done")
-    assert str(await runner.chat("q", task_id="t1", session="alice")) == "done"
-    assert await ways(runner.client, "t1") == [("describe", "within"), ("close", "within")]
-    assert await activities_of(runner.client, "t1") == ["step", "step"]
+    assert str(await runner.chat("q", task_id=task_id, session="alice")) == "done"
+    assert await ways(runner.client, task_id) == [("describe", "within"), ("close", "within")]
+    assert await activities_of(runner.client, task_id) == ["step", "step"]
     assert len(await runner.session("alice").chat_history()) == 4
-    assert await runner.verify("t1") == []
+    assert await runner.verify(task_id) == []
 
 
 async def test_no_process_asks_for_what_it_was_sent(
@@ -69,14 +77,14 @@ async def test_no_process_asks_for_what_it_was_sent(
     assert asked == []
 
 
-class Slow(FunctionCallingAgentWorker):
-    """Does not come back when a task is closed, the first time."""
+class Choosing(FunctionCallingAgentWorker):
+    """Chooses what the session keeps, and counts how often it was asked."""
 
     def __init__(self) -> None:
         super().__init__()
         self.began = 0
 
-    async def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
+    def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
         self.began += 1
         return list(transcript)[:1]
 
@@ -84,11 +92,12 @@ class Slow(FunctionCallingAgentWorker):
 async def test_code_of_users_runs_outside_of_workflow_tasks(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
-    worker = Slow()
+    worker = Choosing()
     runner = await make_runner(worker=worker)
+    task_id = new_id()
     model.reply("done")
-    await runner.chat("q", task_id="t1", session="alice")
-    assert await ways(runner.client, "t1") == [
+    await runner.chat("q", task_id=task_id, session="alice")
+    assert await ways(runner.client, task_id) == [
         ("describe", "within"),
         ("close", "failed"),
         ("close", "by itself"),
@@ -100,7 +109,7 @@ async def test_code_of_users_runs_outside_of_workflow_tasks(
 async def test_what_takes_too_long_within_a_workflow_task_is_done_by_itself(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, began = task_end.write_record, list[bool]()
+    write, began = segments.write_record, list[bool]()
 
     async def write_record(*args: Any) -> Any:
         began.append(activity.info().is_local)
@@ -110,21 +119,22 @@ async def test_what_takes_too_long_within_a_workflow_task_is_done_by_itself(
 
     monkeypatch.setattr(task_end, "write_record", write_record)
     runner = await make_runner()
+    task_id = new_id()
     model.reply("done")
-    assert str(await runner.chat("q", task_id="t1")) == "done"
+    assert str(await runner.chat("q", task_id=task_id)) == "done"
     assert began == [True, False]
-    assert await ways(runner.client, "t1") == [
+    assert await ways(runner.client, task_id) == [
         ("describe", "within"),
         ("close", "failed"),
         ("close", "by itself"),
     ]
-    assert await runner.verify("t1") == []
+    assert await runner.verify(task_id) == []
 
 
 async def test_what_fails_for_good_within_a_workflow_task_is_not_repeated_at_once(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, tried = task_end.write_record, list[bool]()
+    write, tried = segments.write_record, list[bool]()
 
     async def write_record(*args: Any) -> Any:
         tried.append(activity.info().is_local)
@@ -150,13 +160,13 @@ async def test_what_time_heals_is_repeated_by_the_activity(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    write, tried = task_end.write_record, list[bool]()
+    write, tried = segments.write_record, list[bool]()
 
     async def write_record(*args: Any) -> Any:
         tried.append(activity.info().is_local)
         if len(tried) <= 2:
             msg = "the disk is busy"
-            raise ConnectionError(msg)
+            raise ArchiveError(msg)
         return await write(*args)
 
     monkeypatch.setattr(task_end, "write_record", write_record)
