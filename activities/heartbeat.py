@@ -223,6 +223,7 @@ class Pulse:
         news: Set when a heartbeat is to be sent soon.
         send: Sends a heartbeat with these details; to be called in the heartbeats' own loop.
         moved: Whether the task has continued as new since the activity was scheduled.
+        has_beaten: Whether a heartbeat was sent, or is about to be.
     """
 
     def __init__(self, send: Callable[..., None] = activity.heartbeat) -> None:
@@ -230,6 +231,7 @@ class Pulse:
         self.news = asyncio.Event()
         self.send = send
         self.moved = False
+        self.has_beaten = False
         self._heir: Pulse | None = None
         self._home = asyncio.get_running_loop()
         self._make_details: Callable[[], Json] | None = None
@@ -259,6 +261,7 @@ class Pulse:
 
     def beat(self) -> None:
         """Send a heartbeat; to be called in the heartbeats' own loop."""
+        self.has_beaten = True  # before it looks at the details, which may change meanwhile
         self.send(*self.details())
 
     def details(self) -> list[Json]:
