@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.desk.api.access import Asked, CleanJSON
@@ -279,9 +279,15 @@ async def _is_fork(asked: Asked, task_id: str, of: str) -> bool:
 
 
 @writes.post("/rules/{rule_id:path}/revoke")
-async def revoke(asked: Asked, rule_id: str) -> Receipt:
+async def revoke(
+    asked: Asked,
+    rule_id: str,
+    session: Annotated[str, Query(description="Session of a rule that holds in one.")] = "",
+) -> Receipt:
     """End a decision for later calls; calls that it has decided stay."""
     by = await asked.may("revoke", rule_id)
+    if session:
+        return await asked.runner.session(session).revoke_rule(rule_id, by)
     return await asked.runner.revoke_rule(rule_id, by)
 
 

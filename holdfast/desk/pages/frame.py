@@ -132,6 +132,8 @@ class Frame:
         began = time.monotonic()
         if self._is_ended or (began < self._rests_until and not at_once):
             return
+        if not self._is_seen():
+            return
         try:
             await self._check(began)
             await read()
@@ -151,6 +153,11 @@ class Frame:
             self._rests_until = began + took + min(took * REST, LONGEST_REST_SECONDS)
             if took < SLOW_SECONDS:
                 self._rests_until = 0.0
+
+    def _is_seen(self) -> bool:
+        """Whether a browser is connected: one that was closed is kept for a while, and costs."""
+        client: Any = self._banner.client
+        return bool(client.has_socket_connection)
 
     async def _check(self, now: float) -> None:
         """Return if who looks at the page still may: a token can be revoked meanwhile.
@@ -193,7 +200,7 @@ class Frame:
 
     async def count_waiting(self) -> None:
         """Show how much waits for a person, for pages that do not read it themselves."""
-        if self._is_ended:
+        if self._is_ended or not self._is_seen():
             return
         with suppress(HoldfastError):  # what is missing is said by what the page itself reads
             self.count(len(await self.desk.feed.waiting()))
