@@ -146,8 +146,8 @@ def run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Run:
     return invoke
 
 
-def create(run: Run, task_id: str, wish: str) -> str:
-    run("run", "desk", f"do {wish}", "--task-id", task_id, "--manual")
+def create(run: Run, task_id: str, wish: str, *more: str) -> str:
+    run("run", "desk", f"do {wish}", "--task-id", task_id, "--manual", *more)
     return task_id
 
 

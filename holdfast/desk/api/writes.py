@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.desk.api.access import Asked, CleanJSON
 from holdfast.desk.views.branches import origin_of
 from holdfast.errors import InvalidArgumentError, TaskExistsError
+from holdfast.task.data.calls import Approval
 from holdfast.task.data.state import Receipt
 from holdfast.task.happenings import happenings
 from holdfast.values.base import Json
@@ -43,9 +44,15 @@ class NewTask(Body):
 
 
 class Approve(Body):
-    """An approval; with `arguments`, of other arguments than the proposed ones."""
+    """An approval; with `arguments`, of other arguments than the proposed ones.
+
+    `digest` says for which arguments it is: `bound` of the approval if it has one, else `digest`.
+    With other arguments by now it is refused. It is needed where several must approve, and one of
+    them has edited the arguments.
+    """
 
     arguments: dict[str, Any] | None = None
+    digest: str = ""
     note: str = ""
     always: bool | Always = False
 
@@ -295,9 +302,8 @@ async def revoke(
 async def approve(asked: Asked, approval_id: str, body: Approve) -> Receipt:
     """Let a call run, as proposed or with other arguments."""
     by = await asked.may("approve" if body.arguments is None else "edit", approval_id)
-    return await asked.runner.approve(
-        approval_id, by, body.arguments, body.note, always=body.always
-    )
+    wanted = Approval(id=approval_id, digest=body.digest)
+    return await asked.runner.approve(wanted, by, body.arguments, body.note, always=body.always)
 
 
 @writes.post("/approvals/{approval_id:path}/edit")
