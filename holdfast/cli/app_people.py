@@ -328,6 +328,7 @@ async def fork(
         str | None, typer.Option("--session", help="Session of the new task; none by default.")
     ] = None,
     by: ByOption = "",
+    reason: ReasonOption = "",
     app: AppOption = None,
     agents: AgentsOption = None,
     wait: Annotated[
@@ -345,6 +346,7 @@ async def fork(
         task_id=task_id,
         session=session,
         by=by or login_name(),
+        reason=reason,
         app=app,
     )
     return await fork_command(common, task, options, agents=agents, wait=wait)

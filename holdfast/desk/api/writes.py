@@ -133,6 +133,7 @@ class Fork(Body):
     feedback: str | None = None
     task_id: str | None = None
     session: str | None = None
+    reason: str = ""
 
 
 Key = Annotated[
@@ -273,6 +274,7 @@ async def fork(asked: Asked, task_id: str, body: Fork, key: Key = None) -> Task:
             task_id=new,
             session=body.session,
             by=by,
+            reason=body.reason,
         )
     except TaskExistsError:
         if key is None or new is None or not await _is_fork(asked, new, task_id):

@@ -73,6 +73,7 @@ class Frame:
     _said: str = ""
     _rests_until: float = 0.0
     _checked_at: float = 0.0
+    _opened_at: float = field(default_factory=time.monotonic)
     _is_ended: bool = False
     _acting: set[tuple[Verb, str]] = field(default_factory=set[tuple[Verb, str]])
 
@@ -104,7 +105,7 @@ class Frame:
         self._acting.add(asked)
         with self._banner:  # the dialog that it was asked in may be gone before it is done
             try:
-                visitor = await self.desk.guard.visitor(self.request)
+                visitor = await self._known()
                 await self.desk.guard.ensure(visitor, verb, subject)
                 await run(visitor.name)
             except TimeoutError:
@@ -168,9 +169,21 @@ class Frame:
         """
         if now - self._checked_at < CHECK_SECONDS:
             return
-        visitor = await self.desk.guard.visitor(self.request)
+        visitor = await self._known()
         await self.desk.guard.ensure(visitor, READ, "")
         self._checked_at = now
+
+    async def _known(self) -> Identity:
+        """Return who looks at the page now.
+
+        Raises:
+            NotAuthenticatedError: They are no longer known, or have signed out in another tab.
+        """
+        visitor = await self.desk.guard.visitor(self.request)
+        if self.desk.guard.has_signed_out(visitor.name, self._opened_at):
+            msg = "You have signed out: sign in again."
+            raise NotAuthenticatedError(msg)
+        return visitor
 
     def _end(self) -> None:
         """Show nothing any more, and take no more orders; the browser is told why."""
