@@ -45,6 +45,7 @@ from holdfast.workflows.requests.commands import Commands, command_signal
 from holdfast.workflows.requests.parent import ParentWords
 from holdfast.workflows.requests.updates import Updates
 from holdfast.workflows.steps.steps import Steps
+from holdfast.workflows.tools.session_rules import hand_over
 from holdfast.workflows.undo.undos import Undos
 from holdfast.workflows.workflow_input import Opening
 
@@ -87,6 +88,7 @@ class AgentTask(Opening):
         introduce(given)
         exporting = asyncio.create_task(core.spans.export())
         notifying = asyncio.create_task(Notices(core.ledger).send())
+        handing = asyncio.create_task(hand_over(core.ledger))
         reading = asyncio.create_task(self.commands.read())
         if given.carried is not None:
             core.publish()
@@ -101,8 +103,9 @@ class AgentTask(Opening):
                 core.abandon(CANCELLED)
         if reporting is not None:
             await reporter.finish()
-        await workflow.wait_condition(self.is_done)
+        await workflow.wait_condition(lambda: self.is_done() and not core.ledger.s.to_session)
         notifying.cancel()
+        handing.cancel()
         exporting.cancel()
         reading.cancel()
         return self._result()

@@ -223,7 +223,7 @@ class Reader(TaskQueries):
             return []
 
     async def standing_rules(self, task_id: str) -> list[StandingRule]:
-        """Read the decisions of an open task that hold for later calls."""
+        """Read the decisions of an open task, or of a session, that hold for later calls."""
         try:
             return await self.query(task_id, "standing_rules", list[StandingRule])
         except TaskClosedError:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holdfast.engine.listening import bound_socket
 from holdfast.errors import InvalidArgumentError, ServerStartError
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -50,16 +51,11 @@ def bind(host: str, port: int, token: str) -> socket.socket:
             " HOLDFAST_MCP_TOKEN; clients send it as `Authorization: Bearer ...`."
         )
         raise InvalidArgumentError(msg)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((host, port))
+        return bound_socket(host, port)
     except OSError as error:
-        bound.close()
         msg = f"The agents cannot be served at {host}:{port}: {error.strerror}. Give another port."
         raise ServerStartError(msg) from None
-    return bound
 
 
 async def serve_http(server: Server[Any], bound: socket.socket, host: str, token: str) -> None:

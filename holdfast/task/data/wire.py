@@ -10,10 +10,10 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.calls import Approval, Begun, Outcome
+from holdfast.task.data.calls import Approval, Begun, Outcome, StandingRule
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import GuardRule
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import (
     Handed,
     JournalEntry,
@@ -101,6 +101,32 @@ class NoticeInput(Value):
 
     approval: Approval
     kind: Literal["asked", "escalated"] = "asked"
+
+
+class KeepInput(Value):
+    """Input of the activity that brings a session a decision for later calls.
+
+    Attributes:
+        session: The session.
+        rule: The decision.
+    """
+
+    session: SessionRef
+    rule: StandingRule
+
+
+class RecallInput(Value):
+    """Input of the activity that asks a session for its decisions on a call.
+
+    Attributes:
+        session: Workflow id of the session.
+        tool: Name of the tool.
+        agent: Name of the agent that calls it.
+    """
+
+    session: str
+    tool: str
+    agent: str
 
 
 class Probed(Value):
