@@ -21,6 +21,8 @@ from holdfast.errors import InvalidArgumentError, ServerStartError
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 PATH = "/mcp"
+BACKLOG = 128
+"""Connections that wait to be accepted, at most."""
 
 
 async def serve_stdio(server: Server[Any]) -> None:
@@ -38,7 +40,7 @@ class _Quiet(uvicorn.Server):
 
 
 def bind(host: str, port: int, token: str) -> socket.socket:
-    """Return a socket that is bound.
+    """Return a socket that listens: who is told its address can connect, and waits to be served.
 
     Raises:
         InvalidArgumentError: Others could reach it, and there is no token.
@@ -55,6 +57,7 @@ def bind(host: str, port: int, token: str) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
+        bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
         msg = f"The agents cannot be served at {host}:{port}: {error.strerror}. Give another port."
