@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from holdfast import Task
-from holdfast.testing import calls
+from holdfast.testing import FakeRequest, calls
 from tests.crash import frameworks
 from tests.crash.lab import Lab, answers
 
@@ -24,11 +25,12 @@ ANSWER = "final spending: at most 100 a letter paid 42 translated"
 @pytest.fixture
 async def task(lab: Lab) -> Task:
     """Create a task that calls each part in turn, and then answers with all results."""
+
+    def at(turn: int) -> Callable[[FakeRequest], bool]:
+        return lambda request: lab.is_mine(request) and len(answers(request)) == turn
+
     for turn, call in enumerate(SCRIPT):
-        lab.api.when(
-            lambda request, turn=turn: lab.is_mine(request) and len(answers(request)) == turn,
-            calls([call]),
-        )
+        lab.api.when(at(turn), calls([call]))
     return await lab.create("", task_id=f"frameworks-{lab.job.app}")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast import HostedMCPTool, WebSearchTool
 from holdfast.mcp import MCPServerStdio
-from holdfast.testing import FakeOpenAI, ask_approval, hosted, reply
+from holdfast.testing import FakeOpenAI, ask_approval, call, hosted, reply
 from tests.live.test_mcp import Serve, place, serve
 from tests.support.tool_servers import Place
 
@@ -27,7 +27,9 @@ def git(directory: Path, *arguments: str) -> str:
     """Run git, whatever its settings are on this machine."""
     command = ["git", "-c", "user.name=Ann", "-c", "user.email=ann@example.com", *arguments]
     env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=directory, env=env, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
@@ -78,8 +80,10 @@ async def test_two_tools_of_the_provider_beside_a_server_of_our_own(
     runner = await serve(place.stdio(), tools=(WebSearchTool(), HostedMCPTool(config)))
     search = hosted("web_search_call", id="ws_1", action={"type": "search", "query": "rome"})
     asked = ask_approval("crm", "pay", {"to": "Kim"}, id="mcpr_1")
-    model.add(reply("", items=[search, asked], calls=[("book", {"thing": "x"})]))
-    paid = hosted("mcp_call", id="mcp_1", server_label="crm", name="pay", arguments="{}", output="ok")
+    model.add(call("book", {"thing": "x"}, items=[search, asked]))
+    paid = hosted(
+        "mcp_call", id="mcp_1", server_label="crm", name="pay", arguments="{}", output="ok"
+    )
     model.add(reply("done", items=[paid]))
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).status == "waiting"

@@ -118,16 +118,16 @@ async def test_without_an_answer_such_a_call_is_not_made_again(
 
 
 @pytest.mark.parametrize(
-    ("name", "thing", "mode", "text"),
+    ("mode", "name", "thing", "text"),
     [
-        ("wants", "words", "auto", "asks for sampling/createMessage, which Holdfast refuses"),
-        ("wants", "roots", "auto", "asks for roots/list, which Holdfast refuses"),
-        ("demands", "words", "legacy", "Sampling not supported"),
-        ("demands", "roots", "legacy", "List roots not supported"),
+        ("auto", "wants", "words", "asks for sampling/createMessage, which Holdfast refuses"),
+        ("auto", "wants", "roots", "asks for roots/list, which Holdfast refuses"),
+        ("legacy", "demands", "words", "Sampling not supported"),
+        ("legacy", "demands", "roots", "List roots not supported"),
     ],
 )
 async def test_what_a_server_wants_beside_answers_is_refused_and_the_model_reads_it(
-    serve: Serve, model: FakeOpenAI, place: Place, name: str, thing: str, mode: Any, text: str
+    serve: Serve, model: FakeOpenAI, place: Place, *, mode: Any, name: str, thing: str, text: str
 ) -> None:
     runner = await serve(place.stdio(protocol_mode=mode))
     model.call(name, {"thing": thing})

@@ -308,4 +308,4 @@ async def test_over_http_nobody_is_served_without_the_token(url: str) -> None:
     with pytest.raises(ExceptionGroup) as refused:
         async with over_http(url, token="other"):
             pass
-    assert refused.group_contains(MCPError | httpx2.HTTPStatusError)
+    assert refused.group_contains((MCPError, httpx2.HTTPStatusError))
