@@ -111,7 +111,7 @@ class MCPUtil:
 
 
 def _config(
-    strict: bool,  # noqa: FBT001  as it was given
+    strict: bool,
     failure_text: FailureFormatter | Literal["default"] | None,
 ) -> MCPConfig:
     """Return the settings of an agent that say this."""

@@ -44,7 +44,9 @@ async def test_the_reference_servers_of_the_protocol_serve_one_task(
     (repository / "notes.txt").write_text("bread\n")
     where = {"repo_path": str(repository)}
     gits = reference("git", require_approval={"git_commit": "always"})
-    runner = await serve(gits, reference("time", tool_filter=lambda _, tool: "get" in tool.name))
+    runner = await serve(
+        gits, reference("time", tool_filter={"blocked_tool_names": ["convert_time"]})
+    )
     model.call("get_current_time", {"timezone": "Europe/Oslo"})
     model.call("git_add", {**where, "files": ["notes.txt"]})
     model.call("git_commit", {**where, "message": "Buy bread"})

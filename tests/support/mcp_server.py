@@ -196,9 +196,10 @@ def wants(thing: str) -> InputRequiredResult:
 async def demands(thing: str, ctx: Context[Any, Any]) -> str:
     """Request the same in the middle of the call, as servers did before 2026."""
     begin(f"demands:{thing}")
+    session: Any = ctx.session  # whose methods for it are deprecated
     if thing == "roots":
-        return str(await ctx.session.list_roots())
-    return str(await ctx.session.create_message(WORDS.messages, max_tokens=9))
+        return str(await session.list_roots())
+    return str(await session.create_message(WORDS.messages, max_tokens=9))
 
 
 @mcp.prompt()
