@@ -22,6 +22,8 @@ from holdfast.errors import InvalidArgumentError, ServerStartError
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 PATH = "/mcp"
+BACKLOG = 128
+"""Connections that wait to be accepted, at most."""
 
 
 async def serve_stdio(server: Server[Any]) -> None:
@@ -39,7 +41,7 @@ class _Quiet(uvicorn.Server):
 
 
 def bind(host: str, port: int, token: str) -> socket.socket:
-    """Return a socket that is bound.
+    """Return a socket that listens: who is told its address can connect, and waits to be served.
 
     Raises:
         InvalidArgumentError: Others could reach it, and there is no token.
@@ -52,10 +54,12 @@ def bind(host: str, port: int, token: str) -> socket.socket:
         )
         raise InvalidArgumentError(msg)
     try:
-        return bound_socket(host, port)
+        bound = bound_socket(host, port)
+        bound.listen(BACKLOG)
     except OSError as error:
         msg = f"The agents cannot be served at {host}:{port}: {error.strerror}. Give another port."
         raise ServerStartError(msg) from None
+    return bound
 
 
 async def serve_http(server: Server[Any], bound: socket.socket, host: str, token: str) -> None:
