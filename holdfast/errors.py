@@ -44,6 +44,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
         ├── ToolInputGuardrailTripwireTriggered
         ├── ToolOutputGuardrailTripwireTriggered
         ├── ToolTimeoutError
+        ├── MCPToolCancellationError
         ├── TaskAbandonedError
         └── UserError                   untouched, or waits: code of a run was found wrong
             ├── DeclarationError        untouched   also an InvalidArgumentError
@@ -433,6 +434,11 @@ class AgentsException(HoldfastError):
     run_data: Any = None
     facts: dict[str, Any] | None = None
 
+    @property
+    def message(self) -> str:
+        """What happened, without what to do about it."""
+        return message_of(self)
+
 
 class MaxTurnsExceeded(AgentsException):
     """One more model call would exceed `max_turns`."""
@@ -464,6 +470,39 @@ class GuardrailTripwireTriggered(AgentsException):
     """
 
     guardrail_result: Any = None
+
+    def __init__(self, *texts: Any, guardrail: Any = None, output: Any = None, **more: Any) -> None:
+        """Keep what was found, if it is given in the place of a text or beside it.
+
+        Args:
+            texts: The text; or the result of an input or output guardrail.
+            guardrail: The guardrail of a tool.
+            output: What it returned.
+            more: As for HoldfastError.
+        """
+        if texts and not isinstance(texts[0], str):
+            self.guardrail_result = texts[0]
+            guardrail = getattr(texts[0], "guardrail", None)
+            texts = ()
+        if guardrail is not None and not texts:
+            name = getattr(guardrail, "get_name", lambda: type(guardrail).__name__)()
+            texts = (f"Guardrail {name!r} triggered its tripwire.",)
+        self._guardrail, self._output = guardrail, output
+        super().__init__(*texts, **more)
+
+    @property
+    def guardrail(self) -> Any:
+        """The guardrail, if it is known."""
+        if self.guardrail_result is not None:
+            return self.guardrail_result.guardrail
+        return self._guardrail
+
+    @property
+    def output(self) -> Any:
+        """What the guardrail returned, if it is known."""
+        if self.guardrail_result is not None:
+            return self.guardrail_result.output
+        return self._output
 
 
 class InputGuardrailTripwireTriggered(GuardrailTripwireTriggered):
@@ -501,6 +540,10 @@ class ToolTimeoutError(AgentsException):
         self.timeout_seconds = timeout_seconds
         text = f"Tool '{tool_name}' timed out after {timeout_seconds:g} seconds."
         super().__init__(*(texts or (text,)), remedy=remedy)
+
+
+class MCPToolCancellationError(AgentsException):
+    """A call of a tool of an MCP server was cut off by the server."""
 
 
 class TaskAbandonedError(AgentsException):

@@ -43,7 +43,7 @@ GROUPS = (
             "holdfast.agents.agent_base",
             "holdfast.agents.hooks",
             "holdfast.agents.output_type",
-            "holdfast.agents.model_input",
+            "holdfast.agents.runs.model_input",
             "holdfast.values.runs",
         ),
     ),

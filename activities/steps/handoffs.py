@@ -152,7 +152,8 @@ class AgentHandoffs(StepHandoffs):
 
     def _filter_of(self, name: str) -> Any:
         """Return the filter of a handoff, or the reference to the run's."""
-        return self._known(name).input_filter or self._rules.handoff_filter
+        own = self._known(name).input_filter
+        return self._rules.handoff_filter if own is None else own
 
     def _nests(self, name: str) -> bool:
         if self._rules.kept is not None:

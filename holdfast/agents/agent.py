@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.agent_fields import checked
-from holdfast.agents.agent_tool import (
-    DEFAULT_MAX_TURNS,
-    AgentTool,
-    Extractor,
-    InputBuilder,
-    ResultT,
-    as_tool,
-)
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.handoff import Handoff, handoff
-from holdfast.agents.hooks import AgentHooks
+from holdfast.agents.hooks import AgentHooks, RunHooks
 from holdfast.agents.hosted.mcp import HostedMCPTool, servers_of
 from holdfast.agents.hosted.prompt import (
     DynamicPromptFunction,
@@ -28,6 +20,15 @@ from holdfast.agents.hosted.prompt import (
 )
 from holdfast.agents.hosted.tools import HostedTool, check_served
 from holdfast.agents.instructions import system_prompt
+from holdfast.agents.nesting.agent_tool import (
+    DEFAULT_MAX_TURNS,
+    AgentTool,
+    Extractor,
+    InputBuilder,
+    ResultT,
+    as_tool,
+)
+from holdfast.agents.nesting.nested_run import OnStream, RunOptions
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool, to_tool
@@ -54,9 +55,12 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.settings import ApprovalRule, ModelSettings
+from holdfast.values.text.logs import log
 from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
 from holdfast.workers.tool_use import ToolUseBehavior, behavior_code
+
+Offered = TypeVar("Offered", Tool[..., Any] | HostedTool, Handoff[Any, Any])
 
 
 @dataclass
@@ -97,8 +101,8 @@ class Agent(AgentBase[ContextT]):
         reset_tool_choice: Whether a tool choice other than "auto" is dropped once a tool was used.
 
     Raises:
-        UserError: The name is empty, two tools have the same name, both tools and a tool_retriever
-            are given, or an argument has a wrong type.
+        UserError: The name is empty, both tools and a tool_retriever are given, or an argument
+            has a wrong type.
     """
 
     _: KW_ONLY
@@ -167,7 +171,7 @@ class Agent(AgentBase[ContextT]):
 
     def __post_init__(self) -> None:
         """Check what the fields are together."""
-        _made_handoffs(self)  # checks the names of the tools, and of the handoffs given so far
+        _ = self.made_tools  # checks the objects, and those of the handoffs given so far
         self._check_hosted()
 
     def _check_hosted(self) -> None:
@@ -255,8 +259,11 @@ class Agent(AgentBase[ContextT]):
     def all_tools(self) -> tuple[Tool | HostedTool, ...]:
         """The tools in their order, with functions made into tools.
 
+        Of several tools of one name, the last is here, and none that has the name of a handoff.
+
         Raises:
-            UserError: Two tools have the same name, or an object cannot be made into a tool.
+            UserError: An object cannot be made into a tool, or a retriever's catalogue has a name
+                twice.
         """
         retriever = self.tool_retriever
         if self.tools and retriever is not None:
@@ -269,25 +276,33 @@ class Agent(AgentBase[ContextT]):
         made = [tool if isinstance(tool, HostedTool) else to_tool(tool) for tool in given]
         if retriever is None and made != self.tools:
             self.tools[:] = made  # a function is made into a tool once
+        if retriever is not None:
+            _check_catalogue(self.name, [tool for tool in made if isinstance(tool, Tool)])
         servers_of(made)
-        names = [tool.name for tool in made if isinstance(tool, Tool)]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            msg = (
-                f"Agent {self.name!r} has more than one tool named {', '.join(map(repr, twice))}."
-                " The model could not tell them apart: rename one with @tool(name=...)."
-            )
-            raise UserError(msg)
-        return tuple(made)
+        handed = {each.tool_name for each in self.made_handoffs if each.is_enabled is not False}
+        return tuple(
+            each
+            for each in _last_of_name(made, _tool_key)
+            if isinstance(each, HostedTool) or each.name not in handed
+        )
+
+    @property
+    def name_clashes(self) -> list[str]:
+        """Names that several tools or handoffs have: the model is offered one of each."""
+        tools = [each for each in self.tools if not isinstance(each, HostedTool)]
+        tools = [tool for tool in map(to_tool, tools) if tool.is_enabled is not False]
+        handoffs = [each for each in map(_handoff, self.handoffs) if each.is_enabled is not False]
+        names = [*(tool.name for tool in tools), *(each.tool_name for each in handoffs)]
+        return sorted({name for name in names if names.count(name) > 1})
 
     @property
     def made_handoffs(self) -> tuple[Handoff[Any, Agent], ...]:
-        """The handoffs, with agents made into handoffs.
+        """The handoffs, with agents made into handoffs; of several of one name, the last.
 
         Raises:
-            UserError: Another object is among them, or a name is taken.
+            UserError: Another object is among them.
         """
-        return _made_handoffs(self)
+        return tuple(_last_of_name(map(_handoff, self.handoffs), _handoff_name))
 
     @property
     def guard_rules(self) -> tuple[GuardRule, ...]:
@@ -302,20 +317,25 @@ class Agent(AgentBase[ContextT]):
         """
         return _walk([self], lambda agent: [each.agent for each in agent.made_handoffs])[1:]
 
-    def as_tool(
+    def as_tool(  # noqa: PLR0917  the Agents SDK's signature
         self,
         tool_name: str | None = None,
         tool_description: str | None = None,
         custom_output_extractor: Extractor[ResultT] | None = None,
         is_enabled: bool | EnabledPredicate = True,  # noqa: FBT001, FBT002  the Agents SDK's signature
-        *,
-        needs_approval: bool | ApprovalPredicate | ApprovalRule = False,
-        max_turns: int | None = DEFAULT_MAX_TURNS,
+        on_stream: OnStream | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks[Any] | None = None,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        session: Any = None,
         failure_error_function: FailureFormatter | Literal["default"] | None = "default",
+        needs_approval: bool | ApprovalPredicate | ApprovalRule = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
         parameters: type[Any] | None = None,
         input_builder: InputBuilder | None = None,
-        include_input_schema: bool = False,
+        include_input_schema: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+        on_stream_max_pending_events: int | None = 1024,
     ) -> AgentTool:
         """Make a tool of this agent: other agents' models call it, and go on with its answer.
 
@@ -329,17 +349,26 @@ class Agent(AgentBase[ContextT]):
             custom_output_extractor: Makes the tool's result from the nested RunResult; by default,
                 the result is the final output.
             is_enabled: As for a tool.
-            needs_approval: As for a tool: whether a reviewer decides before the agent is run.
-            max_turns: Most model calls of the nested run; None for no limit.
+            on_stream: Called with each event of the nested run, an AgentToolStreamEvent, once the
+                nested run has its answer; outside of a task while it runs.
             run_config: Settings of the nested run; those of the calling run by default.
+            max_turns: Most model calls of the nested run; None for no limit.
+            hooks: As for `Runner.run`; called once the nested run has its answer, in the worker
+                process.
+            previous_response_id: As for `Runner.run`.
+            conversation_id: As for `Runner.run`.
+            session: As for `Runner.run`, for calls outside of a task; a task refuses the tool.
             failure_error_function: As for a tool: makes the model's text when the nested run fails.
+            needs_approval: As for a tool: whether a reviewer decides before the agent is run.
             parameters: Type of the arguments, a dataclass or a pydantic model, in place of
                 {"input": text}.
             input_builder: Makes the nested input, a text or a list of items, from a dict with
                 `params`, `summary` and `json_schema`.
             include_input_schema: Whether the nested input shows the JSON Schema of `parameters`.
+            on_stream_max_pending_events: Any positive number will do: events wait in the record.
 
         Raises:
+            UserError: An option cannot be served.
             InvalidArgumentError: The name, or the type of the arguments, cannot be used.
         """
         return as_tool(
@@ -355,6 +384,14 @@ class Agent(AgentBase[ContextT]):
             parameters=parameters,
             input_builder=input_builder,
             shows_schema=include_input_schema,
+            options=RunOptions(
+                on_stream=on_stream,
+                on_stream_max_pending_events=on_stream_max_pending_events,
+                hooks=hooks,
+                session=session,
+                previous_response_id=previous_response_id,
+                conversation_id=conversation_id,
+            ),
         )
 
     def nested(self) -> tuple[Agent, ...]:
@@ -431,24 +468,62 @@ class Agent(AgentBase[ContextT]):
         )
 
 
-def _made_handoffs(agent: Agent) -> tuple[Handoff[Any, Agent], ...]:
-    """Return an agent's handoffs, with agents made into handoffs.
+def _tool_key(tool: Tool | HostedTool) -> str | int:
+    """Return the name of a function; tools that the provider runs share names."""
+    return tool.name if isinstance(tool, Tool) else id(tool)
+
+
+def _handoff_name(handoff: Handoff[Any, Any]) -> str:
+    return handoff.tool_name
+
+
+def _last_of_name(
+    given: Iterable[Offered], name_of: Callable[[Offered], str | int]
+) -> list[Offered]:
+    """Leave out what has the name of something later, unless that is never offered."""
+    kept: dict[str | int, Offered] = {}
+    for each in given:
+        name = name_of(each)
+        is_on = isinstance(each, HostedTool) or each.is_enabled is not False
+        if name not in kept or is_on:
+            kept.pop(name, None)
+            kept[name] = each
+    return list(kept.values())
+
+
+def _check_catalogue(agent: str, tools: list[Tool]) -> None:
+    names = [tool.name for tool in tools]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        msg = (
+            f"The tool_retriever of agent {agent!r} has more than one tool named"
+            f" {', '.join(map(repr, twice))} in its catalogue. Rename one with @tool(name=...)."
+        )
+        raise UserError(msg)
+
+
+def check_tool_names(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> None:
+    """Refuse agents that have several tools or handoffs of one name, or log a warning.
 
     Raises:
-        UserError: Another object is among them, or a name is taken.
+        UserError: There is one, and the policy is "error".
     """
-    made = tuple(map(_handoff, agent.handoffs))
-    taken = {tool.name: "a tool" for tool in agent.made_tools}
-    for each in made:
-        if each.tool_name in taken:
-            msg = (
-                f"Agent {agent.name!r} has a handoff named {each.tool_name!r}, and"
-                f" {taken[each.tool_name]} of that name. The model could not tell them apart: give"
-                " the handoff another name with handoff(agent, tool_name_override=...)."
-            )
-            raise UserError(msg)
-        taken[each.tool_name] = "another handoff"
-    return made
+    for agent in agents:
+        clashes = agent.name_clashes
+        if not clashes:
+            continue
+        names = ", ".join(map(repr, clashes))
+        if policy == "warn":
+            text = "Agent %r has more than one tool or handoff named %s: the last is offered"
+            log.warning(text, agent.name, names)
+            continue
+        msg = (
+            f"Ambiguous function tool configuration of agent {agent.name!r}: the tool name"
+            f" `{clashes[0]}` is used by multiple tools or handoffs ({names}). The model could not"
+            " tell them apart: rename one, with @tool(name=...) or handoff(agent,"
+            " tool_name_override=...)."
+        )
+        raise UserError(msg)
 
 
 def _handoff(given: Any) -> Handoff[Any, Agent]:

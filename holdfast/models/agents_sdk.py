@@ -70,7 +70,7 @@ class Model(ABC):
             tracing: Always DISABLED.
             previous_response_id: The response that this call goes on from.
             conversation_id: The provider's conversation.
-            prompt: Always None.
+            prompt: A prompt that is kept at the provider.
         """
 
     @abstractmethod
@@ -251,7 +251,7 @@ def _arguments(request: ModelRequest) -> dict[str, Any]:
     choice = None if word is None else MCPToolChoice.of(word) or word
     return {
         "system_instructions": request.instructions or None,
-        "input": to_response_items(request.messages),
+        "input": [_sent(item) for item in to_response_items(request.messages)],
         "model_settings": request.settings.model_copy(update={"tool_choice": choice}),
         "tools": [
             OfferedTool(tool.name, tool.description, dict(tool.parameters), tool.strict)
@@ -262,8 +262,15 @@ def _arguments(request: ModelRequest) -> dict[str, Any]:
         "tracing": ModelTracing.DISABLED,
         "previous_response_id": request.previous_response_id or None,
         "conversation_id": request.conversation_id or None,
-        "prompt": None,
+        "prompt": request.prompt,
     }
+
+
+def _sent(item: dict[str, Json]) -> dict[str, Json]:
+    """Return an item of the input as the Agents SDK writes it: a result without a status."""
+    if item.get("type") != "function_call_output":
+        return item
+    return {key: item[key] for key in item if key != "status"}
 
 
 def _data(given: Any) -> dict[str, Json]:

@@ -22,6 +22,7 @@ from holdfast.errors import UserError, WrongTypeError
 from holdfast.values.base import Json, Written
 from holdfast.values.checks.arguments import check_data
 from holdfast.values.money import MOST_DOLLARS, Amount, Dollars
+from holdfast.values.runs.retries import ModelRetrySettings
 from holdfast.values.text.misfits import misfit
 from holdfast.values.text.shown import shown
 
@@ -140,6 +141,8 @@ class ModelSettings(Settings):
         timeout: The same, by its name in the Agents SDK.
         max_attempts: Attempts before the task asks a person; None is 10. The waits between them
             double from 1 s to at most 60 s; a Retry-After of the provider is obeyed instead.
+        retry: When a failed call is made again, in place of that: a ModelRetrySettings, or a dict
+            of its fields.
 
     Raises:
         UserError: A field is given what it cannot hold, or is not served.
@@ -147,8 +150,6 @@ class ModelSettings(Settings):
     """
 
     not_here: ClassVar[Mapping[str, str]] = {
-        "retry": "Temporal repeats what time can heal. Set max_attempts, and timeout_seconds for"
-        " one attempt.",
         "preserve_raw_usage": "a record keeps what counts, as result.usage. Read the provider's own"
         " numbers in a Model of yours.",
     }
@@ -179,6 +180,7 @@ class ModelSettings(Settings):
     timeout_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_attempts: int | None = Field(default=None, ge=1)
+    retry: ModelRetrySettings | None = None
 
     @field_validator(
         "reasoning",
@@ -234,6 +236,8 @@ class ModelSettings(Settings):
     @property
     def attempts(self) -> int:
         """Attempts before the task asks a person."""
+        if self.retry is not None and self.retry.max_retries is not None:
+            return self.retry.max_retries + 1
         return self.max_attempts or ATTEMPTS
 
     def resolve(self, override: ModelSettings | Mapping[str, Any] | None) -> ModelSettings:
@@ -246,6 +250,8 @@ class ModelSettings(Settings):
         for pair in _SAME:
             if not changes.keys().isdisjoint(pair):
                 changes = {**dict.fromkeys(pair), **changes}
+        if over.retry is not None:
+            changes["retry"] = over.retry.over(self.retry)
         if over.extra_args is not None:
             changes["extra_args"] = {**(self.extra_args or {}), **over.extra_args}
         return self.model_copy(update=changes)

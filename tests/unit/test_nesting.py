@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast import Agent, ToolContext, tool
+from holdfast import Agent, SQLiteSession, tool
 from holdfast.activities.data.registry import Registry
-from holdfast.agents.agent_tool import described, summary_of
+from holdfast.agents.nesting.agent_tool import described, summary_of
 from holdfast.agents.run_config import RunConfig
 from holdfast.archive.archive import Archive
 from holdfast.errors import UserError
@@ -130,9 +131,23 @@ def test_agents_of_tools_are_found_and_the_tool_says_what_it_is() -> None:
     assert nested.parse('{"a": 1, "b": 2}') == {"a": 1, "b": 2}
 
 
-async def test_an_agent_as_a_tool_needs_a_task() -> None:
-    with pytest.raises(UserError, match="a task runs it"):
-        await Agent(name="low").as_tool().run(ToolContext(), '{"input": "a"}')
+def test_a_task_refuses_an_agent_as_a_tool_with_a_session_of_its_own() -> None:
+    with pytest.raises(UserError, match="used where it is called outside of a task"):
+        Agent(name="low").as_tool(session=SQLiteSession("s")).spec()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"on_stream": "no"}, "on_stream must be callable"),
+        ({"on_stream_max_pending_events": 0}, "must be a positive integer"),
+    ],
+)
+def test_options_of_the_nested_run_that_cannot_be_used_are_refused(
+    options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(UserError, match=text):
+        Agent(name="low").as_tool(**options)
 
 
 def test_a_tool_beside_it_is_as_it_was() -> None:

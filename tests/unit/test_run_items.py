@@ -7,8 +7,8 @@ from typing import Any
 from holdfast import Agent
 from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.runs.item_reading import Team, step_items, step_messages, team_of
-from holdfast.client.runner.hooks import hook_calls
 from holdfast.models.base import ModelAnswer
+from holdfast.reading.run_hooks import hook_calls
 from holdfast.task.blocked_output import after_block
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure

@@ -104,7 +104,7 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"extra_headers": {"a": 1}}, "extra_headers.a=1"),
     ({"extra_body": {"a": object()}}, "extra_body=.*stored as JSON"),
     ({"extra_args": {"timeout": 1}}, "set the field timeout_seconds"),
-    ({"retry": {"max_retries": 3}}, "does not serve retry.*max_attempts"),
+    ({"retry": {"max_retries": -1}}, "retry.*greater than or equal to 0"),
     ({"preserve_raw_usage": True}, "does not serve preserve_raw_usage.*result.usage"),
 ]
 

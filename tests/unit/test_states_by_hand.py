@@ -86,7 +86,7 @@ def test_a_tool_on_a_server_is_another_one_on_another_server() -> None:
         for server in ("a", "b")
     ]
     assert status == [True, None]
-    with pytest.raises(UserError, match="server's label"):
+    with pytest.raises(UserError, match="non-empty server_label and tool name"):
         ctx.reject_tool(on_server("c1", ""), always_reject=True)
 
 
@@ -183,7 +183,7 @@ async def test_what_is_no_state_is_refused(data: Any) -> None:
 
 
 async def test_a_state_of_an_unknown_agent_is_refused() -> None:
-    with pytest.raises(UserError, match="of agent 'Ann'"):
+    with pytest.raises(UserError, match="it is 'Ann'"):
         await RunState.from_json(Agent("Bob"), new().to_json())
 
 

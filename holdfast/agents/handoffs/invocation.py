@@ -106,7 +106,7 @@ def check_callable(given: object, what: str) -> None:
         WrongTypeError: It cannot be called.
     """
     if not callable(given):
-        msg = f"{what} must be a function, sync or async; it was {shown(given)}."
+        msg = f"{what} must be callable, sync or async; it was {shown(given)}."
         raise WrongTypeError(msg)
 
 
@@ -133,8 +133,9 @@ def _check_on_handoff(tool: str, function: Callable[..., Any] | None, kind: Any)
         if kind is None:
             return
         msg = (
-            f"Handoff {tool!r} has an input_type, but no on_handoff that would get the input. Pass"
-            " on_handoff=function(ctx, input), or leave input_type out."
+            f"You must provide on_handoff when input_type is provided: handoff {tool!r} has none"
+            " that would get the input. Pass on_handoff=function(ctx, input), or leave input_type"
+            " out."
         )
         raise UserError(msg)
     check_callable(function, f"on_handoff of handoff {tool!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +26,9 @@ ItemType = Literal[
     "mcp_list_tools_item",
     "mcp_approval_request_item",
     "mcp_approval_response_item",
+    "tool_search_call_item",
+    "tool_search_output_item",
+    "compaction_item",
 ]
 MCP_REQUEST = "mcp_approval_request"
 AGENTS = ("agent", "source_agent", "target_agent")
@@ -259,17 +263,48 @@ class MCPListToolsItem(RunItemBase):
 
 @dataclass
 class MCPApprovalRequestItem(RunItemBase):
-    """The provider asks for an approval before it calls a tool of an MCP server."""
+    """The provider asks whether a tool of an MCP server may be run."""
 
     type: ItemType = "mcp_approval_request_item"
 
 
 @dataclass
 class MCPApprovalResponseItem(RunItemBase):
-    """The decision on such a request."""
+    """The answer to an MCPApprovalRequestItem."""
 
     type: ItemType = "mcp_approval_response_item"
 
+
+@dataclass
+class ToolSearchCallItem(RunItemBase):
+    """The model searches for tools at the provider."""
+
+    type: ItemType = "tool_search_call_item"
+
+
+@dataclass
+class ToolSearchOutputItem(RunItemBase):
+    """Tools that a search has found."""
+
+    type: ItemType = "tool_search_output_item"
+
+
+@dataclass
+class CompactionItem(RunItemBase):
+    """The provider has folded the conversation before it."""
+
+    type: ItemType = "compaction_item"
+
+
+OF_PROVIDER: Mapping[str, type[RunItemBase]] = {
+    "mcp_list_tools": MCPListToolsItem,
+    "mcp_approval_request": MCPApprovalRequestItem,
+    "mcp_approval_response": MCPApprovalResponseItem,
+    "tool_search_call": ToolSearchCallItem,
+    "tool_search_output": ToolSearchOutputItem,
+    "compaction": CompactionItem,
+}
+"""Types of items that the provider's own tools make, and their classes."""
 
 RunItem = (
     MessageOutputItem
@@ -283,5 +318,8 @@ RunItem = (
     | MCPListToolsItem
     | MCPApprovalRequestItem
     | MCPApprovalResponseItem
+    | ToolSearchCallItem
+    | ToolSearchOutputItem
+    | CompactionItem
 )
 """An item of a run."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
+    OF_PROVIDER,
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,
-    MCPApprovalRequestItem,
-    MCPApprovalResponseItem,
-    MCPListToolsItem,
     MessageOutputItem,
     ReasoningItem,
     RunItem,
@@ -188,6 +186,7 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
         case "message":
             return InputItem(agent, RawItem(raw))
         case "function_call_output":
+            raw = {key: raw[key] for key in raw if key != "status"}
             target = _target(raw) if raw.get("call_id") in handoffs else ""
             if target:
                 return HandoffOutputItem(agent, RawItem(raw), agent, team.of(target))
@@ -196,14 +195,15 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
             return HandoffCallItem(agent, RawItem(raw))
         case "reasoning":
             return ReasoningItem(agent, RawItem(raw))
-        case "mcp_list_tools":
-            return MCPListToolsItem(agent, RawItem(raw))
-        case "mcp_approval_request":
-            return MCPApprovalRequestItem(agent, RawItem(raw))
-        case "mcp_approval_response":
-            return MCPApprovalResponseItem(agent, RawItem(raw))
+        case kind if kind in OF_PROVIDER:
+            return cast("RunItem", OF_PROVIDER[kind](agent, RawItem(raw)))
         case _:
             return ToolCallItem(agent, RawItem(raw))
+
+
+def raw_output(raw: dict[str, Json]) -> RawItem:
+    """Write an item of an answer as the API does."""
+    return _full_message(raw) if raw.get("role") == "assistant" else RawItem(raw)
 
 
 def _full_message(raw: dict[str, Json]) -> RawItem:

@@ -58,6 +58,7 @@ class StateForm(Value):
     original_input: Json = None
     max_turns: int | None = None
     current_agent: dict[str, Json] | None = None
+    after: list[dict[str, Json]] | None = None
     kept: dict[str, Json] = Field(default_factory=dict[str, Json])
 
 
@@ -74,14 +75,16 @@ def read_form(data: object) -> StateForm:
     version = data.get(VERSION, "1") if is_object(data) else "1"
     if version != "1":
         msg = (
-            f"The state has {VERSION} {shown(version)}, and this version of Holdfast reads '1': it"
-            " was written by another version, or by the Agents SDK, which has no task."
+            f"Run state schema version is not supported: the state has {VERSION} {shown(version)},"
+            " and this version of Holdfast reads '1'. It was written by another version, or by the"
+            " Agents SDK, which has no task."
         )
         raise UserError(msg)
     try:
         return StateForm.model_validate(data)
     except ValidationError as cause:
-        msg = f"This is no state of a run as RunState.to_json gives it: {cause}"
+        kind = "" if is_object(data) else " The JSON of a state must be an object."
+        msg = f"This is no state of a run as RunState.to_json gives it.{kind} {cause}"
         raise UserError(msg) from cause
 
 
@@ -94,7 +97,10 @@ def parsed(text: str) -> Json:
     try:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError) as cause:
-        msg = f"This is no state of a run as RunState.to_string gives it: {cause}"
+        msg = (
+            "Failed to parse run state JSON: this is no state of a run as RunState.to_string gives"
+            f" it: {cause}"
+        )
         raise UserError(msg) from cause
 
 
