@@ -53,6 +53,7 @@ from holdfast.agents.hosted.tools import (
     ImageGenerationTool,
     WebSearchTool,
 )
+from holdfast.agents.nesting.nested_run import runner_of_calls as _runner_of_calls
 from holdfast.agents.output_type import AgentOutputSchema, AgentOutputSchemaBase
 from holdfast.agents.runs.error_handlers import (
     RunErrorData,
@@ -750,3 +751,6 @@ def __getattr__(name: str) -> object:
         msg = f"module 'holdfast' has no attribute {name!r}"
         raise AttributeError(msg)
     return getattr(importlib.import_module(_LATE[name]), name)
+
+
+_runner_of_calls.find = lambda: __getattr__("Runner")

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.agents.agent_base import AgentBase
-from holdfast.agents.agent_fields import checked
-from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
-from holdfast.agents.handoffs.handoff import Handoff, handoff
+from holdfast.agents.agent_base import walk
+from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, guard_rule
+from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents.hooks import AgentHooks, RunHooks
-from holdfast.agents.hosted.mcp import HostedMCPTool, servers_of
+from holdfast.agents.hosted.mcp import HostedMCPTool
 from holdfast.agents.hosted.prompt import (
     DynamicPromptFunction,
     Prompt,
     chosen_prompt,
     fixed_prompt,
 )
-from holdfast.agents.hosted.tools import HostedTool, check_served
-from holdfast.agents.instructions import system_prompt
+from holdfast.agents.hosted.tools import HostedTool
 from holdfast.agents.nesting.agent_tool import (
     DEFAULT_MAX_TURNS,
     AgentTool,
@@ -29,9 +27,10 @@ from holdfast.agents.nesting.agent_tool import (
     as_tool,
 )
 from holdfast.agents.nesting.nested_run import OnStream, RunOptions
-from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
+from holdfast.agents.parts.declared import DeclaredAgent
+from holdfast.agents.parts.instructions import system_prompt
 from holdfast.agents.run_config import RunConfig
-from holdfast.agents.tools.decorator import Tool, to_tool
+from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.foreign.servers import (
     MCPConfig,
     ServerTool,
@@ -47,7 +46,6 @@ from holdfast.agents.tools.hooks import (
     is_offered,
 )
 from holdfast.agents.tools.retriever import ToolRetriever
-from holdfast.errors import UserError
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
 from holdfast.models.libraries.llama_index import LLM
@@ -55,16 +53,11 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.settings import ApprovalRule, ModelSettings
-from holdfast.values.text.logs import log
-from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
-from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
+from holdfast.workers.base import AgentWorker, RunsSteps
 from holdfast.workers.tool_use import ToolUseBehavior, behavior_code
 
-Offered = TypeVar("Offered", Tool[..., Any] | HostedTool, Handoff[Any, Any])
 
-
-@dataclass
-class Agent(AgentBase[ContextT]):
+class Agent(DeclaredAgent[ContextT]):
     """An agent. `Agent[Context]` declares the type of the run's context object.
 
     Args:
@@ -105,30 +98,6 @@ class Agent(AgentBase[ContextT]):
             has a wrong type.
     """
 
-    _: KW_ONLY
-    instructions: str | Callable[..., Any] | None = None
-    prompt: Prompt | DynamicPromptFunction | None = None
-    model: str | Model | LLM | AskedModel | None = None
-    tools: list[Any] = field(default_factory=list[Any])
-    model_settings: ModelSettings = field(default_factory=ModelSettings)
-    worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
-    tool_retriever: ToolRetriever | None = None
-    mcp_servers: list[Any] = field(default_factory=list[Any])
-    mcp_config: MCPConfig = field(default_factory=MCPConfig)
-    handoffs: list[Any] = field(default_factory=list[Any], repr=False, compare=False)
-    input_guardrails: list[InputGuardrail[Any]] = field(default_factory=list[Any])
-    output_guardrails: list[OutputGuardrail[Any]] = field(default_factory=list[Any])
-    output_type: Any = None
-    hooks: AgentHooks[ContextT] | None = None
-    tool_use_behavior: ToolUseBehavior = "run_llm_again"
-    reset_tool_choice: bool = True
-    made_worker: AgentWorker = field(init=False, repr=False, compare=False)
-    """The worker, wrapped into an AgentWorker if it is another object."""
-    made_output: AgentOutputSchemaBase | None = field(
-        init=False, repr=False, compare=False, default=None
-    )
-    """The structure of the final output; None for text."""
-
     if TYPE_CHECKING:  # lists are made of other sequences, and settings of a dict
 
         def __init__(
@@ -153,35 +122,6 @@ class Agent(AgentBase[ContextT]):
             tool_use_behavior: ToolUseBehavior = "run_llm_again",
             reset_tool_choice: bool = True,
         ) -> None: ...
-
-    else:
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            """Set a field, checked; runs that have begun are not changed by it.
-
-            Raises:
-                UserError: The field cannot hold the value.
-            """
-            value = checked(self.__dict__.get("name", ""), name, value)
-            if name == "worker":
-                object.__setattr__(self, "made_worker", as_worker(value))
-            elif name == "output_type":
-                object.__setattr__(self, "made_output", output_schema(value))
-            object.__setattr__(self, name, value)
-
-    def __post_init__(self) -> None:
-        """Check what the fields are together."""
-        _ = self.made_tools  # checks the objects, and those of the handoffs given so far
-        self._check_hosted()
-
-    def _check_hosted(self) -> None:
-        what = [each.name for each in self.hosted_tools]
-        what += ["prompt"] if self.prompt is not None else []
-        check_served(self.name, what, self.model, self.made_worker)
-
-    def __hash__(self) -> int:
-        """Return the same for equal agents."""
-        return hash(self.name)
 
     def clone(self, **changes: Any) -> Agent[ContextT]:
         """Return a copy with some fields changed; lists that are not given are the same lists."""
@@ -242,69 +182,6 @@ class Agent(AgentBase[ContextT]):
         return [tool for tool in found if await is_offered(tool.is_enabled, run_context, self)]
 
     @property
-    def made_tools(self) -> tuple[Tool, ...]:
-        """The tools that are functions, as tools; with a retriever, its whole catalogue.
-
-        Raises:
-            UserError: As for `all_tools`.
-        """
-        return tuple(tool for tool in self.all_tools if isinstance(tool, Tool))
-
-    @property
-    def hosted_tools(self) -> tuple[HostedTool, ...]:
-        """The tools that the provider runs."""
-        return tuple(tool for tool in self.tools if isinstance(tool, HostedTool))
-
-    @property
-    def all_tools(self) -> tuple[Tool | HostedTool, ...]:
-        """The tools in their order, with functions made into tools.
-
-        Of several tools of one name, the last is here, and none that has the name of a handoff.
-
-        Raises:
-            UserError: An object cannot be made into a tool, or a retriever's catalogue has a name
-                twice.
-        """
-        retriever = self.tool_retriever
-        if self.tools and retriever is not None:
-            msg = (
-                f"Cannot specify both `tools` and `tool_retriever`: agent {self.name!r} has both."
-                " Put the tools into the retriever's catalogue."
-            )
-            raise UserError(msg)
-        given = self.tools if retriever is None else retriever.tools
-        made = [tool if isinstance(tool, HostedTool) else to_tool(tool) for tool in given]
-        if retriever is None and made != self.tools:
-            self.tools[:] = made  # a function is made into a tool once
-        if retriever is not None:
-            _check_catalogue(self.name, [tool for tool in made if isinstance(tool, Tool)])
-        servers_of(made)
-        handed = {each.tool_name for each in self.made_handoffs if each.is_enabled is not False}
-        return tuple(
-            each
-            for each in _last_of_name(made, _tool_key)
-            if isinstance(each, HostedTool) or each.name not in handed
-        )
-
-    @property
-    def name_clashes(self) -> list[str]:
-        """Names that several tools or handoffs have: the model is offered one of each."""
-        tools = [each for each in self.tools if not isinstance(each, HostedTool)]
-        tools = [tool for tool in map(to_tool, tools) if tool.is_enabled is not False]
-        handoffs = [each for each in map(_handoff, self.handoffs) if each.is_enabled is not False]
-        names = [*(tool.name for tool in tools), *(each.tool_name for each in handoffs)]
-        return sorted({name for name in names if names.count(name) > 1})
-
-    @property
-    def made_handoffs(self) -> tuple[Handoff[Any, Agent], ...]:
-        """The handoffs, with agents made into handoffs; of several of one name, the last.
-
-        Raises:
-            UserError: Another object is among them.
-        """
-        return tuple(_last_of_name(map(_handoff, self.handoffs), _handoff_name))
-
-    @property
     def guard_rules(self) -> tuple[GuardRule, ...]:
         """The guardrails as data for a task, input guardrails first."""
         return (*map(guard_rule, self.input_guardrails), *map(guard_rule, self.output_guardrails))
@@ -315,7 +192,7 @@ class Agent(AgentBase[ContextT]):
         Raises:
             UserError: Two of the agents, this one included, have the same name.
         """
-        return _walk([self], lambda agent: [each.agent for each in agent.made_handoffs])[1:]
+        return walk([self], lambda agent: [each.agent for each in agent.made_handoffs])[1:]
 
     def as_tool(  # noqa: PLR0917  the Agents SDK's signature
         self,
@@ -466,107 +343,3 @@ class Agent(AgentBase[ContextT]):
             keeps_tool_choice=not self.reset_tool_choice,
             guards=self.guard_rules,
         )
-
-
-def _tool_key(tool: Tool | HostedTool) -> str | int:
-    """Return the name of a function; tools that the provider runs share names."""
-    return tool.name if isinstance(tool, Tool) else id(tool)
-
-
-def _handoff_name(handoff: Handoff[Any, Any]) -> str:
-    return handoff.tool_name
-
-
-def _last_of_name(
-    given: Iterable[Offered], name_of: Callable[[Offered], str | int]
-) -> list[Offered]:
-    """Leave out what has the name of something later, unless that is never offered."""
-    kept: dict[str | int, Offered] = {}
-    for each in given:
-        name = name_of(each)
-        is_on = isinstance(each, HostedTool) or each.is_enabled is not False
-        if name not in kept or is_on:
-            kept.pop(name, None)
-            kept[name] = each
-    return list(kept.values())
-
-
-def _check_catalogue(agent: str, tools: list[Tool]) -> None:
-    names = [tool.name for tool in tools]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        msg = (
-            f"The tool_retriever of agent {agent!r} has more than one tool named"
-            f" {', '.join(map(repr, twice))} in its catalogue. Rename one with @tool(name=...)."
-        )
-        raise UserError(msg)
-
-
-def check_tool_names(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> None:
-    """Refuse agents that have several tools or handoffs of one name, or log a warning.
-
-    Raises:
-        UserError: There is one, and the policy is "error".
-    """
-    for agent in agents:
-        clashes = agent.name_clashes
-        if not clashes:
-            continue
-        names = ", ".join(map(repr, clashes))
-        if policy == "warn":
-            text = "Agent %r has more than one tool or handoff named %s: the last is offered"
-            log.warning(text, agent.name, names)
-            continue
-        msg = (
-            f"Ambiguous function tool configuration of agent {agent.name!r}: the tool name"
-            f" `{clashes[0]}` is used by multiple tools or handoffs ({names}). The model could not"
-            " tell them apart: rename one, with @tool(name=...) or handoff(agent,"
-            " tool_name_override=...)."
-        )
-        raise UserError(msg)
-
-
-def _handoff(given: Any) -> Handoff[Any, Agent]:
-    return cast("Handoff[Any, Agent]", given if isinstance(given, Handoff) else handoff(given))
-
-
-def reachable(agents: Iterable[Agent]) -> tuple[Agent, ...]:
-    """List agents, and all agents that their tasks may hand over to or call as tools.
-
-    A task refers to agents by name, so each needs a name of its own.
-
-    Raises:
-        UserError: Two agents have the same name.
-    """
-    return _walk(agents, lambda agent: [*(h.agent for h in agent.made_handoffs), *agent.nested()])
-
-
-def _walk(agents: Iterable[Agent], following: Callable[[Agent], list[Agent]]) -> tuple[Agent, ...]:
-    """List agents and all agents that can be reached from them, each once, nearest first."""
-    found: dict[str, Agent] = {}
-    waiting = list(agents)
-    for agent in waiting:  # grows while it is walked
-        known = found.setdefault(agent.name, agent)
-        if known is not agent:
-            msg = (
-                f"Two agents are named {agent.name!r}. A task knows its agents by their names: it"
-                " could hand over to the wrong one. Rename one of them, or use the same Agent"
-                " object in both places."
-            )
-            raise UserError(msg)
-        new = [each for each in following(agent) if found.get(each.name) is not each]
-        waiting += [each for each in new if all(each is not other for other in waiting)]
-    return tuple(found.values())
-
-
-def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> GuardRule:
-    """Describe a guardrail as data for a task.
-
-    Args:
-        guardrail: The guardrail.
-        ref: Reference to it, when it comes from a run's settings.
-    """
-    if isinstance(guardrail, InputGuardrail):
-        blocks = not guardrail.run_in_parallel
-        return GuardRule(kind="input", name=guardrail.get_name(), blocks=blocks, ref=ref)
-    return GuardRule(kind="output", name=guardrail.get_name(), ref=ref)

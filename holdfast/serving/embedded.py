@@ -19,7 +19,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from holdfast.activities.notices.notifiers import Notifier, checked_notifiers
-from holdfast.agents.agent import Agent, check_tool_names, reachable
+from holdfast.agents.agent import Agent
+from holdfast.agents.runs.teams import check_tool_names, reachable
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo

@@ -21,6 +21,7 @@ from holdfast import (
     ModelRetryBackoffSettings,
     ModelRetrySettings,
     ModelSettings,
+    Prompt,
     RetryPolicy,
     RetryPolicyContext,
     RunConfig,
@@ -164,8 +165,8 @@ async def test_failed_model_call_is_not_made_again_when_the_policy_refuses(
 async def test_prompt_is_chosen_for_the_context_and_says_which_model_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def choose(data: GenerateDynamicPromptData) -> dict[str, Any]:
-        return {"id": "pmpt_1", "variables": {"style": data.context.context["style"]}}
+    def choose(data: GenerateDynamicPromptData) -> Prompt:
+        return Prompt(id="pmpt_1", variables={"style": data.context.context["style"]})
 
     agent = Agent(name="a", prompt=choose)
     with FakeOpenAI() as api:
@@ -180,7 +181,8 @@ async def test_prompt_is_chosen_for_the_context_and_says_which_model_answers(
 
 
 async def test_function_that_gives_no_prompt_leaves_the_run_waiting() -> None:
-    agent = Agent(name="a", model=ScriptedModel(["x"]), prompt=lambda _: "pmpt_1")
+    wrong: Any = lambda _: "pmpt_1"  # noqa: E731  not a prompt
+    agent = Agent(name="a", model=ScriptedModel(["x"]), prompt=wrong)
     with pytest.raises(UserError, match="must return a Prompt"):
         await run(agent)
 

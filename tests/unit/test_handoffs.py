@@ -10,7 +10,6 @@ from pydantic import BaseModel, ValidationError
 
 from holdfast import Agent, UserError, tool
 from holdfast.activities.data.registry import Registry, live
-from holdfast.agents.agent import check_tool_names
 from holdfast.agents.handoffs.filters import (
     END,
     PREAMBLE,
@@ -34,6 +33,7 @@ from holdfast.agents.items.run_items import (
     ToolCallItem,
     ToolCallOutputItem,
 )
+from holdfast.agents.runs.teams import check_tool_names
 from holdfast.archive.archive import Archive
 from holdfast.task.handoff_calls import IGNORED, called_handoff, handed_to, transfer_message
 from holdfast.values.messages import Message, ToolCall

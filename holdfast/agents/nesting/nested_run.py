@@ -51,6 +51,21 @@ OnStream = Callable[[AgentToolStreamEvent], Any]
 """Called with each event of the run; sync or async."""
 
 
+class RunnerOfCalls:
+    """Finds the Runner for agents as tools that are called outside of a task.
+
+    `Runner` is in a package above this one, so the package `holdfast` itself fills this in.
+
+    Attributes:
+        find: Returns the class `Runner`, and loads it at the first call.
+    """
+
+    find: Callable[[], Any]
+
+
+runner_of_calls = RunnerOfCalls()
+
+
 class RunOptions(TypedDict):
     """How an agent is run that is called as a tool; see `Agent.as_tool`."""
 
@@ -92,8 +107,7 @@ async def run_apart(tool: Any, ctx: ToolContext[Any, Any], made: str | list[Any]
     Raises:
         Exception: Whatever the run raises.
     """
-    from holdfast import Runner
-
+    runner = runner_of_calls.find()
     options: RunOptions = tool.options
     ctx = ToolContext.from_agent_context(
         ctx,
@@ -115,8 +129,8 @@ async def run_apart(tool: Any, ctx: ToolContext[Any, Any], made: str | list[Any]
         "session": options["session"],
     }
     if options["on_stream"] is None:
-        return await Runner.run(tool.agent, made, **arguments)
-    streamed = Runner.run_streamed(tool.agent, made, **arguments)
+        return await runner.run(tool.agent, made, **arguments)
+    streamed = runner.run_streamed(tool.agent, made, **arguments)
     await tell(tool, ctx, streamed.stream_events(), streamed.current_agent)
     return streamed
 

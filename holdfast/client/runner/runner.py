@@ -8,7 +8,7 @@ from typing import Any, TypedDict, cast
 
 from typing_extensions import Unpack
 
-from holdfast.agents.agent import Agent, check_tool_names, reachable
+from holdfast.agents.agent import Agent
 from holdfast.agents.hooks import RunHooks, check_run_hooks
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.run_config import RunConfig, as_run_config
@@ -18,6 +18,7 @@ from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
 from holdfast.agents.runs.rules import run_budget, run_head
 from holdfast.agents.runs.state import RunState
+from holdfast.agents.runs.teams import check_tool_names, reachable
 from holdfast.agents.tools.context import ToolContext
 from holdfast.client import blocking
 from holdfast.client.agent_runner.base import new_id
