@@ -559,4 +559,7 @@ class WrongTypeError(UserError, TypeError):
 
 
 class DeclarationError(UserError, InvalidArgumentError):
-    """A tool that is declared in a way in which it cannot work; the text says what to change."""
+    """A tool, or how a run executes tools, declared in a way in which it cannot work.
+
+    The text says what to change.
+    """

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import Field
 
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.agents.handoffs.handoff import HandoffInputFilter
-from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError
+from holdfast.errors import DeclarationError, InvalidArgumentError, UserError, WrongTypeError
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model, check_model
 from holdfast.models.libraries.llama_index import LLM, as_model
 from holdfast.models.resolve import check_prefix
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import check_data, check_fields
-from holdfast.values.messages import clean
+from holdfast.values.checks.arguments import check_data, check_fields, check_known
 from holdfast.values.money import Amount
 from holdfast.values.settings import ModelSettings, as_model_settings
 from holdfast.values.text.shown import shown
@@ -48,6 +47,20 @@ class ToolExecutionConfig:
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        most: object = self.max_function_tool_concurrency
+        if isinstance(most, int) and most < 1:
+            msg = (
+                "tool_execution.max_function_tool_concurrency must be at least 1, or None for no"
+                f" limit; it was {most}."
+            )
+            raise DeclarationError(msg)
+        early: object = self.pre_approval_tool_input_guardrails
+        if not isinstance(early, bool):
+            msg = (
+                "tool_execution.pre_approval_tool_input_guardrails must be a bool; it was"
+                f" {shown(early)}."
+            )
+            raise DeclarationError(msg)
         check_fields(ToolExecutionConfig, self, vars(self))
 
 
@@ -94,11 +107,9 @@ def as_session_settings(given: object) -> SessionSettings | None:
     if given is None or isinstance(given, SessionSettings):
         return given
     if isinstance(given, Mapping):
-        try:
-            return SessionSettings(**cast("Mapping[str, Any]", given))
-        except TypeError as cause:
-            msg = f"session_settings={shown(cast('object', given))} cannot be used: {cause}."
-            raise WrongTypeError(msg) from None
+        settings = cast("Mapping[str, Any]", given)
+        check_known("session settings", settings, _names(SessionSettings))
+        return SessionSettings(**settings)
     msg = f"session_settings must be SessionSettings or a dict of their fields; got {shown(given)}."
     raise WrongTypeError(msg)
 
@@ -189,13 +200,7 @@ class RunConfig:
         for name, kind in _MADE_OF_DICTS:
             given: object = getattr(self, name)
             if isinstance(given, Mapping):
-                try:
-                    made = kind(**cast("Mapping[str, Any]", given))
-                except TypeError as cause:
-                    said = shown(getattr(self, name))
-                    msg = f"RunConfig cannot use {name}={said}: {clean(str(cause))}."
-                    raise UserError(msg) from None
-                object.__setattr__(self, name, made)
+                object.__setattr__(self, name, kind(cast("Mapping[str, Any]", given)))
         for name, instead in _NOT_HERE.items():
             if getattr(self, name) is not None:
                 msg = f"RunConfig cannot have {name}=: {instead}."
@@ -228,10 +233,19 @@ class RunConfig:
             raise UserError(msg)
 
 
-_MADE_OF_DICTS: tuple[tuple[str, type[Any]], ...] = (
-    ("model_settings", ModelSettings),
-    ("tool_execution", ToolExecutionConfig),
-    ("session_settings", SessionSettings),
+def _tool_execution(given: Mapping[str, Any]) -> ToolExecutionConfig:
+    check_known("run_config.tool_execution settings", given, _names(ToolExecutionConfig))
+    return ToolExecutionConfig(**given)
+
+
+def _names(kind: Any) -> list[str]:
+    return [each.name for each in fields(kind)]
+
+
+_MADE_OF_DICTS: tuple[tuple[str, Callable[[Mapping[str, Any]], Any]], ...] = (
+    ("model_settings", lambda given: as_model_settings(given, "model_settings of a RunConfig")),
+    ("tool_execution", _tool_execution),
+    ("session_settings", as_session_settings),
 )
 _MAY_BE_NONE: tuple[tuple[str, Any], ...] = (
     ("input_guardrails", ()),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -20,9 +21,9 @@ from pydantic import (
 
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.values.base import Json, Written
-from holdfast.values.checks.arguments import check_data
+from holdfast.values.checks.arguments import check_data, check_known
 from holdfast.values.money import MOST_DOLLARS, Amount, Dollars
-from holdfast.values.runs.retries import ModelRetrySettings
+from holdfast.values.runs.retries import ModelRetryBackoffSettings, ModelRetrySettings
 from holdfast.values.text.misfits import misfit
 from holdfast.values.text.shown import shown
 
@@ -273,19 +274,38 @@ def as_model_settings(given: object, where: str) -> ModelSettings:
     """Return settings as they are, and a mapping of their fields as settings.
 
     Raises:
-        WrongTypeError: It is neither, or a field cannot hold what it is given.
-        InvalidArgumentError: There is no such field.
+        WrongTypeError: It is neither, there is no such field, or a field cannot hold what it is
+            given.
     """
     if isinstance(given, ModelSettings):
         return given
     if isinstance(given, Mapping):
-        return ModelSettings(**cast("Mapping[str, Any]", given))
+        fields = cast("Mapping[str, Any]", given)
+        known = (*ModelSettings.model_fields, *ModelSettings.not_here)
+        check_known("model settings", fields, known)
+        _check_retry(fields.get("retry"))
+        return ModelSettings(**fields)
     kind = type(given)
     msg = (
         f"{where} must be a holdfast.ModelSettings or a dict of its fields; it was {shown(given)}"
         f" ({kind.__module__}.{kind.__qualname__})."
     )
     raise WrongTypeError(msg)
+
+
+def _check_retry(given: object) -> None:
+    """Refuse a dict of retry settings with fields that do not exist."""
+    if isinstance(given, Mapping):
+        retry = cast("Mapping[str, object]", given)
+        check_known("model settings in retry", retry, _names(ModelRetrySettings))
+        backoff = retry.get("backoff")
+        if isinstance(backoff, Mapping):
+            inner, known = cast("Collection[object]", backoff), _names(ModelRetryBackoffSettings)
+            check_known("model settings in retry.backoff", inner, known)
+
+
+def _names(kind: Any) -> list[str]:
+    return [each.name for each in fields_of(kind)]
 
 
 class Budget(Settings):

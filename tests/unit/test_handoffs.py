@@ -119,9 +119,9 @@ def test_input_is_validated_strictly() -> None:
         (lambda: handoff(BOB, input_type=Reason), "must provide on_handoff"),
         (lambda: handoff(BOB, on_handoff=takes_two), "must take \\(ctx\\)"),
         (lambda: handoff(BOB, on_handoff=takes_one, input_type=Reason), "\\(ctx, input\\)"),
-        (lambda: handoff(BOB, on_handoff="no"), "on_handoff of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        (lambda: handoff(BOB, input_filter="no"), "input_filter of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        (lambda: handoff(BOB, is_enabled="no"), "is_enabled of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (lambda: handoff(BOB, on_handoff="no"), "on_handoff must be callable.*that of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (lambda: handoff(BOB, input_filter="no"), "input_filter must be callable.*that of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (lambda: handoff(BOB, is_enabled="no"), "is_enabled must be callable.*that of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         (lambda: handoff(BOB, on_handoff=takes_two, input_type=int), "must be an object"),
         (lambda: handoff(BOB, "a name"), "letters, digits"),
         (lambda: handoff(Agent(name="x" * 60)), "tool_name_override"),

@@ -157,7 +157,13 @@ WRONG_CONFIGS: list[tuple[dict[str, Any], str]] = [
     ({"handoff_input_filter": 5}, "handoff_input_filter=5.*callable"),
     ({"call_model_input_filter": "f"}, "call_model_input_filter='f'.*callable"),
     ({"input_guardrails": [print]}, "input_guardrail"),
-    ({"tool_execution": {"max_function_tool_concurrency": 0}}, "max_function_tool_concurrency=0"),
+    ({"tool_execution": {"max_function_tool_concurrency": 0}}, "concurrency must be at least 1"),
+    (
+        {"tool_execution": {"pre_approval_tool_input_guardrails": "yes"}},
+        "guardrails must be a bool",
+    ),
+    ({"tool_execution": {"max_calls": 2}}, "Unknown run_config.tool_execution settings: max_calls"),
+    ({"session_settings": {"limitt": 2}}, "Unknown session settings: limitt. Did you mean 'limit'"),
     ({"session_settings": {"limit": "a"}}, "limit='a'"),
     ({"session_settings": 5}, "session_settings=5"),
 ]

@@ -50,7 +50,7 @@ PREAMBLE = "For context, here is the conversation so far between the user and th
 
 NOTHING = "(no previous turns recorded)"
 
-_ROLES = ("user", "assistant", "system", "developer")
+_WHO = re.compile(r"(?P<role>user|assistant|system|developer)(?: \((?P<name>[^()]+)\))?")
 _TOOL_KINDS = re.compile(r".*_call(_output)?|mcp_.*|tool_search_.*|program(_output)?|reasoning")
 _FOLDED_KINDS = re.compile(r"function_call(_output)?|program(_output)?|reasoning")
 _LINE = re.compile(r"\d+\. (.*)")
@@ -276,7 +276,9 @@ def _line(item: Item) -> str:
     """Write an item in one line: a message of one line as text, any other item as JSON."""
     content: Json = item.get("content", "")
     if "role" in item and isinstance(content, str) and not re.search(r"[\r\n]", content):
-        return f"{item['role']}: {content}"
+        name = item.get("name")
+        who = f"{item['role']} ({name})" if isinstance(name, str) and name else item["role"]
+        return f"{who}: {content}"
     return json.dumps(item, ensure_ascii=False, default=str)
 
 
@@ -297,9 +299,11 @@ def _read_line(line: str) -> Item | None:
     found = _LINE.fullmatch(line)
     if found is None:
         return None
-    role, colon, words = found[1].partition(": ")
-    if colon and role in _ROLES:
-        return {"role": role, "content": words}
+    who, colon, words = found[1].partition(": ")
+    said = _WHO.fullmatch(who)
+    if colon and said is not None:
+        name = {} if said["name"] is None else {"name": said["name"]}
+        return {"role": said["role"], **name, "content": words}
     try:
         read: Json = json.loads(found[1])
     except ValueError:

@@ -25,6 +25,18 @@ class RawItem(dict[str, Any]):
             msg = f"This item has {', '.join(map(repr, self))}; there is no {name!r} in it."
             raise AttributeError(msg) from None
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same item, also as an object of `openai.types.responses`."""
+        if isinstance(other, Mapping):
+            return super().__eq__(other)
+        return hasattr(other, "model_dump") and _without_none(self) == _without_none(plain(other))
+
+    def __ne__(self, other: object) -> bool:
+        """Whether it is another item."""
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]  it may change, as any dict
+
 
 def plain(raw: Any) -> dict[str, Json]:
     """Return an item as a dict.
@@ -91,6 +103,13 @@ def dumped(value: Any) -> Json:
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return [dumped(each) for each in value]  # pyright: ignore[reportUnknownVariableType]  anything is copied
     return value
+
+
+def _without_none(value: Any) -> Any:
+    """Leave out members that are None: the API has them, and they say nothing."""
+    if is_object(value):
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    return [_without_none(each) for each in value] if is_array(value) else value
 
 
 def _readable(value: Any) -> Any:

@@ -14,6 +14,7 @@ from holdfast.agents.nesting.nested_run import AgentToolInvocation, invocation_o
 from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.model_input import without_reasoning_id
 from holdfast.agents.runs.state import RunState
+from holdfast.agents.runs.state_form import item_form
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
 from holdfast.errors import AgentsException
@@ -71,8 +72,8 @@ class RunData:
     input: str | list[dict[str, Json]]
     new_items: list[RunItem] = field(default_factory=list[RunItem])
     raw_responses: list[ModelResponse] = field(default_factory=list[ModelResponse])
-    last_agent: Agent = field(kw_only=True, repr=False)
-    context_wrapper: RunContextWrapper[Any] = field(kw_only=True)
+    last_agent: Agent = field(default=cast("Any", None), repr=False)
+    context_wrapper: RunContextWrapper[Any] = field(default=cast("Any", None))
     input_guardrail_results: list[InputGuardrailResult] = field(
         default_factory=list[InputGuardrailResult]
     )
@@ -129,6 +130,7 @@ class RunData:
         """
         state: RunState = RunState.of(self.task_id, self.interruptions)
         state.context = self.context_wrapper
+        state.generated_items = tuple(map(item_form, self.new_items))
         for item, verdict in self.context_wrapper.decisions.taken:
             if verdict.approved:
                 state.approve(item, verdict.always)

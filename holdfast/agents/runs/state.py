@@ -19,7 +19,9 @@ from holdfast.agents.runs.state_form import (
     VERSION,
     AskedForm,
     Decision,
+    ItemForm,
     StateForm,
+    check_goes_on,
     decidable,
     parsed,
     read_form,
@@ -58,6 +60,8 @@ class RunState(Generic[ContextT, AgentT]):
         max_turns: Limit of turns of a run that has not begun; None for no limit.
         after: Conversation of a run that has its answer, for the run after it; None of another.
         kept: `conversation_id` and the like of a run that has not begun.
+        generated_items: The items that the run had made when its result made this state; they are
+            part of its JSON, and running it does not change them.
     """
 
     task_id: str
@@ -66,6 +70,7 @@ class RunState(Generic[ContextT, AgentT]):
     max_turns: int | None
     after: list[dict[str, Json]] | None
     kept: dict[str, Any]
+    generated_items: tuple[ItemForm, ...]
 
     def __init__(
         self,
@@ -152,6 +157,7 @@ class RunState(Generic[ContextT, AgentT]):
         self.max_turns = None
         self.kept = {}
         self.after = None
+        self.generated_items = ()
         self._agent = ""
         self._interruptions = list(interruptions)
         self._decisions: dict[str, Decision] = {}
@@ -161,6 +167,7 @@ class RunState(Generic[ContextT, AgentT]):
         self.original_input, self.max_turns = saved.original_input, saved.max_turns
         self.kept = saved.kept
         self.after = saved.after
+        self.generated_items = saved.generated_items
         self._agent = str((saved.current_agent or {}).get("name", ""))
         self._decisions = {decision.approval: decision for decision in saved.decisions}
         self._input = list(saved.input)
@@ -236,8 +243,10 @@ class RunState(Generic[ContextT, AgentT]):
             input: A text, or user messages in the form of the Responses API whose content is text.
 
         Raises:
-            UserError: It is something else, or empty.
+            UserError: It is something else, or empty, or the result of a waiting call may end the
+                run, so that no model call would follow.
         """
+        check_goes_on(self._interruptions)
         texts = [input] if isinstance(input, str) else [text_of(item) for item in input]
         if not texts or not all(text.strip() for text in texts):
             msg = "The input to add is empty; give a text, or user messages."
@@ -307,6 +316,7 @@ class RunState(Generic[ContextT, AgentT]):
             current_agent={"name": self._agent} if self._agent else None,
             after=self.after,
             kept=self.kept,
+            generated_items=self.generated_items,
         )
         return {VERSION: str(saved.version), **saved.model_dump(mode="json")}
 
