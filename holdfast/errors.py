@@ -486,7 +486,8 @@ class GuardrailTripwireTriggered(AgentsException):
             texts = ()
         if guardrail is not None and not texts:
             name = getattr(guardrail, "get_name", lambda: type(guardrail).__name__)()
-            texts = (f"Guardrail {name!r} triggered its tripwire.",)
+            kind = type(self).__name__.removesuffix("TripwireTriggered")
+            texts = (f"{kind} {name!r} triggered its tripwire.",)
         self._guardrail, self._output = guardrail, output
         super().__init__(*texts, **more)
 

@@ -35,7 +35,7 @@ class RawItem(dict[str, Any]):
         """Whether it is another item."""
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]  it may change, as any dict
+    __hash__ = None  # type: ignore[assignment]
 
 
 def plain(raw: Any) -> dict[str, Json]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.items.raw_items import member, plain
+from holdfast.agents.items.tool_origin import ToolOrigin
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.runs.call_decisions import ToolKey
@@ -97,11 +98,13 @@ class ToolCallItem(RunItemBase):
     Attributes:
         description: Description of the tool, if known.
         title: Short name of the tool for people, if known.
+        tool_origin: Where the tool comes from, if this process has the agent that has it.
     """
 
     type: ItemType = "tool_call_item"
     description: str | None = None
     title: str | None = None
+    tool_origin: ToolOrigin | None = None
 
     @property
     def tool_name(self) -> str | None:
@@ -122,10 +125,12 @@ class ToolCallOutputItem(RunItemBase):
 
     Attributes:
         output: The result for the model: a text, or a list of parts when there are images.
+        tool_origin: Where the tool comes from, as for a ToolCallItem.
     """
 
     output: Any
     type: ItemType = "tool_call_output_item"
+    tool_origin: ToolOrigin | None = None
 
     @property
     def call_id(self) -> str | None:

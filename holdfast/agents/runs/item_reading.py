@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, cast
 
@@ -20,6 +20,9 @@ from holdfast.agents.items.run_items import (
     ToolCallItem,
     ToolCallOutputItem,
 )
+from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from holdfast.agents.nesting.agent_tool import AgentTool
+from holdfast.agents.tools.decorator import Tool
 from holdfast.models.openai.items import to_response_items
 from holdfast.task.ledger.references import last_round
 from holdfast.task.step_body import StepBody, StepCall
@@ -108,7 +111,9 @@ def result_item(
         return None
     agent = team.of(of.step.agent)
     is_handoff = call.call.name in handoffs
-    [item] = _items([call.message], agent, (), team, {call.message.call_id} if is_handoff else ())
+    handed = {call.message.call_id} if is_handoff else ()
+    called = {call.message.call_id: call.call.name}
+    [item] = _items([call.message], agent, (), team, handed, called=called)
     if isinstance(item, HandoffOutputItem):
         return item
     return item if isinstance(item, ToolCallOutputItem) and not is_handoff else None
@@ -159,6 +164,8 @@ def _items(
     names: Collection[str],
     team: Team,
     handoffs: Collection[str] = (),
+    *,
+    called: Mapping[str, str] | None = None,
 ) -> list[RunItem]:
     """Convert messages to items.
 
@@ -170,12 +177,19 @@ def _items(
         names: Names of calls that hand the task over.
         team: The agents.
         handoffs: Ids of calls that hand the task over, whatever their names.
+        called: Ids of earlier calls to names of their tools.
     """
     ids, found = set(handoffs), list[RunItem]()
+    tools = dict(called or {})
     for message in messages:
+        tools |= {call.id: call.name for call in message.calls}
         ids -= {call.id for call in message.calls}.difference(handoffs)
         ids |= {call.id for call in message.calls if call.name in names}
-        found += [_item(raw, agent, ids, team) for raw in to_response_items([message])]
+        for raw in to_response_items([message]):
+            item = _item(raw, agent, ids, team)
+            if isinstance(item, ToolCallItem | ToolCallOutputItem):
+                _tell_tool(item, agent.tool(tools.get(item.call_id or "", "")))
+            found.append(item)
     return found
 
 
@@ -199,6 +213,20 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
             return cast("RunItem", OF_PROVIDER[kind](agent, RawItem(raw)))
         case _:
             return ToolCallItem(agent, RawItem(raw))
+
+
+def _tell_tool(item: ToolCallItem | ToolCallOutputItem, tool: Tool | None) -> None:
+    """Add to an item what this process knows of its tool."""
+    if tool is None:
+        return
+    if isinstance(item, ToolCallItem):
+        item.description = tool.description or None
+    if isinstance(tool, AgentTool):
+        item.tool_origin = ToolOrigin(
+            ToolOriginType.AGENT_AS_TOOL, agent_name=tool.agent.name, agent_tool_name=tool.name
+        )
+    else:
+        item.tool_origin = ToolOrigin(ToolOriginType.FUNCTION)
 
 
 def raw_output(raw: dict[str, Json]) -> RawItem:
