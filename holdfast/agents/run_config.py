@@ -54,8 +54,8 @@ class ToolExecutionConfig:
                 f" limit; it was {most}."
             )
             raise DeclarationError(msg)
-        early: object = self.pre_approval_tool_input_guardrails
-        if not isinstance(early, bool):
+        early = self.pre_approval_tool_input_guardrails
+        if not isinstance(cast("object", early), bool):
             msg = (
                 "tool_execution.pre_approval_tool_input_guardrails must be a bool; it was"
                 f" {shown(early)}."

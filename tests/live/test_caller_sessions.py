@@ -81,7 +81,7 @@ def answer(text: str) -> dict[str, Any]:
 def worded(item: Any) -> Any:
     """Return the content of an item; the text of an answer."""
     content: Any = item.get("content")
-    return content[0]["text"] if isinstance(content, list) else content
+    return content if isinstance(content, str | None) else content[0]["text"]
 
 
 async def resume(run: Runs, state: RunState, **options: Any) -> Any:

@@ -181,8 +181,10 @@ async def test_prompt_is_chosen_for_the_context_and_says_which_model_answers(
 
 
 async def test_function_that_gives_no_prompt_leaves_the_run_waiting() -> None:
-    wrong: Any = lambda _: "pmpt_1"  # noqa: E731  not a prompt
-    agent = Agent(name="a", model=ScriptedModel(["x"]), prompt=wrong)
+    def choose(_data: GenerateDynamicPromptData) -> Any:
+        return "pmpt_1"
+
+    agent = Agent(name="a", model=ScriptedModel(["x"]), prompt=choose)
     with pytest.raises(UserError, match="must return a Prompt"):
         await run(agent)
 

@@ -224,6 +224,10 @@ async def test_data_that_are_no_state_are_refused_without_showing_them(
     assert "sk-secret" not in str(refused.value)
 
 
+def decide(_ctx: Any, _results: Any) -> None:
+    """Decide nothing."""
+
+
 @pytest.mark.parametrize(
     ("behavior", "refused"),
     [
@@ -231,7 +235,7 @@ async def test_data_that_are_no_state_are_refused_without_showing_them(
         ({"stop_at_tool_names": ["look"]}, False),
         ("stop_on_first_tool", True),
         ({"stop_at_tool_names": ["pay"]}, True),
-        (lambda _ctx, _results: None, True),
+        (decide, True),
     ],
 )
 def test_input_is_refused_when_a_waiting_call_may_end_the_run(

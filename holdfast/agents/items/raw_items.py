@@ -14,7 +14,7 @@ OUTPUT_ONLY = "created_by"
 """Member of items of a provider that it does not take back as input."""
 
 
-class RawItem(dict[str, Any]):
+class RawItem(dict[str, Any]):  # noqa: PLW1641  it may change, as any dict
     """An item in the form of the Responses API; its members can be read as attributes, too."""
 
     def __getattr__(self, name: str) -> Any:
@@ -28,14 +28,12 @@ class RawItem(dict[str, Any]):
     def __eq__(self, other: object) -> bool:
         """Whether it is the same item, also as an object of `openai.types.responses`."""
         if isinstance(other, Mapping):
-            return super().__eq__(other)
+            return super().__eq__(cast("Mapping[str, Any]", other))
         return hasattr(other, "model_dump") and _without_none(self) == _without_none(plain(other))
 
     def __ne__(self, other: object) -> bool:
         """Whether it is another item."""
         return not self == other
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def plain(raw: Any) -> dict[str, Json]:

@@ -137,4 +137,5 @@ class DeclaredAgent(AgentBase[ContextT]):
 
 def as_handoff(given: Any) -> Handoff[Any, Any]:
     """Return a handoff itself, and make one of an agent."""
-    return given if isinstance(given, Handoff) else handoff(given)
+    made: Any = given
+    return made if isinstance(given, Handoff) else handoff(given)

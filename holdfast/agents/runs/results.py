@@ -236,8 +236,8 @@ class RunResult(RunData):
             last_agent=cast("Any", last_agent or _last_agent),
             **more,
         )
-        call: Any = context if isinstance(context, ToolContext) else None
-        if agent_tool_invocation is None and call is not None:
+        call: Any = context
+        if agent_tool_invocation is None and isinstance(context, ToolContext):
             agent_tool_invocation = invocation_of(call)
         self.final_output = final_output
         self.waiting_for = waiting_for

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from pydantic import Field, ValidationError
 
-from holdfast.agents.items.raw_items import dumped
+from holdfast.agents.items.raw_items import dumped, plain
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.errors import UserError
 from holdfast.values.base import Json, Value
@@ -89,7 +89,7 @@ VERSION = "$schemaVersion"
 def item_form(item: RunItem) -> ItemForm:
     """Return an item of a run as a RunState's JSON has it."""
     return ItemForm(
-        type=item.type, agent={"name": item.agent.name}, raw_item=cast("Any", dumped(item.raw_item))
+        type=item.type, agent={"name": item.agent.name}, raw_item=plain(dumped(item.raw_item))
     )
 
 
