@@ -120,7 +120,12 @@ def result_item(
 
 
 def message_items(
-    messages: Iterable[Message], agent: Agent, team: Team, handoffs: Collection[str] = ()
+    messages: Iterable[Message],
+    agent: Agent,
+    team: Team,
+    handoffs: Collection[str] = (),
+    *,
+    called: Mapping[str, str] | None = None,
 ) -> list[RunItem]:
     """Convert messages to items, in their order.
 
@@ -130,9 +135,10 @@ def message_items(
         team: The agents.
         handoffs: Ids of calls that hand the task over, beside those that the agent has a handoff
             for.
+        called: Ids of earlier calls to names of their tools.
     """
     names = {each.tool_name for each in agent.made_handoffs}
-    return _items(messages, agent, names, team, handoffs)
+    return _items(messages, agent, names, team, handoffs, called=called)
 
 
 def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunItem]:
@@ -147,11 +153,13 @@ def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunIte
     team, agent = team_of(first), first
     names = {each.tool_name for known in (first, *first.team()) for each in known.made_handoffs}
     ids: set[str] = set()
+    called: dict[str, str] = {}
     found: list[RunItem] = []
     for message in said:
+        called |= {call.id: call.name for call in message.calls}
         ids -= {call.id for call in message.calls}  # providers may use ids again
         ids |= {call.id for call in message.calls if call.name in names}
-        items = message_items([message], agent, team, ids)
+        items = message_items([message], agent, team, ids, called=called)
         found.extend(items)
         handed = [i.target_agent.name for i in items if isinstance(i, HandoffOutputItem)]
         agent = team.of(handed[0]) if handed else agent
