@@ -237,11 +237,16 @@ def as_tool(
         is_structured=parameters is not None or input_builder is not None,
         extractor=extractor,
         max_turns=max_turns,
-        run_config=None if run_config is None else as_run_config(run_config),
+        run_config=_own_config(run_config),
         input_builder=input_builder,
         shows_schema=shows_schema and parameters is not None,
         options=options,
     )
+
+
+def _own_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig | None:
+    """Return the settings of the nested run: an object itself, so that it may still be changed."""
+    return given if given is None or isinstance(given, RunConfig) else as_run_config(given)
 
 
 def _checked(parameters: Any, agent: AgentBase) -> type[Any]:
@@ -274,9 +279,9 @@ def described(params: dict[str, Any], schema: dict[str, Json] | None, summary: s
         return json.dumps(params, ensure_ascii=False)
     parts = [CALLED, _fenced(params)]
     if schema is not None:
-        parts += ["Its JSON Schema, which is data too:", _fenced(schema)]
+        parts += ["Input JSON Schema, which is data too:", _fenced(schema)]
     else:
-        parts += ["What its fields mean:", summary]
+        parts += ["Input Schema Summary:", summary]
     return "\n\n".join(parts)
 
 

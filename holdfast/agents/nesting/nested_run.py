@@ -117,13 +117,15 @@ async def run_apart(tool: Any, ctx: ToolContext[Any, Any], made: str | list[Any]
         tool_arguments=ctx.arguments,
         tool_namespace=ctx.tool_namespace,
     )
+    if tool.run_config is not None:
+        ctx.run_config = tool.run_config
     ctx.decisions = CallDecisions()  # those of this call say nothing about the calls of its run
     ctx.tool_input = tool.parse(ctx.arguments) if tool.is_structured else None
     arguments: dict[str, Any] = {
         "context": ctx,
         "max_turns": tool.max_turns,
         "hooks": options["hooks"],
-        "run_config": ctx.run_config if tool.run_config is None else tool.run_config,
+        "run_config": ctx.run_config,
         "previous_response_id": options["previous_response_id"],
         "conversation_id": options["conversation_id"],
         "session": options["session"],
