@@ -48,6 +48,7 @@ from holdfast.task.data.failures import (
     fact_of,
     facts,
 )
+from holdfast.values.code import raised, user_calls
 from holdfast.values.code.user_calls import message_with_place, naming
 from holdfast.values.messages import clean
 from holdfast.values.text.logs import log
@@ -97,6 +98,7 @@ def typed_failures() -> Generator[None]:
     except ApplicationError:
         raise
     except ModelUnavailableError as error:
+        _keep(error)
         asked = error.retry_after
         wait = None if asked is None or not asked >= 0 else min(asked, LONGEST_WAIT_SECONDS)
         delay = None if wait is None else timedelta(seconds=wait)
@@ -108,6 +110,7 @@ def typed_failures() -> Generator[None]:
             category=ApplicationErrorCategory.BENIGN,
         ) from None
     except Exception as error:
+        _keep(error)
         is_ours, heals = isinstance(error, HoldfastError), heals_by_time(error)
         # Within a workflow task it is no news yet: the activity is repeated by itself.
         level = logging.DEBUG if heals and activity.info().is_local else logging.WARNING
@@ -179,6 +182,7 @@ def users_code(what: str, function: Callable[..., Any] | None) -> Generator[None
         with naming(what, function):
             yield
     except Exception as error:
+        _keep(error)
         log.warning("Code of the user's failed: %s", text_of(error), exc_info=True)
         known = facts(remedy=clean_remedy(error), parks=True)
         kind = type(error).__name__
@@ -195,12 +199,20 @@ def failure_by(error: Exception) -> Failure:
             remedy=str(fact_of(error.details, REMEDY) or ""),
             parks=True,
         )
+    _keep(error)
     return Failure(
         type=type(error).__name__,
         message=clean_message(error),
         remedy=clean_remedy(error),
         parks=isinstance(error, UserError),
     )
+
+
+def _keep(error: Exception) -> None:
+    """Keep an exception for the caller of the run, if that may be in this process."""
+    task_id = activity.info().workflow_id if activity.in_activity() else None
+    if task_id is not None and user_calls.is_carried(task_id):
+        raised.keep(task_id, error)
 
 
 def heals_by_time(error: Exception) -> bool:

@@ -27,8 +27,12 @@ from holdfast.agents.guardrails import (
 from holdfast.agents.handoffs.filters import (
     HandoffHistoryMapper,
     HandoffInputData,
+    default_handoff_history_mapper,
+    get_conversation_history_wrappers,
     nest_handoff_history,
     remove_all_tools,
+    reset_conversation_history_wrappers,
+    set_conversation_history_wrappers,
 )
 from holdfast.agents.handoffs.handoff import Handoff, HandoffInputFilter, handoff
 from holdfast.agents.hooks import AgentHooks, RunHooks
@@ -49,16 +53,23 @@ from holdfast.agents.hosted.tools import (
     ImageGenerationTool,
     WebSearchTool,
 )
+from holdfast.agents.nesting.nested_run import runner_of_calls as _runner_of_calls
 from holdfast.agents.output_type import AgentOutputSchema, AgentOutputSchemaBase
 from holdfast.agents.runs.error_handlers import (
     RunErrorData,
+    RunErrorHandler,
     RunErrorHandlerInput,
     RunErrorHandlerResult,
+    RunErrorHandlers,
 )
 from holdfast.agents.runs.model_input import CallModelData, ModelInputData
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import FunctionTool, Tool, function_tool, tool
-from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, default_tool_error_function
+from holdfast.agents.tools.error_texts import (
+    ToolErrorFormatter,
+    ToolErrorFormatterArgs,
+    default_tool_error_function,
+)
 from holdfast.agents.tools.functions.docstrings import (
     FuncDocumentation,
     generate_func_documentation,
@@ -75,6 +86,9 @@ from holdfast.agents.tools.guardrails import (
     tool_input_guardrail,
     tool_output_guardrail,
 )
+from holdfast.agents.tools.options import (
+    ToolCaller,
+)
 from holdfast.agents.tools.outputs import (
     ToolOutputFileContent,
     ToolOutputFileContentDict,
@@ -89,6 +103,7 @@ from holdfast.errors import (
     HoldfastError,
     InputGuardrailTripwireTriggered,
     MaxTurnsExceeded,
+    MCPToolCancellationError,
     ModelBehaviorError,
     ModelRefusalError,
     OutputGuardrailTripwireTriggered,
@@ -130,10 +145,28 @@ from holdfast.tracing import gen_trace_id, get_current_trace, set_tracing_disabl
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import Retrieved, SourceNode
-from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
+from holdfast.values.runs.retries import (
+    ModelRetryAdvice,
+    ModelRetryAdviceRequest,
+    ModelRetryBackoffSettings,
+    ModelRetryNormalizedError,
+    ModelRetrySettings,
+    RetryDecision,
+    RetryPolicy,
+    RetryPolicyContext,
+    retry_policies,
+)
+from holdfast.values.runs.run_context import (
+    AgentHookContext,
+    RunContextWrapper,
+    TContext,
+)
 from holdfast.values.runs.usage import RequestUsage, Usage
 from holdfast.values.settings import Always, ApprovalRule, Budget, MCPToolChoice, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.values.text.logs import (
+    enable_verbose_stdout_logging,
+)
 from holdfast.values.version import __version__
 from holdfast.workers.tool_use import (
     FunctionToolResult,
@@ -143,8 +176,23 @@ from holdfast.workers.tool_use import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.activities.notices.notifiers import Apprise, Notice, Notifier, Webhook
+    from holdfast.activities.notices.notifiers import (
+        Apprise,
+        Notice,
+        Notifier,
+        Webhook,
+    )
+    from holdfast.agents.handoffs.prompt import (
+        RECOMMENDED_PROMPT_PREFIX,
+        prompt_with_handoff_instructions,
+    )
+    from holdfast.agents.items.api_types import (
+        TResponseInputItem,
+        TResponseOutputItem,
+        TResponseStreamEvent,
+    )
     from holdfast.agents.items.run_items import (
+        CompactionItem,
         HandoffCallItem,
         HandoffOutputItem,
         InputItem,
@@ -157,30 +205,120 @@ if TYPE_CHECKING:
         ToolApprovalItem,
         ToolCallItem,
         ToolCallOutputItem,
+        ToolSearchCallItem,
+        ToolSearchOutputItem,
     )
-    from holdfast.agents.run_config import RunConfig, SessionSettings, ToolExecutionConfig
-    from holdfast.agents.runs.item_helpers import ItemHelpers
-    from holdfast.agents.runs.results import ModelResponse, RunData
-    from holdfast.agents.runs.state import RunState
-    from holdfast.client.agent_runner.runner import AgentRunner
-    from holdfast.client.agent_runner.sessions import Session
-    from holdfast.client.caller_sessions.protocol import SessionABC
-    from holdfast.client.caller_sessions.sqlite import SQLiteSession
-    from holdfast.client.runner.runner import Runner, RunResult, RunResultStreaming, configure
-    from holdfast.models.agents_sdk import Model, ModelProvider, ModelTracing
+    from holdfast.agents.items.tool_origin import (
+        ToolOrigin,
+        ToolOriginType,
+    )
+    from holdfast.agents.nesting.nested_run import (
+        AgentToolInvocation,
+        AgentToolStreamEvent,
+    )
+    from holdfast.agents.run_config import (
+        ReasoningItemIdPolicy,
+        RunConfig,
+        SessionSettings,
+        ToolExecutionConfig,
+        ToolNameCollisionPolicy,
+        ToolNotFoundBehavior,
+    )
+    from holdfast.agents.runs.item_helpers import (
+        ItemHelpers,
+    )
+    from holdfast.agents.runs.results import (
+        ModelResponse,
+        RunData,
+        RunErrorDetails,
+    )
+    from holdfast.agents.runs.state import (
+        RunState,
+    )
+    from holdfast.client.agent_runner.runner import (
+        AgentRunner,
+    )
+    from holdfast.client.agent_runner.sessions import (
+        Session,
+    )
+    from holdfast.client.caller_sessions.compaction import (
+        OpenAIResponsesCompactionArgs,
+        OpenAIResponsesCompactionAwareSession,
+        OpenAIResponsesCompactionSession,
+        is_openai_responses_compaction_aware_session,
+    )
+    from holdfast.client.caller_sessions.openai_conversations import (
+        OpenAIConversationsSession,
+    )
+    from holdfast.client.caller_sessions.protocol import (
+        SessionABC,
+    )
+    from holdfast.client.caller_sessions.sqlite import (
+        SQLiteSession,
+    )
+    from holdfast.client.runner.demo_loop import (
+        run_demo_loop,
+    )
+    from holdfast.client.runner.runner import (
+        Runner,
+        RunResult,
+        RunResultStreaming,
+        configure,
+    )
+    from holdfast.models.agents_sdk import (
+        Model,
+        ModelProvider,
+        ModelTracing,
+    )
     from holdfast.models.defaults import (
         set_default_openai_api,
         set_default_openai_client,
         set_default_openai_key,
     )
-    from holdfast.models.openai.chat import OpenAIChatCompletionsModel
-    from holdfast.models.openai.responses import OpenAIResponsesModel
-    from holdfast.models.openai_providers import MultiProvider, OpenAIProvider
-    from holdfast.models.prices import Price, Prices
-    from holdfast.models.providers import MultiProviderMap, model_providers
-    from holdfast.serving.plugin import HoldfastPlugin
-    from holdfast.tracing.blocks import Trace
-    from holdfast.tracing.export import flush_traces
+    from holdfast.models.openai.chat import (
+        OpenAIChatCompletionsModel,
+    )
+    from holdfast.models.openai.responses import (
+        OpenAIResponsesModel,
+    )
+    from holdfast.models.openai_providers import (
+        MultiProvider,
+        OpenAIProvider,
+    )
+    from holdfast.models.prices import (
+        Price,
+        Prices,
+    )
+    from holdfast.models.providers import (
+        MultiProviderMap,
+        model_providers,
+    )
+    from holdfast.serving.plugin import (
+        HoldfastPlugin,
+    )
+    from holdfast.tracing.blocks import (
+        Trace,
+    )
+    from holdfast.tracing.export import (
+        flush_traces,
+    )
+    from holdfast.tracing.provider_spans import (
+        MCPListToolsSpanData,
+        ResponseSpanData,
+        SpanError,
+        SpeechGroupSpanData,
+        SpeechSpanData,
+        TaskSpanData,
+        TranscriptionSpanData,
+        TurnSpanData,
+        mcp_tools_span,
+        response_span,
+        speech_group_span,
+        speech_span,
+        task_span,
+        transcription_span,
+        turn_span,
+    )
     from holdfast.tracing.spans import (
         AgentSpanData,
         CustomSpanData,
@@ -201,73 +339,149 @@ if TYPE_CHECKING:
     )
 
 _LATE = {
-    "Apprise": "holdfast.activities.notices.notifiers",
-    "Model": "holdfast.models.agents_sdk",
-    "ModelProvider": "holdfast.models.agents_sdk",
-    "ModelTracing": "holdfast.models.agents_sdk",
-    "MultiProvider": "holdfast.models.openai_providers",
-    "MultiProviderMap": "holdfast.models.providers",
-    "Notice": "holdfast.activities.notices.notifiers",
-    "Notifier": "holdfast.activities.notices.notifiers",
-    "OpenAIProvider": "holdfast.models.openai_providers",
-    "model_providers": "holdfast.models.providers",
-    "OpenAIChatCompletionsModel": "holdfast.models.openai.chat",
-    "OpenAIResponsesModel": "holdfast.models.openai.responses",
-    "Webhook": "holdfast.activities.notices.notifiers",
-    "set_default_openai_api": "holdfast.models.defaults",
-    "set_default_openai_client": "holdfast.models.defaults",
-    "set_default_openai_key": "holdfast.models.defaults",
-    "AgentSpanData": "holdfast.tracing.spans",
-    "CustomSpanData": "holdfast.tracing.spans",
-    "FunctionSpanData": "holdfast.tracing.spans",
-    "GenerationSpanData": "holdfast.tracing.spans",
-    "GuardrailSpanData": "holdfast.tracing.spans",
-    "HandoffSpanData": "holdfast.tracing.spans",
-    "Span": "holdfast.tracing.spans",
-    "SpanData": "holdfast.tracing.spans",
-    "agent_span": "holdfast.tracing.spans",
-    "custom_span": "holdfast.tracing.spans",
-    "function_span": "holdfast.tracing.spans",
-    "gen_span_id": "holdfast.tracing.spans",
-    "generation_span": "holdfast.tracing.spans",
-    "get_current_span": "holdfast.tracing.spans",
-    "guardrail_span": "holdfast.tracing.spans",
-    "handoff_span": "holdfast.tracing.spans",
-    "Trace": "holdfast.tracing.blocks",
-    "AgentRunner": "holdfast.client.agent_runner.runner",
-    "HandoffCallItem": "holdfast.agents.items.run_items",
-    "HandoffOutputItem": "holdfast.agents.items.run_items",
-    "HoldfastPlugin": "holdfast.serving.plugin",
-    "InputItem": "holdfast.agents.items.run_items",
-    "ItemHelpers": "holdfast.agents.runs.item_helpers",
-    "MCPApprovalRequestItem": "holdfast.agents.items.run_items",
-    "MCPApprovalResponseItem": "holdfast.agents.items.run_items",
-    "MCPListToolsItem": "holdfast.agents.items.run_items",
-    "MessageOutputItem": "holdfast.agents.items.run_items",
-    "ModelResponse": "holdfast.agents.runs.results",
-    "ReasoningItem": "holdfast.agents.items.run_items",
-    "Price": "holdfast.models.prices",
-    "Prices": "holdfast.models.prices",
-    "RunConfig": "holdfast.agents.run_config",
-    "RunData": "holdfast.agents.runs.results",
-    "RunItem": "holdfast.agents.items.run_items",
-    "RunResult": "holdfast.client.runner.runner",
-    "RunResultStreaming": "holdfast.client.runner.runner",
-    "RunState": "holdfast.agents.runs.state",
-    "Runner": "holdfast.client.runner.runner",
-    "SQLiteSession": "holdfast.client.caller_sessions.sqlite",
-    "Session": "holdfast.client.agent_runner.sessions",
-    "SessionABC": "holdfast.client.caller_sessions.protocol",
-    "SessionSettings": "holdfast.agents.run_config",
-    "ToolApprovalItem": "holdfast.agents.items.run_items",
-    "ToolCallItem": "holdfast.agents.items.run_items",
-    "ToolCallOutputItem": "holdfast.agents.items.run_items",
-    "ToolExecutionConfig": "holdfast.agents.run_config",
-    "configure": "holdfast.client.runner.runner",
-    "flush_traces": "holdfast.tracing.export",
+    name: module
+    for module, names in {
+        "holdfast.activities.notices.notifiers": (
+            "Apprise",
+            "Notice",
+            "Notifier",
+            "Webhook",
+        ),
+        "holdfast.agents.handoffs.prompt": (
+            "RECOMMENDED_PROMPT_PREFIX",
+            "prompt_with_handoff_instructions",
+        ),
+        "holdfast.agents.items.api_types": (
+            "TResponseInputItem",
+            "TResponseOutputItem",
+            "TResponseStreamEvent",
+        ),
+        "holdfast.agents.items.run_items": (
+            "CompactionItem",
+            "HandoffCallItem",
+            "HandoffOutputItem",
+            "InputItem",
+            "MCPApprovalRequestItem",
+            "MCPApprovalResponseItem",
+            "MCPListToolsItem",
+            "MessageOutputItem",
+            "ReasoningItem",
+            "RunItem",
+            "ToolApprovalItem",
+            "ToolCallItem",
+            "ToolCallOutputItem",
+            "ToolSearchCallItem",
+            "ToolSearchOutputItem",
+        ),
+        "holdfast.agents.items.tool_origin": (
+            "ToolOrigin",
+            "ToolOriginType",
+        ),
+        "holdfast.agents.nesting.nested_run": (
+            "AgentToolInvocation",
+            "AgentToolStreamEvent",
+        ),
+        "holdfast.agents.run_config": (
+            "ReasoningItemIdPolicy",
+            "RunConfig",
+            "SessionSettings",
+            "ToolExecutionConfig",
+            "ToolNameCollisionPolicy",
+            "ToolNotFoundBehavior",
+        ),
+        "holdfast.agents.runs.item_helpers": ("ItemHelpers",),
+        "holdfast.agents.runs.results": (
+            "ModelResponse",
+            "RunData",
+            "RunErrorDetails",
+        ),
+        "holdfast.agents.runs.state": ("RunState",),
+        "holdfast.client.agent_runner.runner": ("AgentRunner",),
+        "holdfast.client.agent_runner.sessions": ("Session",),
+        "holdfast.client.caller_sessions.compaction": (
+            "OpenAIResponsesCompactionArgs",
+            "OpenAIResponsesCompactionAwareSession",
+            "OpenAIResponsesCompactionSession",
+            "is_openai_responses_compaction_aware_session",
+        ),
+        "holdfast.client.caller_sessions.openai_conversations": ("OpenAIConversationsSession",),
+        "holdfast.client.caller_sessions.protocol": ("SessionABC",),
+        "holdfast.client.caller_sessions.sqlite": ("SQLiteSession",),
+        "holdfast.client.runner.demo_loop": ("run_demo_loop",),
+        "holdfast.client.runner.runner": (
+            "RunResult",
+            "RunResultStreaming",
+            "Runner",
+            "configure",
+        ),
+        "holdfast.models.agents_sdk": (
+            "Model",
+            "ModelProvider",
+            "ModelTracing",
+        ),
+        "holdfast.models.defaults": (
+            "set_default_openai_api",
+            "set_default_openai_client",
+            "set_default_openai_key",
+        ),
+        "holdfast.models.openai.chat": ("OpenAIChatCompletionsModel",),
+        "holdfast.models.openai.responses": ("OpenAIResponsesModel",),
+        "holdfast.models.openai_providers": (
+            "MultiProvider",
+            "OpenAIProvider",
+        ),
+        "holdfast.models.prices": (
+            "Price",
+            "Prices",
+        ),
+        "holdfast.models.providers": (
+            "MultiProviderMap",
+            "model_providers",
+        ),
+        "holdfast.serving.plugin": ("HoldfastPlugin",),
+        "holdfast.tracing.blocks": ("Trace",),
+        "holdfast.tracing.export": ("flush_traces",),
+        "holdfast.tracing.provider_spans": (
+            "MCPListToolsSpanData",
+            "ResponseSpanData",
+            "SpanError",
+            "SpeechGroupSpanData",
+            "SpeechSpanData",
+            "TaskSpanData",
+            "TranscriptionSpanData",
+            "TurnSpanData",
+            "mcp_tools_span",
+            "response_span",
+            "speech_group_span",
+            "speech_span",
+            "task_span",
+            "transcription_span",
+            "turn_span",
+        ),
+        "holdfast.tracing.spans": (
+            "AgentSpanData",
+            "CustomSpanData",
+            "FunctionSpanData",
+            "GenerationSpanData",
+            "GuardrailSpanData",
+            "HandoffSpanData",
+            "Span",
+            "SpanData",
+            "agent_span",
+            "custom_span",
+            "function_span",
+            "gen_span_id",
+            "generation_span",
+            "get_current_span",
+            "guardrail_span",
+            "handoff_span",
+        ),
+    }.items()
+    for name in names
 }
 
 __all__ = [
+    "RECOMMENDED_PROMPT_PREFIX",
     "Agent",
     "AgentBase",
     "AgentHookContext",
@@ -277,6 +491,8 @@ __all__ = [
     "AgentResponse",
     "AgentRunner",
     "AgentSpanData",
+    "AgentToolInvocation",
+    "AgentToolStreamEvent",
     "AgentUpdatedStreamEvent",
     "AgentsException",
     "Always",
@@ -290,6 +506,7 @@ __all__ = [
     "ChatStart",
     "CodeInterpreterTool",
     "CommandGiven",
+    "CompactionItem",
     "CustomSpanData",
     "DynamicPromptFunction",
     "Effect",
@@ -325,9 +542,11 @@ __all__ = [
     "MCPApprovalRequestItem",
     "MCPApprovalResponseItem",
     "MCPListToolsItem",
+    "MCPListToolsSpanData",
     "MCPToolApprovalFunction",
     "MCPToolApprovalFunctionResult",
     "MCPToolApprovalRequest",
+    "MCPToolCancellationError",
     "MCPToolChoice",
     "MaxTurnsExceeded",
     "Message",
@@ -338,6 +557,11 @@ __all__ = [
     "ModelProvider",
     "ModelRefusalError",
     "ModelResponse",
+    "ModelRetryAdvice",
+    "ModelRetryAdviceRequest",
+    "ModelRetryBackoffSettings",
+    "ModelRetryNormalizedError",
+    "ModelRetrySettings",
     "ModelSettings",
     "ModelTracing",
     "MultiProvider",
@@ -345,7 +569,11 @@ __all__ = [
     "Notice",
     "Notifier",
     "OpenAIChatCompletionsModel",
+    "OpenAIConversationsSession",
     "OpenAIProvider",
+    "OpenAIResponsesCompactionArgs",
+    "OpenAIResponsesCompactionAwareSession",
+    "OpenAIResponsesCompactionSession",
     "OpenAIResponsesModel",
     "OutputGuardrail",
     "OutputGuardrailResult",
@@ -355,14 +583,22 @@ __all__ = [
     "Prompt",
     "RawResponsesStreamEvent",
     "ReasoningItem",
+    "ReasoningItemIdPolicy",
     "RequestUsage",
+    "ResponseSpanData",
     "Retrieved",
+    "RetryDecision",
+    "RetryPolicy",
+    "RetryPolicyContext",
     "RunConfig",
     "RunContextWrapper",
     "RunData",
     "RunErrorData",
+    "RunErrorDetails",
+    "RunErrorHandler",
     "RunErrorHandlerInput",
     "RunErrorHandlerResult",
+    "RunErrorHandlers",
     "RunHooks",
     "RunItem",
     "RunItemStreamEvent",
@@ -377,6 +613,9 @@ __all__ = [
     "SourceNode",
     "Span",
     "SpanData",
+    "SpanError",
+    "SpeechGroupSpanData",
+    "SpeechSpanData",
     "StepEnd",
     "StepEvent",
     "StepFailed",
@@ -386,9 +625,14 @@ __all__ = [
     "StepUndoneStreamEvent",
     "StopAtTools",
     "StreamEvent",
+    "TContext",
+    "TResponseInputItem",
+    "TResponseOutputItem",
+    "TResponseStreamEvent",
     "Task",
     "TaskAbandonedError",
     "TaskEvent",
+    "TaskSpanData",
     "TaskStep",
     "TaskStepOutput",
     "Thought",
@@ -398,8 +642,10 @@ __all__ = [
     "ToolCallItem",
     "ToolCallOutputItem",
     "ToolCalled",
+    "ToolCaller",
     "ToolContext",
     "ToolDone",
+    "ToolErrorFormatter",
     "ToolErrorFormatterArgs",
     "ToolExecutionConfig",
     "ToolGuardrailFunctionOutput",
@@ -407,6 +653,10 @@ __all__ = [
     "ToolInputGuardrailData",
     "ToolInputGuardrailResult",
     "ToolInputGuardrailTripwireTriggered",
+    "ToolNameCollisionPolicy",
+    "ToolNotFoundBehavior",
+    "ToolOrigin",
+    "ToolOriginType",
     "ToolOutput",
     "ToolOutputFileContent",
     "ToolOutputFileContentDict",
@@ -419,10 +669,14 @@ __all__ = [
     "ToolOutputText",
     "ToolOutputTextDict",
     "ToolRetriever",
+    "ToolSearchCallItem",
+    "ToolSearchOutputItem",
     "ToolTimeoutError",
     "ToolsToFinalOutputFunction",
     "ToolsToFinalOutputResult",
     "Trace",
+    "TranscriptionSpanData",
+    "TurnSpanData",
     "Usage",
     "UserError",
     "Waiting",
@@ -432,7 +686,9 @@ __all__ = [
     "agent_span",
     "configure",
     "custom_span",
+    "default_handoff_history_mapper",
     "default_tool_error_function",
+    "enable_verbose_stdout_logging",
     "event_text",
     "flush_traces",
     "function_schema",
@@ -442,31 +698,59 @@ __all__ = [
     "gen_trace_id",
     "generate_func_documentation",
     "generation_span",
+    "get_conversation_history_wrappers",
     "get_current_span",
     "get_current_trace",
     "guardrail_span",
     "handoff",
     "handoff_span",
     "input_guardrail",
+    "is_openai_responses_compaction_aware_session",
+    "mcp_tools_span",
     "model_providers",
     "nest_handoff_history",
     "output_guardrail",
     "print_event",
+    "prompt_with_handoff_instructions",
     "remove_all_tools",
+    "reset_conversation_history_wrappers",
+    "response_span",
+    "retry_policies",
+    "run_demo_loop",
+    "set_conversation_history_wrappers",
     "set_default_openai_api",
     "set_default_openai_client",
     "set_default_openai_key",
     "set_tracing_disabled",
+    "speech_group_span",
+    "speech_span",
+    "task_span",
     "tool",
     "tool_input_guardrail",
     "tool_output_guardrail",
     "trace",
+    "transcription_span",
+    "turn_span",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Load a name that needs more than the light core."""
+    """Load a name that needs more than the light core.
+
+    Raises:
+        ImportError: It is a name of the Agents SDK that is not here; the text says what to use. (Of
+            an AttributeError `from holdfast import name` would not show the text.)
+        AttributeError: There is no such name.
+    """
     if name not in _LATE:
+        from holdfast.values.text.absent_names import ABSENT
+
+        if name in ABSENT:
+            msg = f"holdfast has no {name}: {ABSENT[name]}. See docs/from_agents_sdk.md."
+            raise ImportError(msg, name=name)
         msg = f"module 'holdfast' has no attribute {name!r}"
         raise AttributeError(msg)
     return getattr(importlib.import_module(_LATE[name]), name)
+
+
+_runner_of_calls.find = lambda: __getattr__("Runner")

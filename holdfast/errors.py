@@ -44,6 +44,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
         ├── ToolInputGuardrailTripwireTriggered
         ├── ToolOutputGuardrailTripwireTriggered
         ├── ToolTimeoutError
+        ├── MCPToolCancellationError
         ├── TaskAbandonedError
         └── UserError                   untouched, or waits: code of a run was found wrong
             ├── DeclarationError        untouched   also an InvalidArgumentError
@@ -433,6 +434,11 @@ class AgentsException(HoldfastError):
     run_data: Any = None
     facts: dict[str, Any] | None = None
 
+    @property
+    def message(self) -> str:
+        """What happened, without what to do about it."""
+        return message_of(self)
+
 
 class MaxTurnsExceeded(AgentsException):
     """One more model call would exceed `max_turns`."""
@@ -464,6 +470,40 @@ class GuardrailTripwireTriggered(AgentsException):
     """
 
     guardrail_result: Any = None
+
+    def __init__(self, *texts: Any, guardrail: Any = None, output: Any = None, **more: Any) -> None:
+        """Keep what was found, if it is given in the place of a text or beside it.
+
+        Args:
+            texts: The text; or the result of an input or output guardrail.
+            guardrail: The guardrail of a tool.
+            output: What it returned.
+            more: As for HoldfastError.
+        """
+        if texts and not isinstance(texts[0], str):
+            self.guardrail_result = texts[0]
+            guardrail = getattr(texts[0], "guardrail", None)
+            texts = ()
+        if guardrail is not None and not texts:
+            name = getattr(guardrail, "get_name", lambda: type(guardrail).__name__)()
+            kind = type(self).__name__.removesuffix("TripwireTriggered")
+            texts = (f"{kind} {name!r} triggered its tripwire.",)
+        self._guardrail, self._output = guardrail, output
+        super().__init__(*texts, **more)
+
+    @property
+    def guardrail(self) -> Any:
+        """The guardrail, if it is known."""
+        if self.guardrail_result is not None:
+            return self.guardrail_result.guardrail
+        return self._guardrail
+
+    @property
+    def output(self) -> Any:
+        """What the guardrail returned, if it is known."""
+        if self.guardrail_result is not None:
+            return self.guardrail_result.output
+        return self._output
 
 
 class InputGuardrailTripwireTriggered(GuardrailTripwireTriggered):
@@ -503,6 +543,10 @@ class ToolTimeoutError(AgentsException):
         super().__init__(*(texts or (text,)), remedy=remedy)
 
 
+class MCPToolCancellationError(AgentsException):
+    """A call of a tool of an MCP server was cut off by the server."""
+
+
 class TaskAbandonedError(AgentsException):
     """The task was abandoned; the text holds who did it and why."""
 
@@ -516,4 +560,7 @@ class WrongTypeError(UserError, TypeError):
 
 
 class DeclarationError(UserError, InvalidArgumentError):
-    """A tool that is declared in a way in which it cannot work; the text says what to change."""
+    """A tool, or how a run executes tools, declared in a way in which it cannot work.
+
+    The text says what to change.
+    """

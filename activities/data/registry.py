@@ -7,9 +7,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from holdfast.agents.agent import Agent, reachable
-from holdfast.agents.agent_tool import AgentTool
+from holdfast.agents.agent import Agent
 from holdfast.agents.hosted.mcp import servers_of
+from holdfast.agents.nesting.agent_tool import AgentTool
+from holdfast.agents.runs.teams import reachable
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError

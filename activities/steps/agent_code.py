@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from temporalio import activity
@@ -31,6 +32,7 @@ from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Blob, Message, ToolCall, Usage, clean
+from holdfast.values.runs.retries import ModelRetrySettings
 from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.runs.usage import Usage as RunUsage
 from holdfast.values.steps import ToolOutput
@@ -374,6 +376,15 @@ class RegisteredCode(AgentCode):
     async def model(self) -> Model:
         """Return the model that answers: the run's, else the one that the agent began with."""
         return await self.registry.model_of_run(self._live, self.agent, self._head)
+
+    def retry_of(self, request: ModelRequest) -> ModelRetrySettings | None:
+        """Return when a failed model call is made again, with the policy that this process has."""
+        settings, ref = request.settings.retry, self._head.run.retry_policy
+        if settings is None:
+            return None
+        own = self._live.model_settings.retry
+        policy = self.registry.code(ref) if ref else own.policy if own is not None else None
+        return replace(settings, policy=policy)
 
     def with_secrets(self, request: ModelRequest) -> ModelRequest:
         """Put secrets of hosted tools into a request that is about to leave the process."""

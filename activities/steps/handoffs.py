@@ -87,7 +87,7 @@ class AgentHandoffs(StepHandoffs):
 
     def changes_view(self, name: str) -> bool:
         """Whether the next agent sees something else than the whole conversation."""
-        return bool(self._filter_of(name)) or self._nests(name)
+        return self._filter_of(name) is not None or self._nests(name)
 
     async def view(
         self, ctx: StepView, chosen: ToolCall, answer: Message, told: Sequence[Message]
@@ -106,7 +106,7 @@ class AgentHandoffs(StepHandoffs):
         """
         data = await self._data(ctx, answer, told)
         given = self._filter_of(chosen.name)
-        if given:
+        if given is not None:
             use = self._code(given) if isinstance(given, str) else given
             check_callable(use, f"The input filter of handoff {chosen.name!r}")
             items = next_input(await invoke(use, data))
@@ -151,8 +151,9 @@ class AgentHandoffs(StepHandoffs):
         )
 
     def _filter_of(self, name: str) -> Any:
-        """Return the filter of a handoff, or the reference to the run's."""
-        return self._known(name).input_filter or self._rules.handoff_filter
+        """Return the filter of a handoff, the reference to the run's, or None."""
+        own = self._known(name).input_filter  # an object that may count as false
+        return (self._rules.handoff_filter or None) if own is None else own
 
     def _nests(self, name: str) -> bool:
         if self._rules.kept is not None:

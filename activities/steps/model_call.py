@@ -7,6 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from operator import attrgetter
 
+from temporalio import activity
+
 from holdfast.activities.data.source import Source
 from holdfast.activities.heartbeat import Pulse, ensure_ours
 from holdfast.activities.spans import answered, model_call
@@ -32,6 +34,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
 from holdfast.values.money import NOTHING
+from holdfast.values.runs.retries import next_failure
 from holdfast.values.text.logs import log
 from holdfast.workers.context.journal import OverBudget
 
@@ -167,8 +170,23 @@ class Asking:
         return request.model_copy(update={"messages": tuple(messages)})
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
-        key, model = self._key, self._model
         await ensure_ours("model call")  # again: hooks and images may have taken long
+        retry = self._code.retry_of(request)
+        if retry is None:
+            return await self._attempted(request)
+        try:
+            return await self._attempted(request)
+        except Exception as error:  # noqa: BLE001  it is raised, as one that says what follows
+            raise await next_failure(
+                error,
+                retry,
+                model=self._model,
+                attempt=activity.info().attempt,
+                streams=self._key is not None,
+            ) from error.__cause__
+
+    async def _attempted(self, request: ModelRequest) -> ModelAnswer:
+        key, model = self._key, self._model
         if key is None or not isinstance(model, StreamingModel):
             return await model.respond(request)
         with publishing(local_hub, self._pulse, key, self._attempt) as publish:

@@ -26,7 +26,8 @@ from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.activities.steps.kept_conversation import Continuation, newest_answer
 from holdfast.activities.steps.model_call import Asking
 from holdfast.activities.tools.inline import Batch, InlineCalls, handed_over, keep_handed_over
-from holdfast.agents.agent import Agent, guard_rule
+from holdfast.agents.agent import Agent
+from holdfast.agents.guardrails import guard_rule
 from holdfast.agents.tools.retriever import ask_retriever
 from holdfast.archive.contents import read_json
 from holdfast.archive.segments import write_messages

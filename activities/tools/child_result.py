@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+import asyncio
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from temporalio import activity
 from temporalio.service import RPCError
@@ -12,6 +13,7 @@ from temporalio.service import RPCError
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
 from holdfast.activities.failures import clean_message
+from holdfast.agents.runs.item_reading import team_of
 from holdfast.errors import EngineError
 from holdfast.reading.reader import Reader
 from holdfast.reading.recorded import read_recorded
@@ -21,10 +23,13 @@ from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.context_data import KEY
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.steps import Task
 
 if TYPE_CHECKING:
+    from holdfast.agents.hooks import RunHooks
     from holdfast.agents.runs.results import RunResult
+    from holdfast.reading.streams.events import StreamEvent
 
 
 class ChildUnreadError(Exception):
@@ -42,8 +47,8 @@ class ChildUnreadError(Exception):
 
 def nested_result(
     registry: Registry, source: Source, given: ToolInput, state: dict[str, Json]
-) -> Callable[[], Awaitable[RunResult]] | None:
-    """Return a function that reads the result of a call's child task, if the call has one.
+) -> ChildRun | None:
+    """Return the run of a call's child task, if the call has one.
 
     Args:
         registry: The agents of this process.
@@ -55,21 +60,85 @@ def nested_result(
         return None
     child = given.child
 
-    async def result() -> RunResult:
+    return ChildRun(child, registry, source, state)
+
+
+class ChildRun:
+    """The child task of a call, once it has ended."""
+
+    def __init__(
+        self, child: str, registry: Registry, source: Source, state: dict[str, Json]
+    ) -> None:
+        """Take where it is; the arguments are those of `nested_result`."""
+        self._child = child
+        self._registry = registry
+        self._source = source
+        self._state = state
+
+    async def __call__(self) -> RunResult:
+        """Return its result.
+
+        Raises:
+            ChildUnreadError: It could not be read.
+            HoldfastError: The error that ended it.
+        """
         from holdfast.reading.run_results import ANSWERED, run_result
 
-        reader = Reader(activity.client(), source.archive)
+        reader = self._reader
         with _reading():
-            task = await reader.task(child)
+            task = await reader.task(self._child)
             if task.status not in ANSWERED:  # one that was ended early may have no more to read
-                raise to_error(await _failure(reader, task), task_id=child)
-            recorded = await read_recorded(reader, child)
+                raise to_error(await _failure(reader, task), task_id=self._child)
+            recorded = await read_recorded(reader, self._child)
         task = recorded.task
         if KEY in task.extra_state:
-            state[KEY] = merge_patch.plain(task.extra_state[KEY])
-        return run_result(recorded, registry.agent(task.agent))
+            self._state[KEY] = merge_patch.plain(task.extra_state[KEY])
+        return run_result(recorded, self._registry.agent(task.agent))
 
-    return result
+    async def events(self) -> AsyncGenerator[StreamEvent]:
+        """Yield its events, oldest first.
+
+        Raises:
+            ChildUnreadError: They could not be read.
+        """
+        from holdfast.reading.streams.reader import StreamReader
+
+        team = team_of(self._registry.agent((await self._reader.task(self._child)).agent))
+        stream, over = StreamReader(self._reader, self._child, team=team), asyncio.Event()
+        over.set()
+        with _reading():
+            async for batch in stream.batches(over):
+                for event in batch:
+                    yield event
+
+    async def call_hooks(self, hooks: RunHooks[Any], context: Any) -> None:
+        """Call hooks with what it did.
+
+        Raises:
+            ChildUnreadError: It could not be read.
+            Exception: Whatever a hook raises.
+        """
+        from holdfast.reading.run_hooks import HookFailed, HookNotifier
+
+        with _reading():
+            task = await self._reader.task(self._child)
+            notifier = HookNotifier(
+                hooks,
+                self._reader,
+                self._child,
+                call=invoke,
+                team=team_of(self._registry.agent(task.agent)),
+                context=context,
+                given=task.input,
+            )
+            try:
+                await notifier.look()
+            except HookFailed as failed:
+                raise (failed.__cause__ or failed) from None
+
+    @property
+    def _reader(self) -> Reader:
+        return Reader(activity.client(), self._source.archive)
 
 
 @contextmanager

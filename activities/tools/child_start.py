@@ -14,7 +14,7 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.spans import came_to, tool_call
 from holdfast.activities.tools.lookup import Ready, find
 from holdfast.activities.tools.tool import failed, recorded
-from holdfast.agents.agent_tool import AgentTool
+from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.runs.rules import run_budget, run_head
 from holdfast.archive.segments import read_archived, write_messages
 from holdfast.archive.session_commits import RPC_TIMEOUT
@@ -23,7 +23,7 @@ from holdfast.errors import NotFoundError
 from holdfast.models.openai.items import from_response_items
 from holdfast.task.data.calls import Begun, Outcome
 from holdfast.task.data.children import SAYS, EndNested, ParentSays, secret_of_child
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import KeptConversation, TaskHead
 from holdfast.task.data.records import Entry
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Nesting, ToolInput
@@ -135,6 +135,11 @@ def child_head(tool: AgentTool, caller: TaskHead, registry: Registry) -> TaskHea
     else:
         head = run_head(name, config, refer=registry.refer)
         changes |= {each: getattr(head.run, each) or getattr(above, each) for each in _INHERITED}
+    options = tool.options
+    ids = {each: options[each] or "" for each in ("conversation_id", "previous_response_id")}
+    if any(ids.values()):
+        changes["kept"] = KeptConversation(**ids)
+    changes["streams"] = options["on_stream"] is not None
     run = head.run.model_copy(update=changes)
     return head.model_copy(update={"dialect": caller.dialect, "run": run, "asker": caller.asker})
 

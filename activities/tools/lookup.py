@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -16,7 +15,7 @@ from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.tools.child_result import nested_result
 from holdfast.activities.tools.guards_and_hooks import ToolWatch
 from holdfast.agents.agent import Agent
-from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.context import NestedRun, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError
 from holdfast.agents.tools.error_texts import ToolErrorFormatter
 from holdfast.agents.tools.functions.schema import is_same_shape
@@ -28,10 +27,6 @@ from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
 from holdfast.values.messages import ToolCall, Usage
-
-if TYPE_CHECKING:
-    from holdfast.agents.runs.results import RunResult
-
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -193,7 +188,7 @@ def context_of(
     *,
     state: dict[str, Json],
     usage: Usage,
-    nested: Callable[[], Awaitable[RunResult]] | None = None,
+    nested: NestedRun | None = None,
 ) -> ToolContext[Any, dict[str, Json]]:
     """Build the context that a tool, its predicate, its probe and its undo get of a call."""
     ctx = ToolContext[Any, dict[str, Json]](

@@ -33,8 +33,8 @@ from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.activities.tools.child_result import ChildUnreadError
 from holdfast.activities.tools.inline import InlineCalls
 from holdfast.activities.tools.lookup import Ready, find
-from holdfast.agents.agent_tool import AgentTool
 from holdfast.agents.handoffs.handoff import HandoffFailedError
+from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, ToolResultError
 from holdfast.agents.tools.error_texts import (

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.agents.agent_base import AgentBase
-from holdfast.agents.agent_fields import checked
-from holdfast.agents.agent_tool import (
+from holdfast.agents.agent_base import walk
+from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, guard_rule
+from holdfast.agents.handoffs.handoff import Handoff
+from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.hosted.mcp import HostedMCPTool
+from holdfast.agents.hosted.prompt import (
+    DynamicPromptFunction,
+    Prompt,
+    chosen_prompt,
+    fixed_prompt,
+)
+from holdfast.agents.hosted.tools import HostedTool
+from holdfast.agents.nesting.agent_tool import (
     DEFAULT_MAX_TURNS,
     AgentTool,
     Extractor,
@@ -16,21 +26,11 @@ from holdfast.agents.agent_tool import (
     ResultT,
     as_tool,
 )
-from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
-from holdfast.agents.handoffs.handoff import Handoff, handoff
-from holdfast.agents.hooks import AgentHooks
-from holdfast.agents.hosted.mcp import HostedMCPTool, servers_of
-from holdfast.agents.hosted.prompt import (
-    DynamicPromptFunction,
-    Prompt,
-    chosen_prompt,
-    fixed_prompt,
-)
-from holdfast.agents.hosted.tools import HostedTool, check_served
-from holdfast.agents.instructions import system_prompt
-from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
+from holdfast.agents.nesting.nested_run import OnStream, RunOptions
+from holdfast.agents.parts.declared import DeclaredAgent
+from holdfast.agents.parts.instructions import system_prompt
 from holdfast.agents.run_config import RunConfig
-from holdfast.agents.tools.decorator import Tool, to_tool
+from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.foreign.servers import (
     MCPConfig,
     ServerTool,
@@ -46,7 +46,6 @@ from holdfast.agents.tools.hooks import (
     is_offered,
 )
 from holdfast.agents.tools.retriever import ToolRetriever
-from holdfast.errors import UserError
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
 from holdfast.models.libraries.llama_index import LLM
@@ -54,13 +53,11 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.settings import ApprovalRule, ModelSettings
-from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
-from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
+from holdfast.workers.base import AgentWorker, RunsSteps
 from holdfast.workers.tool_use import ToolUseBehavior, behavior_code
 
 
-@dataclass
-class Agent(AgentBase[ContextT]):
+class Agent(DeclaredAgent[ContextT]):
     """An agent. `Agent[Context]` declares the type of the run's context object.
 
     Args:
@@ -97,33 +94,9 @@ class Agent(AgentBase[ContextT]):
         reset_tool_choice: Whether a tool choice other than "auto" is dropped once a tool was used.
 
     Raises:
-        UserError: The name is empty, two tools have the same name, both tools and a tool_retriever
-            are given, or an argument has a wrong type.
+        UserError: The name is empty, both tools and a tool_retriever are given, or an argument
+            has a wrong type.
     """
-
-    _: KW_ONLY
-    instructions: str | Callable[..., Any] | None = None
-    prompt: Prompt | DynamicPromptFunction | None = None
-    model: str | Model | LLM | AskedModel | None = None
-    tools: list[Any] = field(default_factory=list[Any])
-    model_settings: ModelSettings = field(default_factory=ModelSettings)
-    worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
-    tool_retriever: ToolRetriever | None = None
-    mcp_servers: list[Any] = field(default_factory=list[Any])
-    mcp_config: MCPConfig = field(default_factory=MCPConfig)
-    handoffs: list[Any] = field(default_factory=list[Any], repr=False, compare=False)
-    input_guardrails: list[InputGuardrail[Any]] = field(default_factory=list[Any])
-    output_guardrails: list[OutputGuardrail[Any]] = field(default_factory=list[Any])
-    output_type: Any = None
-    hooks: AgentHooks[ContextT] | None = None
-    tool_use_behavior: ToolUseBehavior = "run_llm_again"
-    reset_tool_choice: bool = True
-    made_worker: AgentWorker = field(init=False, repr=False, compare=False)
-    """The worker, wrapped into an AgentWorker if it is another object."""
-    made_output: AgentOutputSchemaBase | None = field(
-        init=False, repr=False, compare=False, default=None
-    )
-    """The structure of the final output; None for text."""
 
     if TYPE_CHECKING:  # lists are made of other sequences, and settings of a dict
 
@@ -149,35 +122,6 @@ class Agent(AgentBase[ContextT]):
             tool_use_behavior: ToolUseBehavior = "run_llm_again",
             reset_tool_choice: bool = True,
         ) -> None: ...
-
-    else:
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            """Set a field, checked; runs that have begun are not changed by it.
-
-            Raises:
-                UserError: The field cannot hold the value.
-            """
-            value = checked(self.__dict__.get("name", ""), name, value)
-            if name == "worker":
-                object.__setattr__(self, "made_worker", as_worker(value))
-            elif name == "output_type":
-                object.__setattr__(self, "made_output", output_schema(value))
-            object.__setattr__(self, name, value)
-
-    def __post_init__(self) -> None:
-        """Check what the fields are together."""
-        _made_handoffs(self)  # checks the names of the tools, and of the handoffs given so far
-        self._check_hosted()
-
-    def _check_hosted(self) -> None:
-        what = [each.name for each in self.hosted_tools]
-        what += ["prompt"] if self.prompt is not None else []
-        check_served(self.name, what, self.model, self.made_worker)
-
-    def __hash__(self) -> int:
-        """Return the same for equal agents."""
-        return hash(self.name)
 
     def clone(self, **changes: Any) -> Agent[ContextT]:
         """Return a copy with some fields changed; lists that are not given are the same lists."""
@@ -238,58 +182,6 @@ class Agent(AgentBase[ContextT]):
         return [tool for tool in found if await is_offered(tool.is_enabled, run_context, self)]
 
     @property
-    def made_tools(self) -> tuple[Tool, ...]:
-        """The tools that are functions, as tools; with a retriever, its whole catalogue.
-
-        Raises:
-            UserError: As for `all_tools`.
-        """
-        return tuple(tool for tool in self.all_tools if isinstance(tool, Tool))
-
-    @property
-    def hosted_tools(self) -> tuple[HostedTool, ...]:
-        """The tools that the provider runs."""
-        return tuple(tool for tool in self.tools if isinstance(tool, HostedTool))
-
-    @property
-    def all_tools(self) -> tuple[Tool | HostedTool, ...]:
-        """The tools in their order, with functions made into tools.
-
-        Raises:
-            UserError: Two tools have the same name, or an object cannot be made into a tool.
-        """
-        retriever = self.tool_retriever
-        if self.tools and retriever is not None:
-            msg = (
-                f"Cannot specify both `tools` and `tool_retriever`: agent {self.name!r} has both."
-                " Put the tools into the retriever's catalogue."
-            )
-            raise UserError(msg)
-        given = self.tools if retriever is None else retriever.tools
-        made = [tool if isinstance(tool, HostedTool) else to_tool(tool) for tool in given]
-        if retriever is None and made != self.tools:
-            self.tools[:] = made  # a function is made into a tool once
-        servers_of(made)
-        names = [tool.name for tool in made if isinstance(tool, Tool)]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            msg = (
-                f"Agent {self.name!r} has more than one tool named {', '.join(map(repr, twice))}."
-                " The model could not tell them apart: rename one with @tool(name=...)."
-            )
-            raise UserError(msg)
-        return tuple(made)
-
-    @property
-    def made_handoffs(self) -> tuple[Handoff[Any, Agent], ...]:
-        """The handoffs, with agents made into handoffs.
-
-        Raises:
-            UserError: Another object is among them, or a name is taken.
-        """
-        return _made_handoffs(self)
-
-    @property
     def guard_rules(self) -> tuple[GuardRule, ...]:
         """The guardrails as data for a task, input guardrails first."""
         return (*map(guard_rule, self.input_guardrails), *map(guard_rule, self.output_guardrails))
@@ -300,22 +192,27 @@ class Agent(AgentBase[ContextT]):
         Raises:
             UserError: Two of the agents, this one included, have the same name.
         """
-        return _walk([self], lambda agent: [each.agent for each in agent.made_handoffs])[1:]
+        return walk([self], lambda agent: [each.agent for each in agent.made_handoffs])[1:]
 
-    def as_tool(
+    def as_tool(  # noqa: PLR0917  the Agents SDK's signature
         self,
         tool_name: str | None = None,
         tool_description: str | None = None,
         custom_output_extractor: Extractor[ResultT] | None = None,
         is_enabled: bool | EnabledPredicate = True,  # noqa: FBT001, FBT002  the Agents SDK's signature
-        *,
-        needs_approval: bool | ApprovalPredicate | ApprovalRule = False,
-        max_turns: int | None = DEFAULT_MAX_TURNS,
+        on_stream: OnStream | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks[Any] | None = None,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        session: Any = None,
         failure_error_function: FailureFormatter | Literal["default"] | None = "default",
+        needs_approval: bool | ApprovalPredicate | ApprovalRule = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
         parameters: type[Any] | None = None,
         input_builder: InputBuilder | None = None,
-        include_input_schema: bool = False,
+        include_input_schema: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+        on_stream_max_pending_events: int | None = 1024,
     ) -> AgentTool:
         """Make a tool of this agent: other agents' models call it, and go on with its answer.
 
@@ -329,17 +226,26 @@ class Agent(AgentBase[ContextT]):
             custom_output_extractor: Makes the tool's result from the nested RunResult; by default,
                 the result is the final output.
             is_enabled: As for a tool.
-            needs_approval: As for a tool: whether a reviewer decides before the agent is run.
-            max_turns: Most model calls of the nested run; None for no limit.
+            on_stream: Called with each event of the nested run, an AgentToolStreamEvent, once the
+                nested run has its answer; outside of a task while it runs.
             run_config: Settings of the nested run; those of the calling run by default.
+            max_turns: Most model calls of the nested run; None for no limit.
+            hooks: As for `Runner.run`; called once the nested run has its answer, in the worker
+                process.
+            previous_response_id: As for `Runner.run`.
+            conversation_id: As for `Runner.run`.
+            session: As for `Runner.run`, for calls outside of a task; a task refuses the tool.
             failure_error_function: As for a tool: makes the model's text when the nested run fails.
+            needs_approval: As for a tool: whether a reviewer decides before the agent is run.
             parameters: Type of the arguments, a dataclass or a pydantic model, in place of
                 {"input": text}.
             input_builder: Makes the nested input, a text or a list of items, from a dict with
                 `params`, `summary` and `json_schema`.
             include_input_schema: Whether the nested input shows the JSON Schema of `parameters`.
+            on_stream_max_pending_events: Any positive number will do: events wait in the record.
 
         Raises:
+            UserError: An option cannot be served.
             InvalidArgumentError: The name, or the type of the arguments, cannot be used.
         """
         return as_tool(
@@ -355,6 +261,14 @@ class Agent(AgentBase[ContextT]):
             parameters=parameters,
             input_builder=input_builder,
             shows_schema=include_input_schema,
+            options=RunOptions(
+                on_stream=on_stream,
+                on_stream_max_pending_events=on_stream_max_pending_events,
+                hooks=hooks,
+                session=session,
+                previous_response_id=previous_response_id,
+                conversation_id=conversation_id,
+            ),
         )
 
     def nested(self) -> tuple[Agent, ...]:
@@ -429,69 +343,3 @@ class Agent(AgentBase[ContextT]):
             keeps_tool_choice=not self.reset_tool_choice,
             guards=self.guard_rules,
         )
-
-
-def _made_handoffs(agent: Agent) -> tuple[Handoff[Any, Agent], ...]:
-    """Return an agent's handoffs, with agents made into handoffs.
-
-    Raises:
-        UserError: Another object is among them, or a name is taken.
-    """
-    made = tuple(map(_handoff, agent.handoffs))
-    taken = {tool.name: "a tool" for tool in agent.made_tools}
-    for each in made:
-        if each.tool_name in taken:
-            msg = (
-                f"Agent {agent.name!r} has a handoff named {each.tool_name!r}, and"
-                f" {taken[each.tool_name]} of that name. The model could not tell them apart: give"
-                " the handoff another name with handoff(agent, tool_name_override=...)."
-            )
-            raise UserError(msg)
-        taken[each.tool_name] = "another handoff"
-    return made
-
-
-def _handoff(given: Any) -> Handoff[Any, Agent]:
-    return cast("Handoff[Any, Agent]", given if isinstance(given, Handoff) else handoff(given))
-
-
-def reachable(agents: Iterable[Agent]) -> tuple[Agent, ...]:
-    """List agents, and all agents that their tasks may hand over to or call as tools.
-
-    A task refers to agents by name, so each needs a name of its own.
-
-    Raises:
-        UserError: Two agents have the same name.
-    """
-    return _walk(agents, lambda agent: [*(h.agent for h in agent.made_handoffs), *agent.nested()])
-
-
-def _walk(agents: Iterable[Agent], following: Callable[[Agent], list[Agent]]) -> tuple[Agent, ...]:
-    """List agents and all agents that can be reached from them, each once, nearest first."""
-    found: dict[str, Agent] = {}
-    waiting = list(agents)
-    for agent in waiting:  # grows while it is walked
-        known = found.setdefault(agent.name, agent)
-        if known is not agent:
-            msg = (
-                f"Two agents are named {agent.name!r}. A task knows its agents by their names: it"
-                " could hand over to the wrong one. Rename one of them, or use the same Agent"
-                " object in both places."
-            )
-            raise UserError(msg)
-        new = [each for each in following(agent) if found.get(each.name) is not each]
-        waiting += [each for each in new if all(each is not other for other in waiting)]
-    return tuple(found.values())
-
-
-def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> GuardRule:
-    """Describe a guardrail as data for a task.
-
-    Args:
-        guardrail: The guardrail.
-        ref: Reference to it, when it comes from a run's settings.
-    """
-    if isinstance(guardrail, InputGuardrail):
-        blocks = not guardrail.run_in_parallel
-        return GuardRule(kind="input", name=guardrail.get_name(), blocks=blocks, ref=ref)
-    return GuardRule(kind="output", name=guardrail.get_name(), ref=ref)

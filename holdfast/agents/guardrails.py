@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, overload
 
 from holdfast.errors import UserError, WrongTypeError
+from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown
@@ -243,3 +244,16 @@ def _found(name: str, found: object) -> GuardrailFunctionOutput:
         " GuardrailFunctionOutput(output_info=..., tripwire_triggered=...)."
     )
     raise UserError(msg)
+
+
+def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> GuardRule:
+    """Describe a guardrail as data for a task.
+
+    Args:
+        guardrail: The guardrail.
+        ref: Reference to it, when it comes from a run's settings.
+    """
+    if isinstance(guardrail, InputGuardrail):
+        blocks = not guardrail.run_in_parallel
+        return GuardRule(kind="input", name=guardrail.get_name(), blocks=blocks, ref=ref)
+    return GuardRule(kind="output", name=guardrail.get_name(), ref=ref)

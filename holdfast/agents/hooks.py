@@ -108,7 +108,8 @@ def check_run_hooks(hooks: Any) -> None:
     given = type(hooks).__name__
     if isinstance(hooks, AgentHooks):
         msg = (
-            f"{given} is an AgentHooks: give it to its agent, Agent(hooks=...); a run has RunHooks."
+            f"Run hooks must be instances of RunHooks: {given} is an AgentHooks. Give it to its"
+            " agent, Agent(hooks=...)."
         )
         raise WrongTypeError(msg)
     msg = (

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal, cast
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import Field
 
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.agents.handoffs.handoff import HandoffInputFilter
-from holdfast.errors import UserError, WrongTypeError
+from holdfast.errors import DeclarationError, InvalidArgumentError, UserError, WrongTypeError
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model, check_model
 from holdfast.models.libraries.llama_index import LLM, as_model
 from holdfast.models.resolve import check_prefix
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import check_data, check_fields
-from holdfast.values.messages import clean
+from holdfast.values.checks.arguments import check_data, check_fields, check_known
 from holdfast.values.money import Amount
 from holdfast.values.settings import ModelSettings, as_model_settings
 from holdfast.values.text.shown import shown
 
+ToolNameCollisionPolicy = Literal["warn", "error"]
+"""What becomes of two tools of one name: see `RunConfig.tool_name_collision_policy`."""
 
-@dataclass(frozen=True, kw_only=True)
+ReasoningItemIdPolicy = Literal["preserve", "omit"]
+"""Whether ids of reasoning items are sent back."""
+
+ToolNotFoundBehavior = Literal["raise_error", "return_error_to_model"]
+"""What becomes of a call of an unknown tool."""
+
+
+@dataclass
 class ToolExecutionConfig:
     """How the tool calls of one model response are run.
 
@@ -39,10 +47,24 @@ class ToolExecutionConfig:
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        most: object = self.max_function_tool_concurrency
+        if isinstance(most, int) and most < 1:
+            msg = (
+                "tool_execution.max_function_tool_concurrency must be at least 1, or None for no"
+                f" limit; it was {most}."
+            )
+            raise DeclarationError(msg)
+        early = self.pre_approval_tool_input_guardrails
+        if not isinstance(cast("object", early), bool):
+            msg = (
+                "tool_execution.pre_approval_tool_input_guardrails must be a bool; it was"
+                f" {shown(early)}."
+            )
+            raise DeclarationError(msg)
         check_fields(ToolExecutionConfig, self, vars(self))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class SessionSettings:
     """How a session is read.
 
@@ -85,16 +107,20 @@ def as_session_settings(given: object) -> SessionSettings | None:
     if given is None or isinstance(given, SessionSettings):
         return given
     if isinstance(given, Mapping):
-        try:
-            return SessionSettings(**cast("Mapping[str, Any]", given))
-        except TypeError as cause:
-            msg = f"session_settings={shown(cast('object', given))} cannot be used: {cause}."
-            raise WrongTypeError(msg) from None
+        settings = cast("Mapping[str, Any]", given)
+        check_known("session settings", settings, _names(SessionSettings))
+        return SessionSettings(**settings)
     msg = f"session_settings must be SessionSettings or a dict of their fields; got {shown(given)}."
     raise WrongTypeError(msg)
 
 
-@dataclass(frozen=True, kw_only=True)
+def _check_collision_policy(given: object) -> None:
+    if given not in get_args(ToolNameCollisionPolicy):
+        msg = f"tool_name_collision_policy must be either 'warn' or 'error'; it was {shown(given)}."
+        raise InvalidArgumentError(msg)
+
+
+@dataclass
 class RunConfig:
     """Settings of one run. Functions are run by the worker process, see `docs/runner.md`.
 
@@ -127,6 +153,11 @@ class RunConfig:
             error for the model.
         reasoning_item_id_policy: Whether ids of reasoning items are sent back: "preserve", which is
             the default, or "omit".
+        tracing: Not served; None.
+        sandbox: Not served; None.
+        tool_name_collision_policy: Whether an agent that has several tools or handoffs of one name
+            is refused when the run begins ("error"), or the last of them is offered alone, with a
+            warning in the log ("warn"): a handoff takes precedence over a tool.
         output_guardrail_blocked_message: Message in the history in place of a blocked final output.
         max_dollars: US dollars that the model calls of the run may cost, agents as tools included;
             a call that may cost more ends it with MaxTurnsExceeded.
@@ -146,33 +177,35 @@ class RunConfig:
     input_guardrails: Sequence[InputGuardrail] = ()
     output_guardrails: Sequence[OutputGuardrail] = ()
     tracing_disabled: bool = False
+    tracing: None = None
     trace_include_sensitive_data: bool | None = None
     workflow_name: str = DEFAULT_WORKFLOW_NAME
     trace_id: str | None = None
     group_id: str | None = None
     trace_metadata: Mapping[str, Json] | None = None
     session_input_callback: Callable[..., Any] | None = None
-    session_settings: SessionSettings | None = None
     call_model_input_filter: Callable[..., Any] | None = None
     tool_error_formatter: Callable[..., Any] | None = None
+    session_settings: SessionSettings | None = None
+    reasoning_item_id_policy: ReasoningItemIdPolicy | None = None
+    sandbox: None = None
     tool_execution: ToolExecutionConfig = field(default_factory=ToolExecutionConfig)
-    tool_not_found_behavior: Literal["raise_error", "return_error_to_model"] = "raise_error"
-    reasoning_item_id_policy: Literal["preserve", "omit"] | None = None
+    tool_not_found_behavior: ToolNotFoundBehavior = "raise_error"
+    tool_name_collision_policy: ToolNameCollisionPolicy = "warn"
     output_guardrail_blocked_message: str | None = None
-    max_dollars: Amount | None = None
+    max_dollars: Amount | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Make objects of dicts and check the fields."""
         for name, kind in _MADE_OF_DICTS:
             given: object = getattr(self, name)
             if isinstance(given, Mapping):
-                try:
-                    made = kind(**cast("Mapping[str, Any]", given))
-                except TypeError as cause:
-                    said = shown(getattr(self, name))
-                    msg = f"RunConfig cannot use {name}={said}: {clean(str(cause))}."
-                    raise UserError(msg) from None
-                object.__setattr__(self, name, made)
+                object.__setattr__(self, name, kind(cast("Mapping[str, Any]", given)))
+        for name, instead in _NOT_HERE.items():
+            if getattr(self, name) is not None:
+                msg = f"RunConfig cannot have {name}=: {instead}."
+                raise UserError(msg)
+        _check_collision_policy(self.tool_name_collision_policy)
         if self.trace_include_sensitive_data is None:
             object.__setattr__(self, "trace_include_sensitive_data", includes_sensitive_data())
         for name, default in _MAY_BE_NONE:
@@ -200,10 +233,19 @@ class RunConfig:
             raise UserError(msg)
 
 
-_MADE_OF_DICTS: tuple[tuple[str, type[Any]], ...] = (
-    ("model_settings", ModelSettings),
-    ("tool_execution", ToolExecutionConfig),
-    ("session_settings", SessionSettings),
+def _tool_execution(given: Mapping[str, Any]) -> ToolExecutionConfig:
+    check_known("run_config.tool_execution settings", given, _names(ToolExecutionConfig))
+    return ToolExecutionConfig(**given)
+
+
+def _names(kind: Any) -> list[str]:
+    return [each.name for each in fields(kind)]
+
+
+_MADE_OF_DICTS: tuple[tuple[str, Callable[[Mapping[str, Any]], Any]], ...] = (
+    ("model_settings", lambda given: as_model_settings(given, "model_settings of a RunConfig")),
+    ("tool_execution", _tool_execution),
+    ("session_settings", as_session_settings),
 )
 _MAY_BE_NONE: tuple[tuple[str, Any], ...] = (
     ("input_guardrails", ()),
@@ -211,6 +253,12 @@ _MAY_BE_NONE: tuple[tuple[str, Any], ...] = (
     ("tool_execution", ToolExecutionConfig()),
 )
 """Fields that accept None for their default, as in the Agents SDK."""
+
+_NOT_HERE = {
+    "tracing": "traces go to the OpenTelemetry provider of each process; see docs/tracing.md",
+    "sandbox": "there are no sandboxes; give the agent tools that work in one",
+}
+"""Fields of the Agents SDK that a run cannot have, and what serves instead."""
 
 _CHECKED_APART = frozenset({"model", "model_provider", "input_guardrails", "output_guardrails"})
 
@@ -225,7 +273,7 @@ def as_run_config(given: object) -> RunConfig:
     if given is None:
         return RunConfig()
     if isinstance(given, RunConfig):
-        return given
+        return replace(given)  # its fields may have been assigned to: they are checked again
     if isinstance(given, Mapping):
         return RunConfig(**cast("Mapping[str, Any]", given))
     msg = f"run_config must be a RunConfig or a dict of its fields; it was {shown(given)}."

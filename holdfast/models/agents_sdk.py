@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 from holdfast.errors import HoldfastError, ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model as OneMethodModel
-from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell
+from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell, ToolSpec
 from holdfast.models.libraries.llama_index import is_passing
 from holdfast.models.openai.items import to_response_items
 from holdfast.values.base import Json
@@ -64,13 +64,14 @@ class Model(ABC):
             input: The conversation, as items of the Responses API.
             model_settings: ModelSettings.
             tools: What may be called, handoffs included: objects with `name`, `description`,
-                `params_json_schema` and `strict_json_schema`.
+                `params_json_schema` and `strict_json_schema`; tools that the provider runs have
+                `name` and `tool_config`.
             output_schema: Structure of the answer; None for a text.
             handoffs: Always empty: they are among the tools.
             tracing: Always DISABLED.
             previous_response_id: The response that this call goes on from.
             conversation_id: The provider's conversation.
-            prompt: Always None.
+            prompt: A prompt that is kept at the provider.
         """
 
     @abstractmethod
@@ -135,6 +136,19 @@ class OfferedTool:
 
 
 @dataclass(frozen=True)
+class OfferedHostedTool:
+    """A tool that the provider runs, as a model of the Agents SDK reads it.
+
+    Attributes:
+        name: Its kind, as "web_search".
+        tool_config: Its definition, as the Responses API has it.
+    """
+
+    name: str
+    tool_config: dict[str, Json]
+
+
+@dataclass(frozen=True)
 class AskedOutput:
     """Structure of an answer, with the methods of the Agents SDK's output schemas."""
 
@@ -170,6 +184,9 @@ class AskingModel:
 
     provider = "custom"
     """As traces name it."""
+
+    serves_hosted = True
+    """It gets hosted tools and prompts, and knows itself what it can do with them."""
 
     def __init__(self, model: Any) -> None:
         """Take a model that `is_asked` says yes to."""
@@ -251,19 +268,29 @@ def _arguments(request: ModelRequest) -> dict[str, Any]:
     choice = None if word is None else MCPToolChoice.of(word) or word
     return {
         "system_instructions": request.instructions or None,
-        "input": to_response_items(request.messages),
+        "input": [_sent(item) for item in to_response_items(request.messages)],
         "model_settings": request.settings.model_copy(update={"tool_choice": choice}),
-        "tools": [
-            OfferedTool(tool.name, tool.description, dict(tool.parameters), tool.strict)
-            for tool in request.functions
-        ],
+        "tools": [_offered(tool) for tool in request.tools],
         "output_schema": None if request.output is None else AskedOutput(request.output),
         "handoffs": [],
         "tracing": ModelTracing.DISABLED,
         "previous_response_id": request.previous_response_id or None,
         "conversation_id": request.conversation_id or None,
-        "prompt": None,
+        "prompt": request.prompt,
     }
+
+
+def _offered(tool: ToolSpec) -> OfferedTool | OfferedHostedTool:
+    if tool.hosted is not None:
+        return OfferedHostedTool(tool.name, dict(tool.hosted))
+    return OfferedTool(tool.name, tool.description, dict(tool.parameters), tool.strict)
+
+
+def _sent(item: dict[str, Json]) -> dict[str, Json]:
+    """Return an item of the input as the Agents SDK writes it: a result without a status."""
+    if item.get("type") != "function_call_output":
+        return item
+    return {key: item[key] for key in item if key != "status"}
 
 
 def _data(given: Any) -> dict[str, Json]:

@@ -11,7 +11,7 @@ from holdfast.agents.output_type import typed_output
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.item_helpers import RunInput
-from holdfast.agents.runs.item_reading import Team, step_items, step_messages, team_of
+from holdfast.agents.runs.item_reading import Team, raw_output, step_items, step_messages, team_of
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import approval_request
@@ -78,6 +78,7 @@ def run_data(
         output_guardrail_results=guards.output,
         tool_input_guardrail_results=guards.tool_input,
         tool_output_guardrail_results=guards.tool_output,
+        max_turns=None if task.budget is None else task.budget.max_turns,
         normalized=_normalized(recorded),
         reasoning_item_id_policy=recorded.head.run.reasoning_ids,
     )
@@ -147,7 +148,7 @@ def _call(approval: Approval) -> RawItem:
 def response(answer: ModelAnswer) -> ModelResponse:
     """Return a model's answer in the form of the Agents SDK."""
     return ModelResponse(
-        output=[RawItem(item) for item in to_response_items([answer.message])],
+        output=[raw_output(item) for item in to_response_items([answer.message])],
         usage=Usage.of(answer.usage.model_copy(update={"requests": 1})),
         response_id=answer.response_id or None,
     )

@@ -10,7 +10,9 @@ from contextvars import ContextVar, Token
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, cast
+
+from typing_extensions import TypeVar
 
 from holdfast.errors import HoldfastError
 from holdfast.tracing import switch
@@ -134,7 +136,10 @@ class CustomSpanData(SpanData):
         return self.name
 
 
-class Span:
+DataT = TypeVar("DataT", bound=SpanData, default=SpanData)
+
+
+class Span(Generic[DataT]):
     """A span of the program's own: the parent of spans that are made inside its `with` block.
 
     Attributes:
@@ -148,7 +153,7 @@ class Span:
     """
 
     def __init__(
-        self, data: SpanData, span_id: str | None, parent: Trace | Span | None, *, disabled: bool
+        self, data: DataT, span_id: str | None, parent: Trace | Span | None, *, disabled: bool
     ) -> None:
         """Take the settings; nothing is recorded before `start`."""
         self.span_data = data
@@ -190,7 +195,7 @@ class Span:
             place = otel.Place(digits, self.digits, parent, True if parent else None)
             self._span = spans.start(place, self.span_data.title(), attributes={})
         if mark_as_current:
-            self._before = _current.set(self)
+            self._before = _current.set(cast("Any", self))
             if self._span is not None:
                 from holdfast.tracing import otel
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -20,8 +21,9 @@ from pydantic import (
 
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.values.base import Json, Written
-from holdfast.values.checks.arguments import check_data
+from holdfast.values.checks.arguments import check_data, check_known
 from holdfast.values.money import MOST_DOLLARS, Amount, Dollars
+from holdfast.values.runs.retries import ModelRetryBackoffSettings, ModelRetrySettings
 from holdfast.values.text.misfits import misfit
 from holdfast.values.text.shown import shown
 
@@ -140,6 +142,8 @@ class ModelSettings(Settings):
         timeout: The same, by its name in the Agents SDK.
         max_attempts: Attempts before the task asks a person; None is 10. The waits between them
             double from 1 s to at most 60 s; a Retry-After of the provider is obeyed instead.
+        retry: When a failed call is made again, in place of that: a ModelRetrySettings, or a dict
+            of its fields.
 
     Raises:
         UserError: A field is given what it cannot hold, or is not served.
@@ -147,8 +151,6 @@ class ModelSettings(Settings):
     """
 
     not_here: ClassVar[Mapping[str, str]] = {
-        "retry": "Temporal repeats what time can heal. Set max_attempts, and timeout_seconds for"
-        " one attempt.",
         "preserve_raw_usage": "a record keeps what counts, as result.usage. Read the provider's own"
         " numbers in a Model of yours.",
     }
@@ -179,6 +181,7 @@ class ModelSettings(Settings):
     timeout_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_attempts: int | None = Field(default=None, ge=1)
+    retry: ModelRetrySettings | None = None
 
     @field_validator(
         "reasoning",
@@ -234,6 +237,8 @@ class ModelSettings(Settings):
     @property
     def attempts(self) -> int:
         """Attempts before the task asks a person."""
+        if self.retry is not None and self.retry.max_retries is not None:
+            return self.retry.max_retries + 1
         return self.max_attempts or ATTEMPTS
 
     def resolve(self, override: ModelSettings | Mapping[str, Any] | None) -> ModelSettings:
@@ -246,6 +251,8 @@ class ModelSettings(Settings):
         for pair in _SAME:
             if not changes.keys().isdisjoint(pair):
                 changes = {**dict.fromkeys(pair), **changes}
+        if over.retry is not None:
+            changes["retry"] = over.retry.over(self.retry)
         if over.extra_args is not None:
             changes["extra_args"] = {**(self.extra_args or {}), **over.extra_args}
         return self.model_copy(update=changes)
@@ -267,19 +274,38 @@ def as_model_settings(given: object, where: str) -> ModelSettings:
     """Return settings as they are, and a mapping of their fields as settings.
 
     Raises:
-        WrongTypeError: It is neither, or a field cannot hold what it is given.
-        InvalidArgumentError: There is no such field.
+        WrongTypeError: It is neither, there is no such field, or a field cannot hold what it is
+            given.
     """
     if isinstance(given, ModelSettings):
         return given
     if isinstance(given, Mapping):
-        return ModelSettings(**cast("Mapping[str, Any]", given))
+        fields = cast("Mapping[str, Any]", given)
+        known = (*ModelSettings.model_fields, *ModelSettings.not_here)
+        check_known("model settings", fields, known)
+        _check_retry(fields.get("retry"))
+        return ModelSettings(**fields)
     kind = type(given)
     msg = (
         f"{where} must be a holdfast.ModelSettings or a dict of its fields; it was {shown(given)}"
         f" ({kind.__module__}.{kind.__qualname__})."
     )
     raise WrongTypeError(msg)
+
+
+def _check_retry(given: object) -> None:
+    """Refuse a dict of retry settings with fields that do not exist."""
+    if isinstance(given, Mapping):
+        retry = cast("Mapping[str, object]", given)
+        check_known("model settings in retry", retry, _names(ModelRetrySettings))
+        backoff = retry.get("backoff")
+        if isinstance(backoff, Mapping):
+            inner, known = cast("Collection[object]", backoff), _names(ModelRetryBackoffSettings)
+            check_known("model settings in retry.backoff", inner, known)
+
+
+def _names(kind: Any) -> list[str]:
+    return [each.name for each in fields_of(kind)]
 
 
 class Budget(Settings):

@@ -171,12 +171,6 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
-        "Two tools of one name are refused when the agent is made: which of them runs must not"
-        " depend on their order.",
-        ("raised", "runs", "calls", "notes", "left"),
-        ("tools/two_tools_of_one_name",),
-    ),
-    Known(
         "A guardrail that raises is a defect of the program, not a verdict: the task waits until it"
         " is mended, and nothing is lost.",
         ("raised", "runs.0.error"),
@@ -205,26 +199,6 @@ KNOWN: tuple[Known, ...] = (
             "nested_history/a_history_nested_by_the_handoff",
             "nested_history/a_history_mapped_by_the_run",
         ),
-    ),
-    Known(
-        "The words around a nested history are Holdfast's own; the markers are the same.",
-        ("calls.1.input.0.content.0",),
-        ("nested_history/a_history_nested_by_the_handoff",),
-    ),
-    Known(
-        "As above.",
-        ("calls.1.input.0.content.0", "calls.2.input.0.content.0"),
-        ("nested_history/a_history_nested_twice",),
-    ),
-    Known(
-        "As above.",
-        (
-            "calls.2.input.0.content.0",
-            "calls.2.input.2.content.0",
-            "calls.3.input.0.content.0",
-            "calls.3.input.2.content.0",
-        ),
-        ("nested_history/a_nested_history",),
     ),
     Known(
         "Outputs stand in call order, whether or not somebody had to be asked: the model sees the"

@@ -68,7 +68,20 @@ class Kept(SessionABC):
 
     @property
     def said(self) -> list[tuple[Any, Any]]:
-        return [(each.get("role", each.get("type")), each.get("content")) for each in self.items]
+        return [(each.get("role", each.get("type")), worded(each)) for each in self.items]
+
+
+def answer(text: str) -> dict[str, Any]:
+    """Write an answer as sessions get it: in the form of the API."""
+    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
+    kind = {"type": "message", "role": "assistant", "status": "completed"}
+    return {**kind, "content": [part]}
+
+
+def worded(item: Any) -> Any:
+    """Return the content of an item; the text of an answer."""
+    content: Any = item.get("content")
+    return content if isinstance(content, str | None) else content[0]["text"]
 
 
 async def resume(run: Runs, state: RunState, **options: Any) -> Any:
@@ -88,10 +101,11 @@ async def test_two_turns_read_and_write_the_callers_session(run: Runs, model: Fa
     result = await run("q", look, session=session)
     assert said(model.requests[0].messages) == [("user", "before"), ("user", "q")]
     kinds = [each.get("type") or each["role"] for each in session.items]
-    assert kinds == ["user", "user", "function_call", "function_call_output", "assistant"]
+    assert kinds == ["user", "user", "function_call", "function_call_output", "message"]
     assert session.items[1:] == [
         {"role": "user", "content": "q"},
-        *[each.to_input_item() for each in result.new_items],
+        *[each.to_input_item() for each in result.new_items[:-1]],
+        answer("done"),
     ]
     assert len(session.adds) == 1
     assert session.threads == {threading.get_ident()}
@@ -100,7 +114,7 @@ async def test_two_turns_read_and_write_the_callers_session(run: Runs, model: Fa
     model.reply("again")
     given = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
     await run(given, look, session=session)
-    assert session.adds[1] == [*given, {"role": "assistant", "content": "again"}]
+    assert session.adds[1] == [*given, answer("again")]
     seen = [role for role, _ in said(model.requests[2].messages)]
     assert seen == ["user", "user", "assistant", "tool", "assistant", "user", "user"]
 
@@ -144,7 +158,7 @@ async def test_a_streamed_run_has_written_when_its_stream_ends(
     assert [event async for event in stream.stream_events()]
     assert await session.get_items() == [
         {"role": "user", "content": "q"},
-        {"role": "assistant", "content": "hello"},
+        answer("hello"),
     ]
     session.close()
 
@@ -221,7 +235,7 @@ async def test_a_turn_that_may_be_there_or_not_is_not_added_again(
     session.items = [{"role": "user", "content": "another"}]
     with pytest.raises(SessionUnclearError, match="do not show") as caught:
         await run("q", session=session, task_id=name, exist_ok=True)
-    assert [each["content"] for each in caught.value.items] == ["q", "done"]
+    assert [worded(each) for each in caught.value.items] == ["q", "done"]
     assert len(session.items) == 1
     assert (await resume(run, RunState.of(name))).final_output == "done"
 

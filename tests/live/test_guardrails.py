@@ -583,6 +583,7 @@ async def test_a_guardrail_of_a_tool_ends_the_run(
     with pytest.raises(expected) as caught:
         await guarding.run(task_id=task_id)
     assert caught.value.guardrail_result.output.output_info == "danger"
+    assert caught.value.guardrail is check
     assert ran == ([] if kind == "input" else ["x"])
     results = await guarding.results(task_id)
     assert [len(results.tool_input), len(results.tool_output)] == (

@@ -490,6 +490,26 @@ async def only_the_last(given: HandoffInputData) -> HandoffInputData:
     return given.clone(input_history="only this", pre_handoff_items=(), new_items=())
 
 
+class Empty:
+    """A filter that counts for nothing as a truth value."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    async def __call__(self, given: HandoffInputData) -> HandoffInputData:
+        return await only_the_last(given)
+
+
+async def test_a_filter_is_used_although_it_counts_as_false(team: Team, model: FakeOpenAI) -> None:
+    model.call("transfer_to_bob")
+    model.reply("done")
+    await team.run(
+        handoff(team.bob(), input_filter=Empty()),
+        run_config=RunConfig(handoff_input_filter=remove_all_tools),
+    )
+    assert team.seen() == [("user", "only this")]
+
+
 async def test_the_next_agent_sees_what_the_filter_made_and_the_record_stays_whole(
     team: Team, model: FakeOpenAI
 ) -> None:

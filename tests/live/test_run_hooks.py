@@ -11,10 +11,10 @@ from holdfast import Agent, tool
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.client.runner.caller_loop import CallerLoop
-from holdfast.client.runner.hooks import hook_calls
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import MaxTurnsExceeded
 from holdfast.models.base import ModelAnswer
+from holdfast.reading.run_hooks import hook_calls
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import JournalEntry, Mark, StepRecord
 from holdfast.task.ledger.references import SAID_IN_ADDS

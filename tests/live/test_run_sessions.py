@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import MaxTurnsExceeded, RunConfig, UserError, tool
+from holdfast import MaxTurnsExceeded, RunConfig, RunState, UserError, tool
 from holdfast.agents.run_config import SessionSettings
 from holdfast.client.runner.input import limited
 from holdfast.engine import cluster
@@ -127,7 +127,6 @@ async def test_a_run_that_fails_in_its_first_turn_keeps_the_input_only(
 async def test_a_run_that_waits_to_be_healed_commits_once_when_it_ends(
     run: Runs, model: FakeOpenAI
 ) -> None:
-    from holdfast.client.runner.runner import RunState
 
     model.fail(401)
     with pytest.raises(StepFailedError) as caught:
@@ -164,7 +163,7 @@ async def test_a_finished_run_has_its_result_also_when_nobody_can_tell_of_its_se
     assert [item["content"] for item in result.input] == ["before", "yes", "q"]
     await run.rig.stop()
     monkeypatch.setattr(cluster, "POLLER_SECONDS", 1)  # how long a worker that is gone counts
-    again = await run(result.to_state())
+    again = await run(RunState.of(result.task_id))
     assert again.final_output == "done"
     assert [item["content"] for item in again.input] == ["q"]
     assert "lacks the history of session 's'" in caplog.text

@@ -10,7 +10,6 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Runner, tool
 from holdfast.agents.hooks import RunHooks
-from holdfast.client.runner import hooks as run_hooks
 from holdfast.client.runner import streamed_run
 from holdfast.errors import (
     ConnectError,
@@ -20,6 +19,7 @@ from holdfast.errors import (
     TaskExistsError,
     UserError,
 )
+from holdfast.reading import run_hooks
 from holdfast.reading.streams.events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
 from holdfast.reading.streams.follower import Follower, Look
 from holdfast.testing import FakeOpenAI, ScriptedModel

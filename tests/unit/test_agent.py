@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, get_origin
 
 import pytest
@@ -63,13 +64,15 @@ def test_tools_and_handoffs_may_be_appended() -> None:
     assert (Agent(name="c").tools, Agent(name="c").handoffs) == ([], [])
 
 
-def test_an_appended_tool_of_a_taken_name_is_refused_when_the_agent_is_used() -> None:
+def test_of_two_tools_of_one_name_the_last_is_offered() -> None:
     given = [look]
     agent: Any = Agent(name="a", tools=given)
-    agent.tools.append(look)
+    newer = copy.copy(agent.tools[0])
+    agent.tools.append(newer)
     assert len(given) == 1
-    with pytest.raises(UserError, match="more than one tool named 'look'"):
-        agent.snapshot("m")
+    assert agent.made_tools == (newer,)
+    assert agent.tool("look") is newer
+    assert agent.name_clashes == ["look"]
 
 
 def test_an_agent_may_be_a_key() -> None:

@@ -25,7 +25,7 @@ from holdfast import (
 )
 from holdfast.activities.data.registry import live
 from holdfast.agents.handoffs.handoff import Handoff
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import WrongTypeError
 from holdfast.workers import ReActAgentWorker
 
 CTX: RunContextWrapper[Any] = RunContextWrapper("Ann")
@@ -280,5 +280,19 @@ def test_a_schema_of_the_user_is_used_as_it_is() -> None:
 
 
 def test_settings_with_an_unknown_field_are_refused_on_assignment() -> None:
-    with pytest.raises(InvalidArgumentError, match="temperatur"):
+    with pytest.raises(TypeError, match=r"Unknown model settings: temperatur\. Did you mean"):
         Agent("clerk").model_settings = {"temperatur": 1}  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("retry", "text"),
+    [
+        ({"max_retry": 2}, "settings in retry: max_retry. Did you mean 'max_retries'"),
+        ({"backoff": {"initial_delai": 1}}, "settings in retry.backoff: initial_delai"),
+    ],
+)
+def test_retry_settings_with_an_unknown_field_are_refused(
+    retry: dict[str, object], text: str
+) -> None:
+    with pytest.raises(WrongTypeError, match=text):
+        Agent("clerk", model_settings={"retry": retry})

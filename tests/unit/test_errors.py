@@ -10,12 +10,14 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.failures import not_started, text_of, typed_failures
 from holdfast.agents.output_type import AgentOutputSchema
+from holdfast.agents.tools.guardrails import ToolInputGuardrail
 from holdfast.errors import (
     ArchiveError,
     ModelRequestError,
     NoWorkerError,
     StepFailedError,
     TaskNotFoundError,
+    ToolInputGuardrailTripwireTriggered,
     UserError,
     message_of,
     remedy_of,
@@ -128,3 +130,11 @@ def test_an_output_type_that_is_not_precise_gets_one_remedy() -> None:
 def test_a_remedy_outlasts_a_process() -> None:
     again = pickle.loads(pickle.dumps(FULL))
     assert (str(again), again.remedy) == (str(FULL), FULL.remedy)
+
+
+def test_an_error_made_by_hand_names_its_guardrail() -> None:
+    function: Any = print
+    guard: ToolInputGuardrail[Any] = ToolInputGuardrail(function, "check")
+    error = ToolInputGuardrailTripwireTriggered(guardrail=guard, output="found")
+    assert str(error) == "ToolInputGuardrail 'check' triggered its tripwire."
+    assert (error.guardrail, error.output) == (guard, "found")

@@ -22,7 +22,7 @@ from holdfast.agents.handoffs.filters import (
     remove_all_tools,
     unfolded,
 )
-from holdfast.agents.handoffs.handoff import Handoff, default_tool_name, handoff
+from holdfast.agents.handoffs.handoff import default_tool_name, handoff
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
     HandoffCallItem,
@@ -33,6 +33,7 @@ from holdfast.agents.items.run_items import (
     ToolCallItem,
     ToolCallOutputItem,
 )
+from holdfast.agents.runs.teams import check_tool_names
 from holdfast.archive.archive import Archive
 from holdfast.task.handoff_calls import IGNORED, called_handoff, handed_to, transfer_message
 from holdfast.values.messages import Message, ToolCall
@@ -115,22 +116,17 @@ def test_input_is_validated_strictly() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: handoff(BOB, input_type=Reason), "no on_handoff"),
+        (lambda: handoff(BOB, input_type=Reason), "must provide on_handoff"),
         (lambda: handoff(BOB, on_handoff=takes_two), "must take \\(ctx\\)"),
         (lambda: handoff(BOB, on_handoff=takes_one, input_type=Reason), "\\(ctx, input\\)"),
-        (lambda: handoff(BOB, on_handoff="no"), "on_handoff of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        (lambda: handoff(BOB, input_filter="no"), "input_filter of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        (lambda: handoff(BOB, is_enabled="no"), "is_enabled of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (lambda: handoff(BOB, on_handoff="no"), "on_handoff must be callable.*that of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (lambda: handoff(BOB, input_filter="no"), "input_filter must be callable.*that of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (lambda: handoff(BOB, is_enabled="no"), "is_enabled must be callable.*that of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         (lambda: handoff(BOB, on_handoff=takes_two, input_type=int), "must be an object"),
         (lambda: handoff(BOB, "a name"), "letters, digits"),
         (lambda: handoff(Agent(name="x" * 60)), "tool_name_override"),
         (lambda: handoff("bob"), "goes to an Agent"),  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
         (lambda: Agent(name="ann", handoffs=["bob"]), "goes to an Agent"),  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
-        (lambda: Agent(name="ann", handoffs=[BOB, BOB]), "another handoff"),
-        (
-            lambda: Agent(name="ann", handoffs=[Agent(name="a b"), Agent(name="a_b")]),
-            "another handoff",
-        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(make: Callable[[], Any], text: str) -> None:
@@ -138,20 +134,38 @@ def test_what_does_not_go_together_is_refused(make: Callable[[], Any], text: str
         make()
 
 
-def test_a_handoff_may_not_be_named_like_a_tool() -> None:
+def test_of_a_tool_and_a_handoff_of_one_name_the_handoff_is_offered() -> None:
     def transfer_to_bob() -> None:
         """Do something else."""
 
-    with pytest.raises(UserError, match="a tool of that name"):
-        Agent(name="ann", tools=[transfer_to_bob], handoffs=[BOB])
+    ann = Agent(name="ann", tools=[transfer_to_bob], handoffs=[BOB])
+    assert (ann.made_tools, ann.name_clashes) == ((), ["transfer_to_bob"])
+    assert [each.agent for each in ann.made_handoffs] == [BOB]
 
 
-def test_handoffs_appended_later_are_checked_when_the_agent_is_served(tmp_path: Any) -> None:
-    people: list[Agent | Handoff] = [BOB]
-    ann = Agent(name="ann", model="offline", handoffs=people)
-    people.append(BOB)
-    with pytest.raises(UserError, match="another handoff"):
-        Registry([ann], Archive(tmp_path))
+@pytest.mark.parametrize(
+    "people", [[Agent(name="bob"), BOB], [Agent(name="a b"), Agent(name="a_b")]]
+)
+def test_of_two_handoffs_of_one_name_the_last_is_offered(people: list[Agent]) -> None:
+    ann = Agent(name="ann", handoffs=people)
+    [offered] = ann.made_handoffs
+    assert offered.agent is people[-1]
+    with pytest.raises(UserError, match="is used by multiple tools or handoffs"):
+        check_tool_names([ann], "error")
+
+
+def test_a_name_clash_is_logged_unless_it_is_to_be_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    check_tool_names([Agent(name="ann", handoffs=[BOB, BOB])], "warn")
+    assert "more than one tool or handoff named 'transfer_to_bob'" in caplog.text
+
+
+def test_what_is_never_offered_clashes_with_nothing() -> None:
+    off = handoff(Agent(name="bob"), is_enabled=False)
+    ann = Agent(name="ann", handoffs=[BOB, off])
+    assert ann.name_clashes == []
+    assert [each.agent for each in ann.made_handoffs] == [BOB]
 
 
 def test_a_worker_process_serves_the_whole_team_of_an_agent(tmp_path: Any) -> None:

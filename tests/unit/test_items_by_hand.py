@@ -11,6 +11,7 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 
 from holdfast import Agent, ItemHelpers, ModelResponse, Usage, UserError
 from holdfast.agents.handoffs.filters import HandoffInputData, next_input, remove_all_tools
+from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
     HandoffCallItem,
     HandoffOutputItem,
@@ -44,6 +45,15 @@ SAID: dict[str, Any] = {
 
 def forms(raw: dict[str, Any], kind: Any) -> list[Any]:
     return [raw, kind.model_validate(raw)]
+
+
+def test_an_item_is_the_same_as_an_object_of_the_api_with_its_members() -> None:
+    call = ResponseFunctionToolCall.model_validate(CALL)
+    assert RawItem(CALL) == call
+    assert call == RawItem({**CALL, "id": None})
+    assert RawItem({**CALL, "name": "look"}) != call
+    assert RawItem(CALL) == CALL
+    assert RawItem(CALL) != 5
 
 
 @pytest.mark.parametrize("raw", forms(CALL, ResponseFunctionToolCall))

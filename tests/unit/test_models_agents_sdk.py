@@ -31,11 +31,12 @@ from holdfast import (
     RunConfig,
     Usage,
     UserError,
+    WebSearchTool,
     set_default_openai_api,
     set_default_openai_client,
     set_default_openai_key,
 )
-from holdfast.errors import ModelBehaviorError, ModelRequestError, ModelUnavailableError
+from holdfast.errors import ModelBehaviorError, ModelError, ModelRequestError, ModelUnavailableError
 from holdfast.models import Model as OneMethodModel
 from holdfast.models import ModelRequest, OutputSpec, ToolSpec, defaults, resolve_model, user
 from holdfast.models.base import Delta, StreamingModel
@@ -156,6 +157,41 @@ async def test_its_events_are_passed_on_and_the_last_one_is_the_answer() -> None
     answer = await made.stream(ASKED, told.append)
     assert [each.text for each in told] == ["he", "llo"]
     assert (answer.text, answer.response_id) == ("hello", "r2")
+
+
+@pytest.mark.parametrize("kind", ["error", "response.error", "response.failed"])
+async def test_a_stream_that_ends_in_a_failure_is_a_failed_call(kind: str) -> None:
+    class Failing(Own):
+        async def stream_response(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
+            yield {"type": kind, "message": "boom", "response": {"id": "r", "output": []}}
+
+    made = resolve_model(Failing())
+    assert isinstance(made, StreamingModel)
+    with pytest.raises(ModelError):
+        await made.stream(ASKED, lambda _: None)
+
+
+async def test_a_stream_that_ends_early_gives_an_answer_that_is_cut_off() -> None:
+    class Short(Own):
+        async def stream_response(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
+            output = [message("hel").model_dump()]
+            yield {"type": "response.incomplete", "response": {"id": "r", "output": output}}
+
+    made = resolve_model(Short())
+    assert isinstance(made, StreamingModel)
+    answer = await made.stream(ASKED, lambda _: None)
+    assert (answer.text, answer.is_incomplete, answer.finish) == ("hel", True, "length")
+
+
+async def test_it_gets_tools_that_the_provider_runs() -> None:
+    own = Own(message("hello"))
+    hosted = ToolSpec(name="web_search", hosted={"type": "web_search"})
+    made = resolve_model(own)
+    await made.respond(ASKED.model_copy(update={"tools": (*ASKED.tools, hosted)}))
+    assert [each.name for each in own.asked[0]["tools"]] == ["look", "web_search"]
+    assert own.asked[0]["tools"][1].tool_config == {"type": "web_search"}
+    agent = Agent("a", model=own, tools=[WebSearchTool()], prompt={"id": "pmpt_1"})
+    assert [each.name for each in agent.hosted_tools] == ["web_search"]
 
 
 async def test_a_model_that_does_not_stream_answers_in_one_piece() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from holdfast import Agent, ToolContext, tool
+from holdfast import Agent, SQLiteSession, ToolContext, tool
 from holdfast.activities.data.registry import Registry
-from holdfast.agents.agent_tool import described, summary_of
+from holdfast.agents.nesting.agent_tool import described, summary_of
+from holdfast.agents.nesting.nested_run import runner_of_calls
 from holdfast.agents.run_config import RunConfig
 from holdfast.archive.archive import Archive
 from holdfast.errors import UserError
@@ -107,8 +110,11 @@ def test_structured_input_is_plain_json_unless_there_is_something_to_say_of_it()
     assert summary_of({"properties": {"a": {"type": "integer"}}}) == ""
     assert summary_of({"description": "All.", **schema}) == "All.\n- b: The b."
     assert described({"a": 1}, None, "") == '{"a": 1}'
-    assert "- b: The b." in described({"a": 1}, None, summary_of(schema))
-    assert '"integer"' in described({"a": 1}, schema, "")
+    summary = described({"a": 1}, None, summary_of(schema))
+    assert "Input Schema Summary:\n\n- b: The b." in summary
+    shown = described({"a": 1}, schema, "")
+    assert "Input JSON Schema" in shown
+    assert '"integer"' in shown
 
 
 @dataclass
@@ -130,9 +136,23 @@ def test_agents_of_tools_are_found_and_the_tool_says_what_it_is() -> None:
     assert nested.parse('{"a": 1, "b": 2}') == {"a": 1, "b": 2}
 
 
-async def test_an_agent_as_a_tool_needs_a_task() -> None:
-    with pytest.raises(UserError, match="a task runs it"):
-        await Agent(name="low").as_tool().run(ToolContext(), '{"input": "a"}')
+def test_a_task_refuses_an_agent_as_a_tool_with_a_session_of_its_own() -> None:
+    with pytest.raises(UserError, match="used where it is called outside of a task"):
+        Agent(name="low").as_tool(session=SQLiteSession("s")).spec()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"on_stream": "no"}, "on_stream must be callable"),
+        ({"on_stream_max_pending_events": 0}, "must be a positive integer"),
+    ],
+)
+def test_options_of_the_nested_run_that_cannot_be_used_are_refused(
+    options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(UserError, match=text):
+        Agent(name="low").as_tool(**options)
 
 
 def test_a_tool_beside_it_is_as_it_was() -> None:
@@ -154,3 +174,26 @@ def test_code_of_a_tools_run_config_has_one_name_in_every_process(tmp_path: Path
         return ref, registry.code(ref) is edit
 
     assert named_filter() == named_filter() == ("local:top.low:call_model_input_filter", True)
+
+
+@pytest.mark.parametrize("own", [None, RunConfig(workflow_name="own")])
+async def test_a_run_outside_of_a_task_has_the_settings_of_its_tool_or_of_the_call(
+    own: RunConfig | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Recorder:
+        @staticmethod
+        async def run(_agent: Any, _given: Any, **options: Any) -> Any:
+            asked.append(options)
+            return SimpleNamespace(final_output="deep", new_items=[])
+
+    monkeypatch.setattr(runner_of_calls, "find", lambda: Recorder)
+    made = Agent(name="inner").as_tool("ask", "Ask.", lambda it: it.final_output, run_config=own)
+    above, arguments = RunConfig(workflow_name="above"), '{"input": "q"}'
+    ctx = ToolContext(
+        None, tool_name="ask", tool_call_id="c1", tool_arguments=arguments, run_config=above
+    )
+    assert await made.on_invoke_tool(ctx, arguments) == "deep"
+    [options] = asked
+    assert options["run_config"] is options["context"].run_config is (own or above)

@@ -85,8 +85,15 @@ CODE: tuple[tuple[str, Any, str], ...] = (
 )
 """Each setting that is code, and where a head refers to it."""
 
-STAYS = {"session_input_callback", "session_settings", "max_dollars"}
-"""Settings that the calling process alone uses, and that of the task's budget."""
+STAYS = {
+    "session_input_callback",
+    "session_settings",
+    "max_dollars",
+    "tool_name_collision_policy",
+    "tracing",
+    "sandbox",
+}
+"""Settings that the calling process alone uses, that of the task's budget, and those not served."""
 
 OF_TOOLS = {each.name for each in fields(ToolExecutionConfig)}
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast import Agent
+from holdfast import Agent, ToolOrigin, ToolOriginType, tool
 from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
-from holdfast.agents.runs.item_reading import Team, step_items, step_messages, team_of
-from holdfast.client.runner.hooks import hook_calls
+from holdfast.agents.runs.item_reading import (
+    Team,
+    message_items,
+    step_items,
+    step_messages,
+    team_of,
+)
 from holdfast.models.base import ModelAnswer
+from holdfast.reading.run_hooks import hook_calls
 from holdfast.task.blocked_output import after_block
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
@@ -21,6 +27,11 @@ from holdfast.values.steps import TaskStep
 CALL = ToolCall(id="c1", name="look", arguments="{}")
 ANSWERED = ModelAnswer(message=SAID_IN_ADDS)
 TEAM = Team("a")
+
+
+def look() -> str:
+    """Look."""
+    return "seen"
 
 
 def types(items: list[Any]) -> list[str]:
@@ -60,6 +71,23 @@ def test_a_step_with_calls_shows_each_response_item_once_and_in_order() -> None:
     assert items[1].raw_item.name == items[1].raw_item["name"] == "look"
     assert items[0].raw_item.content[0].text == "hm"
     assert items[0].to_input_item() == {"role": "assistant", "content": "hm"}
+
+
+def test_items_of_a_tool_say_where_it_comes_from() -> None:
+    low = Agent("low").as_tool("ask_low", "Ask below.")
+    agent = Agent("a", tools=[tool(look), low])
+    calls = (CALL, ToolCall(id="c2", name="ask_low"), ToolCall(id="c3", name="gone"))
+    adds = (assistant("", calls=calls), *(told(each, "seen") for each in calls))
+    items = message_items(adds, agent, team_of(agent))
+    function = ToolOrigin(ToolOriginType.FUNCTION)
+    below = ToolOrigin(ToolOriginType.AGENT_AS_TOOL, agent_name="low", agent_tool_name="ask_low")
+    wanted = [function, below, None]
+    assert [getattr(each, "tool_origin", "none") for each in items] == [*wanted, *wanted]
+    assert [getattr(each, "description", None) for each in items[:3]] == [
+        "Look.",
+        "Ask below.",
+        None,
+    ]
 
 
 def test_an_open_step_shows_the_outcomes_that_are_known() -> None:

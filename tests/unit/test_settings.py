@@ -104,7 +104,7 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"extra_headers": {"a": 1}}, "extra_headers.a=1"),
     ({"extra_body": {"a": object()}}, "extra_body=.*stored as JSON"),
     ({"extra_args": {"timeout": 1}}, "set the field timeout_seconds"),
-    ({"retry": {"max_retries": 3}}, "does not serve retry.*max_attempts"),
+    ({"retry": {"max_retries": -1}}, "retry.*greater than or equal to 0"),
     ({"preserve_raw_usage": True}, "does not serve preserve_raw_usage.*result.usage"),
 ]
 
@@ -157,7 +157,13 @@ WRONG_CONFIGS: list[tuple[dict[str, Any], str]] = [
     ({"handoff_input_filter": 5}, "handoff_input_filter=5.*callable"),
     ({"call_model_input_filter": "f"}, "call_model_input_filter='f'.*callable"),
     ({"input_guardrails": [print]}, "input_guardrail"),
-    ({"tool_execution": {"max_function_tool_concurrency": 0}}, "max_function_tool_concurrency=0"),
+    ({"tool_execution": {"max_function_tool_concurrency": 0}}, "concurrency must be at least 1"),
+    (
+        {"tool_execution": {"pre_approval_tool_input_guardrails": "yes"}},
+        "guardrails must be a bool",
+    ),
+    ({"tool_execution": {"max_calls": 2}}, "Unknown run_config.tool_execution settings: max_calls"),
+    ({"session_settings": {"limitt": 2}}, "Unknown session settings: limitt. Did you mean 'limit'"),
     ({"session_settings": {"limit": "a"}}, "limit='a'"),
     ({"session_settings": 5}, "session_settings=5"),
 ]

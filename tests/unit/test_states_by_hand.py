@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Agent, RunContextWrapper, RunState, ToolApprovalItem, UserError
+from holdfast import (
+    Agent,
+    MessageOutputItem,
+    RunContextWrapper,
+    RunResult,
+    RunState,
+    ToolApprovalItem,
+    UserError,
+)
 from holdfast.agents.runs.state_form import VERSION
 
 ANN = Agent("Ann")
@@ -86,7 +94,7 @@ def test_a_tool_on_a_server_is_another_one_on_another_server() -> None:
         for server in ("a", "b")
     ]
     assert status == [True, None]
-    with pytest.raises(UserError, match="server's label"):
+    with pytest.raises(UserError, match="non-empty server_label and tool name"):
         ctx.reject_tool(on_server("c1", ""), always_reject=True)
 
 
@@ -183,7 +191,7 @@ async def test_what_is_no_state_is_refused(data: Any) -> None:
 
 
 async def test_a_state_of_an_unknown_agent_is_refused() -> None:
-    with pytest.raises(UserError, match="of agent 'Ann'"):
+    with pytest.raises(UserError, match="it is 'Ann'"):
         await RunState.from_json(Agent("Bob"), new().to_json())
 
 
@@ -193,3 +201,63 @@ def test_arguments_are_checked() -> None:
         RunState(wrong, "q", ANN)
     with pytest.raises(UserError, match="must be an Agent"):
         RunState(None, "q", wrong)
+
+
+# ---- what is no state, and what a state cannot take
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ([{"key": "sk-secret"}], "must be an object"),
+        ({"id": "s", "key": "sk-secret"}, "is missing schema version"),
+        ({VERSION: {"key": "sk-secret"}}, "schema version has an invalid type"),
+        ({VERSION: "sk-secret"}, "schema version is not supported"),
+        ({VERSION: "1", "id": ["sk-secret"]}, "id: Input should be a valid string"),
+    ],
+)
+async def test_data_that_are_no_state_are_refused_without_showing_them(
+    data: Any, text: str
+) -> None:
+    with pytest.raises(UserError, match=text) as refused:
+        await RunState.from_json(ANN, data)
+    assert "sk-secret" not in str(refused.value)
+
+
+def decide(_ctx: Any, _results: Any) -> None:
+    """Decide nothing."""
+
+
+@pytest.mark.parametrize(
+    ("behavior", "refused"),
+    [
+        ("run_llm_again", False),
+        ({"stop_at_tool_names": ["look"]}, False),
+        ("stop_on_first_tool", True),
+        ({"stop_at_tool_names": ["pay"]}, True),
+        (decide, True),
+    ],
+)
+def test_input_is_refused_when_a_waiting_call_may_end_the_run(
+    behavior: Any, *, refused: bool
+) -> None:
+    agent = Agent("Ann", tool_use_behavior=behavior)
+    raw = {"type": "function_call", "call_id": "c1", "name": "pay", "arguments": "{}"}
+    waiting = ToolApprovalItem(agent=agent, raw_item=raw, approval_id="t:1")
+    state = RunState.of("t", [waiting])
+    if refused:
+        with pytest.raises(UserError, match="tool result may end the run"):
+            state.add_input("More.")
+        assert state.pending_input == []
+        return
+    state.add_input("More.")
+    assert [each["content"] for each in state.pending_input] == ["More."]
+
+
+async def test_items_of_a_run_are_part_of_its_states_json() -> None:
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]}
+    result = RunResult("q", [MessageOutputItem(ANN, raw_item=said)], task_id="t", last_agent=ANN)
+    state = await RunState.from_json(ANN, result.to_state().to_json())
+    assert state.to_json()["generated_items"] == [
+        {"type": "message_output_item", "agent": {"name": "Ann"}, "raw_item": said}
+    ]

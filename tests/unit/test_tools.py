@@ -96,7 +96,7 @@ def test_what_is_assigned_is_checked() -> None:
     assert made.spec().name == "plus"
     with pytest.raises(UserError, match="'no name' cannot be a tool's name"):
         made.name = "no name"
-    with pytest.raises(TypeError, match="timeout_seconds must be a number"):
+    with pytest.raises(TypeError, match="timeout_seconds must be a positive number"):
         made.timeout_seconds = "1"  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(AttributeError):
         made.__wrapped__ = add

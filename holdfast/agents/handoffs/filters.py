@@ -9,7 +9,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import UserError
@@ -27,10 +27,30 @@ HandoffHistoryMapper = Callable[[list[Item]], list[Item]]
 
 START = "<CONVERSATION HISTORY>"
 END = "</CONVERSATION HISTORY>"
-PREAMBLE = "What was said and done before this agent took over, oldest first:"
-NOTHING = "(nothing was said)"
 
-_ROLES = ("user", "assistant", "system", "developer")
+
+@dataclass
+class _Wrappers:
+    """The markers around a folded conversation, in this process.
+
+    Attributes:
+        start: The one before it.
+        end: The one behind it.
+        used: All pairs that were in use: what was folded with them is unfolded, too.
+    """
+
+    start: str = START
+    end: str = END
+    used: list[tuple[str, str]] = field(default_factory=lambda: [(START, END)])
+
+
+_wrappers = _Wrappers()
+PREAMBLE = "For context, here is the conversation so far between the user and the previous agent:"
+"""The Agents SDK's words: what it has folded is unfolded, too, and the other way round."""
+
+NOTHING = "(no previous turns recorded)"
+
+_WHO = re.compile(r"(?P<role>user|assistant|system|developer)(?: \((?P<name>[^()]+)\))?")
 _TOOL_KINDS = re.compile(r".*_call(_output)?|mcp_.*|tool_search_.*|program(_output)?|reasoning")
 _FOLDED_KINDS = re.compile(r"function_call(_output)?|program(_output)?|reasoning")
 _LINE = re.compile(r"\d+\. (.*)")
@@ -128,10 +148,35 @@ def nest_handoff_history(
     return nested(data, made)
 
 
+def set_conversation_history_wrappers(*, start: str | None = None, end: str | None = None) -> None:
+    """Set the markers around conversations that this process folds from now on.
+
+    Set them in each worker process that serves the agents.
+
+    Args:
+        start: The marker before the conversation; None leaves it as it is.
+        end: The marker behind it; None leaves it as it is.
+    """
+    _wrappers.start = _wrappers.start if start is None else start
+    _wrappers.end = _wrappers.end if end is None else end
+    _wrappers.used.append(get_conversation_history_wrappers())
+
+
+def reset_conversation_history_wrappers() -> None:
+    """Set the markers around folded conversations back to those of Holdfast."""
+    _wrappers.start, _wrappers.end = START, END
+
+
+def get_conversation_history_wrappers() -> tuple[str, str]:
+    """Return the markers before and behind a folded conversation."""
+    return _wrappers.start, _wrappers.end
+
+
 def default_handoff_history_mapper(transcript: list[Item]) -> list[Item]:
     """Fold items into one assistant message: a numbered line for each, between two markers."""
     lines = [f"{k}. {_line(item)}" for k, item in enumerate(transcript, 1)] or [NOTHING]
-    return [{"role": "assistant", "content": "\n".join((PREAMBLE, START, *lines, END))}]
+    start, end = get_conversation_history_wrappers()
+    return [{"role": "assistant", "content": "\n".join((PREAMBLE, start, *lines, end))}]
 
 
 def conversation(data: HandoffInputData) -> list[Item]:
@@ -231,29 +276,34 @@ def _line(item: Item) -> str:
     """Write an item in one line: a message of one line as text, any other item as JSON."""
     content: Json = item.get("content", "")
     if "role" in item and isinstance(content, str) and not re.search(r"[\r\n]", content):
-        return f"{item['role']}: {content}"
-    return json.dumps(item, ensure_ascii=False)
+        name = item.get("name")
+        who = f"{item['role']} ({name})" if isinstance(name, str) and name else item["role"]
+        return f"{who}: {content}"
+    return json.dumps(item, ensure_ascii=False, default=str)
 
 
 def _inside(item: Item) -> list[Item] | None:
     """Return the items folded into a message of the default mapper; None for any other item."""
     content: Json = item.get("content")
-    begins, ends = f"{PREAMBLE}\n{START}\n", f"\n{END}"
     if item.get("role") != "assistant" or not isinstance(content, str):
         return None
-    if not content.startswith(begins) or not content.endswith(ends):
-        return None
-    read = [_read_line(line) for line in content[len(begins) : -len(ends)].split("\n")]
-    return [each for each in read if each is not None]
+    for start, end in reversed(_wrappers.used):
+        begins, ends = f"{PREAMBLE}\n{start}\n", f"\n{end}"
+        if content.startswith(begins) and content.endswith(ends):
+            read = [_read_line(line) for line in content[len(begins) : -len(ends)].split("\n")]
+            return [each for each in read if each is not None]
+    return None
 
 
 def _read_line(line: str) -> Item | None:
     found = _LINE.fullmatch(line)
     if found is None:
         return None
-    role, colon, words = found[1].partition(": ")
-    if colon and role in _ROLES:
-        return {"role": role, "content": words}
+    who, colon, words = found[1].partition(": ")
+    said = _WHO.fullmatch(who)
+    if colon and said is not None:
+        name = {} if said["name"] is None else {"name": said["name"]}
+        return {"role": said["role"], **name, "content": words}
     try:
         read: Json = json.loads(found[1])
     except ValueError:

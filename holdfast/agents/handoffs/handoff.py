@@ -333,7 +333,7 @@ def _check_field(made: Handoff, name: str, value: object) -> None:
             _check_target(value)
     elif not isinstance(value, wanted):
         if name in _FUNCTIONS:
-            check_callable(value, f"{name} of handoff {tool!r}")
+            check_callable(value, name, f"handoff {tool!r}")
             return
         msg = f"{name} of handoff {tool!r} must be a {wanted.__name__}; it was {shown(value)}."
         raise WrongTypeError(msg)

@@ -62,8 +62,8 @@ class Invocation:
             said = self.read(arguments or "")
         except ValidationError as error:
             msg = (
-                f"The model called handoff {self._tool!r} with arguments that do not fit:"
-                f" {'; '.join(problems(error))}"
+                f"Invalid JSON: the model called handoff {self._tool!r} with arguments that do not"
+                f" fit: {'; '.join(problems(error))}"
             )
             raise UnfitInputError(msg) from error
         if self.on_handoff is not None:
@@ -93,20 +93,27 @@ class Invocation:
         if schema.get("type") != "object":
             msg = (
                 f"The {what} must be an object, as a pydantic model, a dataclass or a TypedDict is:"
-                f" models call with named arguments. It was {shown(input_type)}."
+                " models call with named arguments, and the root of a strict JSON schema is one"
+                f" object. It was {shown(input_type)}."
             )
             raise UserError(msg)
         return schema
 
 
-def check_callable(given: object, what: str) -> None:
+def check_callable(given: object, what: str, of: str = "") -> None:
     """Refuse an object that cannot be called.
+
+    Args:
+        given: The object.
+        what: What it is to be, as "input_filter".
+        of: What it belongs to, as "handoff 'transfer_to_ann'"; empty if `what` says that.
 
     Raises:
         WrongTypeError: It cannot be called.
     """
     if not callable(given):
-        msg = f"{what} must be a function, sync or async; it was {shown(given)}."
+        whose = f"that of {of}" if of else "it"
+        msg = f"{what} must be callable, sync or async; {whose} was {shown(given)}."
         raise WrongTypeError(msg)
 
 
@@ -133,11 +140,12 @@ def _check_on_handoff(tool: str, function: Callable[..., Any] | None, kind: Any)
         if kind is None:
             return
         msg = (
-            f"Handoff {tool!r} has an input_type, but no on_handoff that would get the input. Pass"
-            " on_handoff=function(ctx, input), or leave input_type out."
+            f"You must provide on_handoff when input_type is provided: handoff {tool!r} has none"
+            " that would get the input. Pass on_handoff=function(ctx, input), or leave input_type"
+            " out."
         )
         raise UserError(msg)
-    check_callable(function, f"on_handoff of handoff {tool!r}")
+    check_callable(function, "on_handoff", f"handoff {tool!r}")
     wanted = ("ctx",) if kind is None else ("ctx", "input")
     count = len(inspect.signature(function).parameters)
     if count != len(wanted):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pydantic import BaseModel
 
 from holdfast.errors import UserError, WrongTypeError
+from holdfast.models.agents_sdk import is_asked
 from holdfast.models.base import NO_HOSTED, ToolSpec
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
@@ -253,7 +254,7 @@ def check_served(agent: str, what: Sequence[str], model: object, worker: AgentWo
     if isinstance(model, str):
         serves = model != "offline" and not model.startswith("chat:")
     else:
-        serves = model is None or bool(getattr(model, "serves_hosted", False))
+        serves = model is None or is_asked(model) or bool(getattr(model, "serves_hosted", False))
     if not serves:
         kind = repr(model) if isinstance(model, str) else type(model).__name__
         msg = (

@@ -14,7 +14,7 @@ OUTPUT_ONLY = "created_by"
 """Member of items of a provider that it does not take back as input."""
 
 
-class RawItem(dict[str, Any]):
+class RawItem(dict[str, Any]):  # noqa: PLW1641  it may change, as any dict
     """An item in the form of the Responses API; its members can be read as attributes, too."""
 
     def __getattr__(self, name: str) -> Any:
@@ -24,6 +24,16 @@ class RawItem(dict[str, Any]):
         except KeyError:
             msg = f"This item has {', '.join(map(repr, self))}; there is no {name!r} in it."
             raise AttributeError(msg) from None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same item, also as an object of `openai.types.responses`."""
+        if isinstance(other, Mapping):
+            return super().__eq__(cast("Mapping[str, Any]", other))
+        return hasattr(other, "model_dump") and _without_none(self) == _without_none(plain(other))
+
+    def __ne__(self, other: object) -> bool:
+        """Whether it is another item."""
+        return not self == other
 
 
 def plain(raw: Any) -> dict[str, Json]:
@@ -91,6 +101,13 @@ def dumped(value: Any) -> Json:
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return [dumped(each) for each in value]  # pyright: ignore[reportUnknownVariableType]  anything is copied
     return value
+
+
+def _without_none(value: Any) -> Any:
+    """Leave out members that are None: the API has them, and they say nothing."""
+    if is_object(value):
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    return [_without_none(each) for each in value] if is_array(value) else value
 
 
 def _readable(value: Any) -> Any:

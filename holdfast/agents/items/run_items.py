@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.items.raw_items import member, plain
+from holdfast.agents.items.tool_origin import ToolOrigin
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.runs.call_decisions import ToolKey
@@ -25,6 +27,9 @@ ItemType = Literal[
     "mcp_list_tools_item",
     "mcp_approval_request_item",
     "mcp_approval_response_item",
+    "tool_search_call_item",
+    "tool_search_output_item",
+    "compaction_item",
 ]
 MCP_REQUEST = "mcp_approval_request"
 AGENTS = ("agent", "source_agent", "target_agent")
@@ -93,11 +98,13 @@ class ToolCallItem(RunItemBase):
     Attributes:
         description: Description of the tool, if known.
         title: Short name of the tool for people, if known.
+        tool_origin: Where the tool comes from, if this process has the agent that has it.
     """
 
     type: ItemType = "tool_call_item"
     description: str | None = None
     title: str | None = None
+    tool_origin: ToolOrigin | None = None
 
     @property
     def tool_name(self) -> str | None:
@@ -118,10 +125,12 @@ class ToolCallOutputItem(RunItemBase):
 
     Attributes:
         output: The result for the model: a text, or a list of parts when there are images.
+        tool_origin: Where the tool comes from, as for a ToolCallItem.
     """
 
     output: Any
     type: ItemType = "tool_call_output_item"
+    tool_origin: ToolOrigin | None = None
 
     @property
     def call_id(self) -> str | None:
@@ -259,17 +268,48 @@ class MCPListToolsItem(RunItemBase):
 
 @dataclass
 class MCPApprovalRequestItem(RunItemBase):
-    """The provider asks for an approval before it calls a tool of an MCP server."""
+    """The provider asks whether a tool of an MCP server may be run."""
 
     type: ItemType = "mcp_approval_request_item"
 
 
 @dataclass
 class MCPApprovalResponseItem(RunItemBase):
-    """The decision on such a request."""
+    """The answer to an MCPApprovalRequestItem."""
 
     type: ItemType = "mcp_approval_response_item"
 
+
+@dataclass
+class ToolSearchCallItem(RunItemBase):
+    """The model searches for tools at the provider."""
+
+    type: ItemType = "tool_search_call_item"
+
+
+@dataclass
+class ToolSearchOutputItem(RunItemBase):
+    """Tools that a search has found."""
+
+    type: ItemType = "tool_search_output_item"
+
+
+@dataclass
+class CompactionItem(RunItemBase):
+    """The provider has folded the conversation before it."""
+
+    type: ItemType = "compaction_item"
+
+
+OF_PROVIDER: Mapping[str, type[RunItemBase]] = {
+    "mcp_list_tools": MCPListToolsItem,
+    "mcp_approval_request": MCPApprovalRequestItem,
+    "mcp_approval_response": MCPApprovalResponseItem,
+    "tool_search_call": ToolSearchCallItem,
+    "tool_search_output": ToolSearchOutputItem,
+    "compaction": CompactionItem,
+}
+"""Types of items that the provider's own tools make, and their classes."""
 
 RunItem = (
     MessageOutputItem
@@ -283,5 +323,8 @@ RunItem = (
     | MCPListToolsItem
     | MCPApprovalRequestItem
     | MCPApprovalResponseItem
+    | ToolSearchCallItem
+    | ToolSearchOutputItem
+    | CompactionItem
 )
 """An item of a run."""

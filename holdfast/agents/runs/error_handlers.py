@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast, get_args
 
 from holdfast.errors import AgentsException, UserError
 from holdfast.models.base import ModelAnswer
 from holdfast.values.base import Json
-from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
@@ -19,8 +19,25 @@ if TYPE_CHECKING:
 ErrorKind = Literal["max_turns", "model_refusal", "invalid_final_output"]
 """Kinds of errors that a handler may handle."""
 
-ErrorHandler = Callable[["RunErrorHandlerInput"], Any]
+ErrorHandler = Callable[["RunErrorHandlerInput[Any]"], Any]
 """Returns a final output, a RunErrorHandlerResult, or None to decline; sync or async."""
+
+RunErrorHandler = ErrorHandler
+"""The same, by its name in the Agents SDK."""
+
+
+class RunErrorHandlers(TypedDict, total=False):
+    """Error handlers by the kind of error that they handle.
+
+    Attributes:
+        max_turns: Called in place of MaxTurnsExceeded.
+        model_refusal: Called in place of ModelRefusalError.
+        invalid_final_output: Called when the final output does not fit its type.
+    """
+
+    max_turns: ErrorHandler
+    model_refusal: ErrorHandler
+    invalid_final_output: ErrorHandler
 
 
 @dataclass(frozen=True)
@@ -45,7 +62,7 @@ class RunErrorData:
 
 
 @dataclass(frozen=True)
-class RunErrorHandlerInput:
+class RunErrorHandlerInput(Generic[ContextT]):
     """Argument of an error handler.
 
     Attributes:
@@ -55,7 +72,7 @@ class RunErrorHandlerInput:
     """
 
     error: AgentsException
-    context: RunContextWrapper[Any]
+    context: RunContextWrapper[ContextT]
     run_data: RunErrorData
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 from holdfast.agents.guardrails import (
     GuardrailFunctionOutput,
@@ -37,6 +37,7 @@ from holdfast.values.base import Json
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
+    from holdfast.agents.tools.decorator import Tool
 
 
 Result = (
@@ -45,6 +46,9 @@ Result = (
     | ToolInputGuardrailResult
     | ToolOutputGuardrailResult
 )
+
+
+GuardrailT = TypeVar("GuardrailT", ToolInputGuardrail[Any], ToolOutputGuardrail[Any])
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,11 @@ class Known:
         """Make it from an agent with its team, and the guardrails of a run's settings."""
         agents = {each.name: each for each in (agent, *agent.team())}
         return cls(agents, input_guardrails, output_guardrails)
+
+    def tools(self) -> Iterator[Tool]:
+        """Yield the tools of the agents."""
+        for agent in self.agents.values():
+            yield from agent.made_tools
 
     def input_guardrail(self, name: str, agent: str) -> InputGuardrail:
         """Return the input guardrail of this name."""
@@ -192,8 +201,20 @@ def with_known(result: Result | None, known: Known) -> Result | None:
             name = getattr(agent, "name", agent)
             own_output = known.output_guardrail(guardrail.get_name(), name)
             return replace(result, guardrail=own_output, agent=known.agents.get(name, agent))
-        case _:
-            return result
+        case ToolInputGuardrailResult(guardrail=guardrail):
+            checks = (each for tool in known.tools() for each in tool.tool_input_guardrails)
+            return replace(result, guardrail=_of_name(guardrail, checks))
+        case ToolOutputGuardrailResult(guardrail=guardrail):
+            results = (each for tool in known.tools() for each in tool.tool_output_guardrails)
+            return replace(result, guardrail=_of_name(guardrail, results))
+        case None:
+            return None
+
+
+def _of_name(guardrail: GuardrailT, among: Iterable[GuardrailT]) -> GuardrailT:
+    """Return the first guardrail of the same name, or the guardrail itself."""
+    name = guardrail.get_name()
+    return next((each for each in among if each.get_name() == name), guardrail)
 
 
 def _has(guardrails: Iterable[InputGuardrail], name: str) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from pydantic import BaseModel
 
 from holdfast.agents.items.raw_items import dumped, member, plain
 from holdfast.agents.items.run_items import MessageOutputItem, RunItem
@@ -35,17 +37,17 @@ class ItemHelpers:
         return _joined(_parts(message), "refusal", "refusal") or None
 
     @classmethod
-    def tool_call_output_item(
-        cls, tool_call: Any, output: str | list[dict[str, Json]]
-    ) -> dict[str, Json]:
+    def tool_call_output_item(cls, tool_call: Any, output: Any) -> dict[str, Json]:
         """Make the item that answers a call.
 
         Args:
             tool_call: The call, as `raw_item` of its item has it.
-            output: The result for the model: a text, or parts in the form of the Responses API.
+            output: The result for the model: a text, parts in the form of the Responses API, or
+                ToolOutputText and its like, as objects or dicts. Anything else becomes a text by
+                `str()`.
         """
         call_id = member(tool_call, "call_id")
-        return {"type": "function_call_output", "call_id": call_id, "output": output}
+        return {"type": "function_call_output", "call_id": call_id, "output": _output(output)}
 
     @classmethod
     def extract_last_text(cls, message: Any) -> str | None:
@@ -83,3 +85,51 @@ def _parts(message: Any) -> list[dict[str, Any]]:
         return [{"type": "output_text", "text": content}]
     parts: list[Any] = content or []
     return [plain(part) for part in parts]
+
+
+_FORMS: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {
+    "text": ("input_text", frozenset({"text"}), frozenset({"text"})),
+    "image": (
+        "input_image",
+        frozenset({"image_url", "file_id", "detail"}),
+        frozenset({"image_url", "file_id"}),
+    ),
+    "file": (
+        "input_file",
+        frozenset({"file_data", "file_url", "file_id", "filename"}),
+        frozenset({"file_data", "file_url", "file_id"}),
+    ),
+}
+"""Type of an output to that of the part, the members that the part has, and those of which one must
+be there."""
+
+
+def _output(given: Any) -> Json:
+    """Return a result as the API takes it."""
+    if isinstance(given, str):
+        return given
+    several: list[Any] = list(cast("Sequence[Any]", given)) if _is_list(given) else [given]
+    parts = [_part(each) for each in several]
+    return cast("Json", parts) if parts and None not in parts else str(given)
+
+
+def _is_list(given: Any) -> bool:
+    return isinstance(given, list | tuple)
+
+
+def _part(given: Any) -> dict[str, Json] | None:
+    """Return an output as a part of the Responses API; None if it is none."""
+    if not isinstance(given, Mapping) and not hasattr(given, "model_dump"):
+        return None
+    fields = {key: value for key, value in plain(given).items() if value is not None}
+    if isinstance(given, BaseModel):
+        fields.setdefault("type", getattr(given, "type", None))
+    kind = fields.get("type")
+    if kind in {form[0] for form in _FORMS.values()}:
+        return fields
+    name, members, needed = _FORMS.get(str(kind), ("", frozenset[str](), frozenset[str]()))
+    if not needed & fields.keys() or not all(
+        isinstance(fields[each], str) for each in members & fields.keys()
+    ):
+        return None
+    return {"type": name, **{each: fields[each] for each in fields if each in members}}

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
+    OF_PROVIDER,
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,
-    MCPApprovalRequestItem,
-    MCPApprovalResponseItem,
-    MCPListToolsItem,
     MessageOutputItem,
     ReasoningItem,
     RunItem,
     ToolCallItem,
     ToolCallOutputItem,
 )
+from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from holdfast.agents.nesting.agent_tool import AgentTool
+from holdfast.agents.tools.decorator import Tool
 from holdfast.models.openai.items import to_response_items
 from holdfast.task.ledger.references import last_round
 from holdfast.task.step_body import StepBody, StepCall
@@ -110,14 +111,21 @@ def result_item(
         return None
     agent = team.of(of.step.agent)
     is_handoff = call.call.name in handoffs
-    [item] = _items([call.message], agent, (), team, {call.message.call_id} if is_handoff else ())
+    handed = {call.message.call_id} if is_handoff else ()
+    called = {call.message.call_id: call.call.name}
+    [item] = _items([call.message], agent, (), team, handed, called=called)
     if isinstance(item, HandoffOutputItem):
         return item
     return item if isinstance(item, ToolCallOutputItem) and not is_handoff else None
 
 
 def message_items(
-    messages: Iterable[Message], agent: Agent, team: Team, handoffs: Collection[str] = ()
+    messages: Iterable[Message],
+    agent: Agent,
+    team: Team,
+    handoffs: Collection[str] = (),
+    *,
+    called: Mapping[str, str] | None = None,
 ) -> list[RunItem]:
     """Convert messages to items, in their order.
 
@@ -127,9 +135,10 @@ def message_items(
         team: The agents.
         handoffs: Ids of calls that hand the task over, beside those that the agent has a handoff
             for.
+        called: Ids of earlier calls to names of their tools.
     """
     names = {each.tool_name for each in agent.made_handoffs}
-    return _items(messages, agent, names, team, handoffs)
+    return _items(messages, agent, names, team, handoffs, called=called)
 
 
 def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunItem]:
@@ -144,11 +153,13 @@ def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunIte
     team, agent = team_of(first), first
     names = {each.tool_name for known in (first, *first.team()) for each in known.made_handoffs}
     ids: set[str] = set()
+    called: dict[str, str] = {}
     found: list[RunItem] = []
     for message in said:
+        called |= {call.id: call.name for call in message.calls}
         ids -= {call.id for call in message.calls}  # providers may use ids again
         ids |= {call.id for call in message.calls if call.name in names}
-        items = message_items([message], agent, team, ids)
+        items = message_items([message], agent, team, ids, called=called)
         found.extend(items)
         handed = [i.target_agent.name for i in items if isinstance(i, HandoffOutputItem)]
         agent = team.of(handed[0]) if handed else agent
@@ -161,6 +172,8 @@ def _items(
     names: Collection[str],
     team: Team,
     handoffs: Collection[str] = (),
+    *,
+    called: Mapping[str, str] | None = None,
 ) -> list[RunItem]:
     """Convert messages to items.
 
@@ -172,12 +185,19 @@ def _items(
         names: Names of calls that hand the task over.
         team: The agents.
         handoffs: Ids of calls that hand the task over, whatever their names.
+        called: Ids of earlier calls to names of their tools.
     """
     ids, found = set(handoffs), list[RunItem]()
+    tools = dict(called or {})
     for message in messages:
+        tools |= {call.id: call.name for call in message.calls}
         ids -= {call.id for call in message.calls}.difference(handoffs)
         ids |= {call.id for call in message.calls if call.name in names}
-        found += [_item(raw, agent, ids, team) for raw in to_response_items([message])]
+        for raw in to_response_items([message]):
+            item = _item(raw, agent, ids, team)
+            if isinstance(item, ToolCallItem | ToolCallOutputItem):
+                _tell_tool(item, agent.tool(tools.get(item.call_id or "", "")))
+            found.append(item)
     return found
 
 
@@ -188,6 +208,7 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
         case "message":
             return InputItem(agent, RawItem(raw))
         case "function_call_output":
+            raw = {key: raw[key] for key in raw if key != "status"}
             target = _target(raw) if raw.get("call_id") in handoffs else ""
             if target:
                 return HandoffOutputItem(agent, RawItem(raw), agent, team.of(target))
@@ -196,14 +217,29 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
             return HandoffCallItem(agent, RawItem(raw))
         case "reasoning":
             return ReasoningItem(agent, RawItem(raw))
-        case "mcp_list_tools":
-            return MCPListToolsItem(agent, RawItem(raw))
-        case "mcp_approval_request":
-            return MCPApprovalRequestItem(agent, RawItem(raw))
-        case "mcp_approval_response":
-            return MCPApprovalResponseItem(agent, RawItem(raw))
+        case kind if kind in OF_PROVIDER:
+            return cast("RunItem", OF_PROVIDER[kind](agent, RawItem(raw)))
         case _:
             return ToolCallItem(agent, RawItem(raw))
+
+
+def _tell_tool(item: ToolCallItem | ToolCallOutputItem, tool: Tool | None) -> None:
+    """Add to an item what this process knows of its tool."""
+    if tool is None:
+        return
+    if isinstance(item, ToolCallItem):
+        item.description = tool.description or None
+    if isinstance(tool, AgentTool):
+        item.tool_origin = ToolOrigin(
+            ToolOriginType.AGENT_AS_TOOL, agent_name=tool.agent.name, agent_tool_name=tool.name
+        )
+    else:
+        item.tool_origin = ToolOrigin(ToolOriginType.FUNCTION)
+
+
+def raw_output(raw: dict[str, Json]) -> RawItem:
+    """Write an item of an answer as the API does."""
+    return _full_message(raw) if raw.get("role") == "assistant" else RawItem(raw)
 
 
 def _full_message(raw: dict[str, Json]) -> RawItem:

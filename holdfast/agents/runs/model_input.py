@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast.agents.items.raw_items import plain
 from holdfast.errors import UserError
 from holdfast.models.base import ModelRequest
 from holdfast.models.openai.items import from_response_items, to_response_items
@@ -67,9 +68,47 @@ async def filtered(
             f" {type(edited).__name__}."
         )
         raise UserError(msg)
-    messages = from_response_items(edited.input)
+    messages = from_response_items(once_each(edited.input))
     changes = {"messages": messages, "instructions": edited.instructions or ""}
     return request.model_copy(update=changes)
+
+
+def once_each(items: Sequence[Any]) -> list[dict[str, Json]]:
+    """Leave out repeated items, which the Responses API refuses.
+
+    Two items are the same if their type and their id, or the id of their call, are. The newest of
+    them stays, in its place; a call or a thought, which must precede others, in that of the oldest.
+    """
+    found = [plain(item) for item in items]
+    places: dict[tuple[str, str], int] = {}
+    newest: dict[tuple[str, str], dict[str, Json]] = {}
+    for place, item in enumerate(found):
+        key = _key(item)
+        if key is None:
+            continue
+        newest[key] = item
+        if key not in places or key[0] not in _PRECEDE:
+            places[key] = place
+    kept: list[dict[str, Json]] = []
+    for place, item in enumerate(found):
+        key = _key(item)
+        if key is None:
+            kept.append(item)
+        elif places[key] == place:
+            kept.append(newest[key])
+    return kept
+
+
+_PRECEDE = ("function_call", "reasoning", "custom_tool_call")
+
+
+def _key(item: dict[str, Json]) -> tuple[str, str] | None:
+    """Return what identifies an item; None for a message that anybody may write."""
+    kind, own, call = (item.get(name) for name in ("type", "id", "call_id"))
+    if not isinstance(kind, str) or (item.get("role") and not own):
+        return None
+    identity = call if isinstance(call, str) and call else own
+    return (kind, identity) if isinstance(identity, str) and identity else None
 
 
 def without_reasoning_ids(messages: tuple[Message, ...]) -> tuple[Message, ...]:

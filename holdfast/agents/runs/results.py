@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResult
 from holdfast.agents.items.raw_items import replayable
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
+from holdfast.agents.nesting.nested_run import AgentToolInvocation, invocation_of
 from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.model_input import without_reasoning_id
 from holdfast.agents.runs.state import RunState
+from holdfast.agents.runs.state_form import item_form
+from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
+from holdfast.errors import AgentsException
 from holdfast.values.base import Json
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage
@@ -41,7 +46,7 @@ class ModelResponse:
         return [replayable(item) for item in self.output]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class RunData:
     """The data of a run, whether it has finished, waits, or was ended by an error.
 
@@ -58,6 +63,7 @@ class RunData:
         output_guardrail_results: Results of the output guardrails.
         tool_input_guardrail_results: Results of tool guardrails that checked calls.
         tool_output_guardrail_results: Results of tool guardrails that checked results.
+        max_turns: Most model calls of the run; None for no limit.
         normalized: The conversation as the last agent saw it, with its own items, if a handoff had
             changed the conversation.
         reasoning_item_id_policy: Whether `to_input_list` keeps the ids of reasoning items.
@@ -66,10 +72,8 @@ class RunData:
     input: str | list[dict[str, Json]]
     new_items: list[RunItem] = field(default_factory=list[RunItem])
     raw_responses: list[ModelResponse] = field(default_factory=list[ModelResponse])
-    last_agent: Agent
-    context_wrapper: RunContextWrapper[Any]
-    task_id: str
-    interruptions: list[ToolApprovalItem] = field(default_factory=list[ToolApprovalItem])
+    last_agent: Agent = field(default=cast("Any", None), repr=False)
+    context_wrapper: RunContextWrapper[Any] = field(default=cast("Any", None))
     input_guardrail_results: list[InputGuardrailResult] = field(
         default_factory=list[InputGuardrailResult]
     )
@@ -82,6 +86,9 @@ class RunData:
     tool_output_guardrail_results: list[ToolOutputGuardrailResult] = field(
         default_factory=list[ToolOutputGuardrailResult]
     )
+    task_id: str = ""
+    interruptions: list[ToolApprovalItem] = field(default_factory=list[ToolApprovalItem])
+    max_turns: int | None = field(default=None, repr=False)
     normalized: list[dict[str, Json]] | None = field(default=None, repr=False)
     reasoning_item_id_policy: Literal["preserve", "omit"] = field(default="preserve", repr=False)
 
@@ -123,6 +130,7 @@ class RunData:
         """
         state: RunState = RunState.of(self.task_id, self.interruptions)
         state.context = self.context_wrapper
+        state.generated_items = tuple(map(item_form, self.new_items))
         for item, verdict in self.context_wrapper.decisions.taken:
             if verdict.approved:
                 state.approve(item, verdict.always)
@@ -131,20 +139,123 @@ class RunData:
         return state
 
     def release_agents(self, release_new_items: bool = True) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
-        """Do nothing: agents are plain descriptions, and hold no resources to release."""
+        """Keep the run's agents only as long as something else has them.
+
+        Args:
+            release_new_items: Whether the items let go of their agents, too.
+        """
+        if release_new_items:
+            for item in self.new_items:
+                item.release_agent()
+        agent = self.__dict__.pop("last_agent", None)
+        if agent is not None:
+            self.__dict__["_released"] = weakref.ref(agent)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return the last agent after `release_agents`.
+
+            Raises:
+                AgentsException: Nothing else has it any more.
+            """
+            if name != "last_agent" or "_released" not in self.__dict__:
+                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(msg)
+            agent = self.__dict__["_released"]()
+            if agent is None:
+                msg = "The last agent was released, and nothing else has it any more."
+                raise AgentsException(msg)
+            return agent
 
 
-@dataclass(frozen=True, kw_only=True)
+RunErrorDetails = RunData
+"""What an exception knows of its run, by its name in the Agents SDK."""
+
+
+@dataclass(init=False)
 class RunResult(RunData):
     """A run that has its answer, or waits for a decision.
 
     Attributes:
         final_output: The answer, of the last agent's `output_type`; None while the run waits.
         waiting_for: Descriptions of what the run waits for; empty when it is finished.
+        agent_tool_invocation: The call of an agent as a tool that the run belongs to, or None.
     """
 
     final_output: Any = None
     waiting_for: tuple[str, ...] = ()
+    agent_tool_invocation: AgentToolInvocation | None = None
+
+    def __init__(  # noqa: PLR0917  the Agents SDK's signature
+        self,
+        input: str | list[dict[str, Json]],
+        new_items: list[RunItem] | None = None,
+        raw_responses: list[ModelResponse] | None = None,
+        final_output: Any = None,
+        input_guardrail_results: list[InputGuardrailResult] | None = None,
+        output_guardrail_results: list[OutputGuardrailResult] | None = None,
+        tool_input_guardrail_results: list[ToolInputGuardrailResult] | None = None,
+        tool_output_guardrail_results: list[ToolOutputGuardrailResult] | None = None,
+        context_wrapper: RunContextWrapper[Any] | None = None,
+        last_agent: Agent | None = None,
+        *,
+        _last_agent: Agent | None = None,
+        agent_tool_invocation: AgentToolInvocation | None = None,
+        waiting_for: tuple[str, ...] = (),
+        **more: Any,
+    ) -> None:
+        """Make a result, as a test of a program does that reads results.
+
+        Args:
+            input: And those after it: see the attributes; what is not given is empty.
+            new_items: See above.
+            raw_responses: See above.
+            final_output: See above.
+            input_guardrail_results: See above.
+            output_guardrail_results: See above.
+            tool_input_guardrail_results: See above.
+            tool_output_guardrail_results: See above.
+            context_wrapper: See above; that of a tool's call says what agent_tool_invocation is.
+            last_agent: See above.
+            _last_agent: The same, by its name in the Agents SDK.
+            agent_tool_invocation: See above.
+            waiting_for: See above.
+            more: The other attributes.
+        """
+        context: Any = RunContextWrapper(None) if context_wrapper is None else context_wrapper
+        super().__init__(
+            input,
+            [] if new_items is None else new_items,
+            [] if raw_responses is None else raw_responses,
+            input_guardrail_results=input_guardrail_results or [],
+            output_guardrail_results=output_guardrail_results or [],
+            tool_input_guardrail_results=tool_input_guardrail_results or [],
+            tool_output_guardrail_results=tool_output_guardrail_results or [],
+            context_wrapper=context,
+            last_agent=cast("Any", last_agent or _last_agent),
+            **more,
+        )
+        call: Any = context
+        if agent_tool_invocation is None and isinstance(context, ToolContext):
+            agent_tool_invocation = invocation_of(call)
+        self.final_output = final_output
+        self.waiting_for = waiting_for
+        self.agent_tool_invocation = agent_tool_invocation
+
+    def to_state(self) -> RunState:
+        """Return a RunState: see RunData. That of a run with its answer goes on from there.
+
+        `Runner.run(agent, state)` then begins a run of its own with this one's conversation, and
+        with the input that was added to the state; run again, it is the same run.
+
+        Raises:
+            UserError: As for RunData.
+        """
+        state = super().to_state()
+        if self.task_id and not self.waiting_for and not self.interruptions:
+            state.follow(self.to_input_list(), self.last_agent.name)
+        return state
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

@@ -41,11 +41,13 @@ def run_head(
         return "" if thing is None else refer(thing)
 
     model = config.model
+    retry = config.model_settings.retry if config.model_settings is not None else None
     workflow = config.workflow_name
     rules = RunRules(
         context=type_ref(context),
         model="" if isinstance(model, str) else ref(model),
         model_provider=ref(config.model_provider),
+        retry_policy=ref(retry.policy if retry is not None else None),
         model_input_filter=ref(config.call_model_input_filter),
         tool_error_formatter=ref(config.tool_error_formatter),
         tool_not_found=config.tool_not_found_behavior,

@@ -19,7 +19,9 @@ from holdfast.agents.runs.state_form import (
     VERSION,
     AskedForm,
     Decision,
+    ItemForm,
     StateForm,
+    check_goes_on,
     decidable,
     parsed,
     read_form,
@@ -56,14 +58,19 @@ class RunState(Generic[ContextT, AgentT]):
             `Runner.run(context=...)` is given another one.
         original_input: Input of a run that has not begun; None of another.
         max_turns: Limit of turns of a run that has not begun; None for no limit.
+        after: Conversation of a run that has its answer, for the run after it; None of another.
         kept: `conversation_id` and the like of a run that has not begun.
+        generated_items: The items that the run had made when its result made this state; they are
+            part of its JSON, and running it does not change them.
     """
 
     task_id: str
     context: RunContextWrapper[ContextT] | None
     original_input: str | list[Any] | None
     max_turns: int | None
+    after: list[dict[str, Json]] | None
     kept: dict[str, Any]
+    generated_items: tuple[ItemForm, ...]
 
     def __init__(
         self,
@@ -149,6 +156,8 @@ class RunState(Generic[ContextT, AgentT]):
         self.original_input = None
         self.max_turns = None
         self.kept = {}
+        self.after = None
+        self.generated_items = ()
         self._agent = ""
         self._interruptions = list(interruptions)
         self._decisions: dict[str, Decision] = {}
@@ -157,6 +166,8 @@ class RunState(Generic[ContextT, AgentT]):
     def _restore(self, saved: StateForm) -> None:
         self.original_input, self.max_turns = saved.original_input, saved.max_turns
         self.kept = saved.kept
+        self.after = saved.after
+        self.generated_items = saved.generated_items
         self._agent = str((saved.current_agent or {}).get("name", ""))
         self._decisions = {decision.approval: decision for decision in saved.decisions}
         self._input = list(saved.input)
@@ -165,6 +176,20 @@ class RunState(Generic[ContextT, AgentT]):
     def is_new(self) -> bool:
         """Whether it is of a run that has not begun."""
         return self.original_input is not None
+
+    def follow(self, items: list[dict[str, Json]], agent: str) -> None:
+        """Make this the state of a run that has its answer: what is run is a run after it.
+
+        Args:
+            items: Its conversation.
+            agent: Name of the agent that has answered.
+        """
+        self.after, self._agent = items, agent
+
+    @property
+    def agent_name(self) -> str:
+        """Name of the agent with which a run begins that has not begun; empty for another."""
+        return self._agent
 
     @property
     def whole_input(self) -> str | list[dict[str, Json]]:
@@ -218,8 +243,10 @@ class RunState(Generic[ContextT, AgentT]):
             input: A text, or user messages in the form of the Responses API whose content is text.
 
         Raises:
-            UserError: It is something else, or empty.
+            UserError: It is something else, or empty, or the result of a waiting call may end the
+                run, so that no model call would follow.
         """
+        check_goes_on(self._interruptions)
         texts = [input] if isinstance(input, str) else [text_of(item) for item in input]
         if not texts or not all(text.strip() for text in texts):
             msg = "The input to add is empty; give a text, or user messages."
@@ -287,7 +314,9 @@ class RunState(Generic[ContextT, AgentT]):
             original_input=self.original_input,
             max_turns=self.max_turns,
             current_agent={"name": self._agent} if self._agent else None,
+            after=self.after,
             kept=self.kept,
+            generated_items=self.generated_items,
         )
         return {VERSION: str(saved.version), **saved.model_dump(mode="json")}
 
@@ -341,8 +370,9 @@ class RunState(Generic[ContextT, AgentT]):
         begins = str((saved.current_agent or {}).get("name", ""))
         if begins and not team.has(begins):
             msg = (
-                f"The state is of agent {begins!r}, which {initial_agent.name!r} and its team do"
-                " not know. Pass the agent with which the run begins."
+                f"Run state agent not found in agent map: it is {begins!r}, which"
+                f" {initial_agent.name!r} and its team do not know. Pass the agent with which the"
+                " run begins."
             )
             raise UserError(msg)
         context: Any = context_override

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import Field, ValidationError
 
-from holdfast.agents.items.run_items import ToolApprovalItem
+from holdfast.agents.items.raw_items import dumped, plain
+from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.errors import UserError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.ids import MADE
@@ -45,8 +46,26 @@ class AskedForm(Value):
     item: dict[str, Json]
 
 
+class ItemForm(Value):
+    """An item of the run in the JSON form of a RunState.
+
+    Attributes:
+        type: Its type, as "tool_call_item".
+        agent: The agent that it belongs to: {"name": ...}.
+        raw_item: The item, as the Responses API has it.
+    """
+
+    type: str
+    agent: dict[str, Json]
+    raw_item: dict[str, Json]
+
+
 class StateForm(Value):
-    """The JSON form of a RunState; `original_input` and what follows are of a run not begun."""
+    """The JSON form of a RunState.
+
+    `original_input` and what follows are of a run not begun, but for the last one: the items that
+    the run had made, for people and programs that read the JSON. The task has them anyway.
+    """
 
     version: Literal[1] = 1
     id: str
@@ -58,11 +77,23 @@ class StateForm(Value):
     original_input: Json = None
     max_turns: int | None = None
     current_agent: dict[str, Json] | None = None
+    after: list[dict[str, Json]] | None = None
     kept: dict[str, Json] = Field(default_factory=dict[str, Json])
+    generated_items: tuple[ItemForm, ...] = ()
 
 
 VERSION = "$schemaVersion"
 """Member of a state's JSON form that says by which rules it was written."""
+
+
+def item_form(item: RunItem) -> ItemForm:
+    """Return an item of a run as a RunState's JSON has it."""
+    return ItemForm(
+        type=item.type, agent={"name": item.agent.name}, raw_item=plain(dumped(item.raw_item))
+    )
+
+
+_NO_STATE = "This is no state of a run as RunState.to_json gives it"
 
 
 def read_form(data: object) -> StateForm:
@@ -71,18 +102,32 @@ def read_form(data: object) -> StateForm:
     Raises:
         UserError: It is none, or one of other rules.
     """
-    version = data.get(VERSION, "1") if is_object(data) else "1"
+    if not is_object(data):
+        msg = f"{_NO_STATE}: its JSON must be an object."
+        raise UserError(msg)
+    version: object = data.get(VERSION)
+    if version is None:
+        msg = f"Run state is missing schema version: {_NO_STATE.lower()}; it has no {VERSION}."
+        raise UserError(msg)
+    if not isinstance(version, str):
+        msg = f"Run state schema version has an invalid type: {VERSION} must be a text."
+        raise UserError(msg)
     if version != "1":
         msg = (
-            f"The state has {VERSION} {shown(version)}, and this version of Holdfast reads '1': it"
-            " was written by another version, or by the Agents SDK, which has no task."
+            f"Run state schema version is not supported: this version of Holdfast reads {VERSION}"
+            " '1'. The state was written by another version, or by the Agents SDK, which has no"
+            " task."
         )
         raise UserError(msg)
     try:
         return StateForm.model_validate(data)
-    except ValidationError as cause:
-        msg = f"This is no state of a run as RunState.to_json gives it: {cause}"
-        raise UserError(msg) from cause
+    except ValidationError as cause:  # what it holds is not shown: it may be secret
+        wrong = "; ".join(
+            f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
+            for each in cause.errors(include_input=False)
+        )
+        msg = f"{_NO_STATE}: {wrong}."
+        raise UserError(msg) from None
 
 
 def parsed(text: str) -> Json:
@@ -94,7 +139,10 @@ def parsed(text: str) -> Json:
     try:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError) as cause:
-        msg = f"This is no state of a run as RunState.to_string gives it: {cause}"
+        msg = (
+            "Failed to parse run state JSON: this is no state of a run as RunState.to_string gives"
+            f" it: {cause}"
+        )
         raise UserError(msg) from cause
 
 
@@ -143,3 +191,28 @@ def text_of(item: object) -> str:
         return str(item["content"])
     msg = f"Only user messages of text can be added to a run; this is {shown(item, 120)}."
     raise UserError(msg)
+
+
+def check_goes_on(waiting: Iterable[ToolApprovalItem]) -> None:
+    """Refuse input for a run that may end with the result of a call that waits.
+
+    Raises:
+        UserError: It may.
+    """
+    for item in waiting:
+        name, agent = item.tool_name, item.agent
+        if name and may_end(getattr(agent, "tool_use_behavior", None), name):
+            msg = (
+                "Cannot add input: the tool result may end the run. By its tool_use_behavior, agent"
+                f" {agent.name!r} may answer with the result of {name!r}, and then no model call"
+                " follows that could read the input."
+            )
+            remedy = "Decide on the call, run the state, and give the input to the run after it."
+            raise UserError(msg, remedy=remedy)
+
+
+def may_end(behavior: object, tool: str) -> bool:
+    """Whether a `tool_use_behavior` may make the result of a tool the answer of its run."""
+    if is_object(behavior):
+        return tool in cast("Iterable[str]", behavior.get("stop_at_tool_names", ()))
+    return behavior not in (None, "run_llm_again")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Generic, Literal, Protocol, cast
 
@@ -70,6 +70,22 @@ class NestedResult(Protocol):
         ...
 
 
+class NestedRun(Protocol):
+    """The nested run of a call of an agent as a tool."""
+
+    async def __call__(self) -> NestedResult:
+        """Return its result; raise the error that ended it."""
+        ...
+
+    def events(self) -> AsyncGenerator[Any]:
+        """Yield its events."""
+        ...
+
+    async def call_hooks(self, hooks: Any, context: Any) -> None:
+        """Call hooks with what it did."""
+        ...
+
+
 class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
     """The optional first argument of a tool; its type may also be `RunContextWrapper[...]`.
 
@@ -123,7 +139,7 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         state: StateT | None = None,
         heartbeat: Callable[..., None] = _ignore,
         load_context: Callable[[Json], Any] | None = None,
-        nested: Callable[[], Awaitable[NestedResult]] | None = None,
+        nested: NestedRun | None = None,
         **run: Any,
     ) -> None:
         """Make a context.

@@ -118,7 +118,7 @@ def _check_types(tool: Any) -> None:
         (
             "timeout_seconds",
             lambda it: it is None or (isinstance(it, int | float) and not isinstance(it, bool)),
-            "a number of seconds, or None for no limit",
+            "a positive number of seconds, or None for no limit",
         ),
     )
     for name, is_fit, wanted in fits:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.errors import ModelBehaviorError
 from holdfast.values.code.user_calls import invoke, place_of
-from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.logs import log
 
 FIXED_ERROR = "An error occurred while running the tool. Please try again."
@@ -30,7 +30,7 @@ def formatted_error(error: Exception) -> Exception:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolErrorFormatterArgs:
+class ToolErrorFormatterArgs(Generic[ContextT]):
     """Argument of a formatter: a failed call.
 
     Attributes:
@@ -48,16 +48,16 @@ class ToolErrorFormatterArgs:
     tool_name: str
     call_id: str
     default_message: str
-    run_context: RunContextWrapper[Any]
+    run_context: RunContextWrapper[ContextT]
     error: Exception | None = None
     tool_type: Literal["function"] = "function"
 
 
-ToolErrorFormatter = Callable[[ToolErrorFormatterArgs], str | Awaitable[str | None] | None]
+ToolErrorFormatter = Callable[[ToolErrorFormatterArgs[Any]], str | Awaitable[str | None] | None]
 """Returns the text for the model, or None for the default text."""
 
 
-async def worded(formatter: ToolErrorFormatter, args: ToolErrorFormatterArgs) -> str:
+async def worded(formatter: ToolErrorFormatter, args: ToolErrorFormatterArgs[Any]) -> str:
     """Return a formatter's text; the default text if it returns none, or fails itself."""
     try:
         text = await invoke(formatter, args)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired, TypedDict, overload
+from typing import Any, Generic, Literal, NotRequired, TypedDict, overload
 
 from holdfast.agents.guardrails import Check
 from holdfast.agents.tools.context import ToolContext
 from holdfast.errors import UserError
 from holdfast.values.code.user_calls import invoke
+from holdfast.values.runs.run_context import ContextT
 from holdfast.values.text.shown import shown
 
 Behavior = Literal["allow", "reject_content", "raise_exception"]
@@ -90,7 +91,7 @@ OutputFunction = Callable[[ToolOutputGuardrailData], Found]
 
 
 @dataclass(frozen=True)
-class ToolInputGuardrail(Check):
+class ToolInputGuardrail(Check, Generic[ContextT]):
     """A check of a tool's call before it is run.
 
     Attributes:
@@ -115,7 +116,7 @@ class ToolInputGuardrail(Check):
 
 
 @dataclass(frozen=True)
-class ToolOutputGuardrail(Check):
+class ToolOutputGuardrail(Check, Generic[ContextT]):
     """A check of a tool's result.
 
     Attributes:

@@ -19,6 +19,9 @@ from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect
 from holdfast.values.settings import ApprovalRule
 from holdfast.values.text.shown import shown
 
+ToolCaller = Literal["direct", "programmatic"]
+"""Who may call a tool: the model, or programs that the provider runs for it."""
+
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -41,7 +44,7 @@ class ToolOptions(TypedDict, total=False):
     docstring_style: DocstringStyle | None
     use_docstring_info: bool
     defer_loading: bool
-    allowed_callers: list[Literal["direct", "programmatic"]] | None
+    allowed_callers: list[ToolCaller] | None
     custom_data_extractor: None
     output_type: None
     output_json_schema: None

@@ -23,7 +23,7 @@ from holdfast.client.caller_sessions.tail import marks, stored_count
 from holdfast.errors import BlobMissingError, SessionUnclearError
 from holdfast.models.openai.items import to_response_items
 from holdfast.reading.reader import Reader
-from holdfast.values.base import Value
+from holdfast.values.base import Json, Value
 from holdfast.values.pauses import pauses
 
 TAIL = 99
@@ -73,8 +73,21 @@ async def write_turn(store: CallerStore, reader: Reader, task_id: str) -> bool:
     adds = record.head.caller_session.adds
     items: list[Item] = list(await read_json(archive, adds)) if adds else []
     found = await read_messages(archive, record.turn.sha256)
-    items += to_response_items([await resolve_message(each, reader.text) for each in found])
+    made = to_response_items([await resolve_message(each, reader.text) for each in found])
+    items += [_written(item) for item in made]
     return bool(items) and await _Writing(store, archive, task_id, items).write()
+
+
+def _written(item: Item) -> Item:
+    """Write an item of the run as the API does: an answer as a message with parts."""
+    if item.get("type") == "function_call_output":
+        return {key: item[key] for key in item if key != "status"}
+    if item.get("role") != "assistant":
+        return item
+    content: Json = item["content"]
+    if isinstance(content, str):
+        content = [{"type": "output_text", "text": content, "annotations": list[Json]()}]
+    return {"type": "message", **item, "content": content, "status": "completed"}
 
 
 async def forget_turn(archive: Archive, task_id: str) -> None:

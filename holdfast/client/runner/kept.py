@@ -49,8 +49,9 @@ def kept_conversation(
     handoffs = [each for member in team for each in member.made_handoffs]
     if config.handoff_input_filter or any(each.input_filter for each in handoffs):
         msg = (
-            f"Handoff input filters cannot be used with {named[0]}: the provider has the"
-            " conversation already, so no filter can take anything out of it."
+            "Server-managed conversations do not support handoff input filters: with"
+            f" {named[0]} the provider has the conversation already, so no filter can take anything"
+            " out of it."
         )
         raise UserError(msg)
     if config.nest_handoff_history or any(each.nest_handoff_history for each in handoffs):

@@ -12,12 +12,14 @@ from temporalio.exceptions import TemporalError
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.hooks import RunHooks
+from holdfast.agents.nesting.nested_run import invocation_of
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.state import RunState
+from holdfast.agents.tools.context import ToolContext
 from holdfast.client.agent_runner.control import AGAIN_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
@@ -25,7 +27,6 @@ from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.caller_sessions.turns import write_turn
 from holdfast.client.runner.caller_input import with_caller_input, with_known_input
 from holdfast.client.runner.decisions import send_decisions
-from holdfast.client.runner.hooks import HookFailed, HookNotifier
 from holdfast.client.runner.input import Call, Given, read_input, with_input
 from holdfast.errors import (
     AgentsException,
@@ -39,10 +40,11 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.reading.recorded import Recorded, read_recorded
+from holdfast.reading.run_hooks import HookFailed, HookNotifier
 from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result
 from holdfast.task.data.head import TaskHead
 from holdfast.values.code import context_data as context_object
-from holdfast.values.code import user_calls
+from holdfast.values.code import raised, user_calls
 from holdfast.values.code.code_refs import beginning, forget, refer
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.settings import Budget
@@ -74,6 +76,7 @@ class RunCall:
         hooks: Called with what the run does.
         by: Name recorded with the decisions of a state.
         invoke: Calls the caller's functions.
+        tool_call: The call of an agent as a tool that makes the run, outside of a task.
     """
 
     agent: Agent
@@ -88,6 +91,7 @@ class RunCall:
     hooks: RunHooks | None
     by: str
     invoke: Call
+    tool_call: ToolContext[Any, Any] | None = None
 
     @property
     def input(self) -> RunInput | None:
@@ -258,11 +262,11 @@ class _Run:
             self._forget(before, is_over=self._is_abandoned)
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
-            raised = _as_raised(error)
-            data = await self._explain(raised)
+            shown = _as_raised(error)
+            data = await self._explain(shown)
             self._forget(before, is_over=not isinstance(error, StepFailedError))
             await self._write_turn(data)
-            raise raised from error.__cause__
+            raise shown from shown.__cause__ or error.__cause__
         except (TaskExistsError, InvalidArgumentError):
             self._forget(before, is_over=before is None)  # the task was not created by this run
             raise
@@ -271,6 +275,8 @@ class _Run:
         result = run_result(
             recorded, call.agent, given=call.input, context=call.context, config=call.config
         )
+        if call.tool_call is not None:
+            result.agent_tool_invocation = invocation_of(call.tool_call)
         await self._write_turn(result)
         return result
 
@@ -372,6 +378,11 @@ class _Run:
 
 def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | StepFailedError:
     """Return the error of the class that the Agents SDK raises; the task waits in either case."""
-    if isinstance(error, StepFailedError) and error.cause_type == UserError.__name__:
+    if not isinstance(error, StepFailedError):
+        return error
+    cause = raised.take(error.task_id, error.cause_type)
+    if cause is not None and not isinstance(cause, UserError):
+        return raised.also_of(error, cause)
+    if error.cause_type == UserError.__name__:
         return UserError(*error.args, remedy=error.remedy)
     return error

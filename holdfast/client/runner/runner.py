@@ -8,15 +8,18 @@ from typing import Any, TypedDict, cast
 
 from typing_extensions import Unpack
 
-from holdfast.agents.agent import Agent, reachable
+from holdfast.agents.agent import Agent
 from holdfast.agents.hooks import RunHooks, check_run_hooks
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
+from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
 from holdfast.agents.runs.rules import run_budget, run_head
 from holdfast.agents.runs.state import RunState
+from holdfast.agents.runs.teams import check_tool_names, reachable
+from holdfast.agents.tools.context import ToolContext
 from holdfast.client import blocking
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
@@ -93,12 +96,17 @@ def checked_call(
         msg = f"A run takes no argument {unknown[0]!r}."
         raise TypeError(msg)
     if isinstance(input, RunState):
+        if input.after is not None:
+            agent = team_of(agent).of(input.agent_name)
         input, given = _with_state(agent, input, given)
     config = as_run_config(given.get("run_config"))
     handlers = check_handlers(given.get("error_handlers"))
     _check(agent, given)
-    reachable([agent])
+    check_tool_names(reachable([agent]), config.tool_name_collision_policy)
     context, session = given.get("context"), given.get("session")
+    call = cast("Any", context) if isinstance(context, ToolContext) else None
+    if isinstance(context, RunContextWrapper):
+        context = cast("Any", context).context
     invoke = CallerLoop().call
     known = input.task_id if isinstance(input, RunState) else new_id(agent.name)
     task_id = given.get("task_id") or known
@@ -122,7 +130,11 @@ def checked_call(
         hooks=given.get("hooks"),
         by=given.get("by", RUNNER),
         invoke=invoke,
+        tool_call=call,
     )
+
+
+_KEPT = ("conversation_id", "previous_response_id")
 
 
 def _with_state(
@@ -136,6 +148,13 @@ def _with_state(
     own: Any = {}
     if given.get("context") is None and state.context is not None:
         own["context"] = state.context.context
+    if state.after is not None:
+        own |= {"exist_ok": True}
+        if given.get("task_id") is None:
+            own["task_id"] = new_id(agent.name, state.id)
+        is_kept = any(given.get(name) for name in ("session", *_KEPT))
+        before = [] if is_kept else state.after
+        return [*before, *state.pending_input], cast("RunArguments", {**given, **own})
     if not state.is_new:
         return state, cast("RunArguments", {**given, **own})
     if state.context is not None and state.context.decisions.taken:
@@ -244,7 +263,8 @@ class Runner:
             input: A text, a list of items in the form of the Responses API, or the state of a run
                 to resume.
             context: The object that tools, instructions, guardrails and hooks get as `ctx.context`:
-                None, a dict, a dataclass or a pydantic model. It is recorded with the task, so it
+                None, a dict, a dataclass or a pydantic model, or the context of another run or of a
+                call, whose object it is then. It is recorded with the task, so it
                 must be data. When this returns or raises, the object has the changes that the run
                 has made.
             max_turns: Most model calls; None is no limit.

@@ -141,6 +141,11 @@ class RunResultStreaming(Streamed[RunResult]):
         return self._cancelled or super().is_complete
 
     @property
+    def run_loop_task(self) -> asyncio.Task[RunResult]:
+        """The asyncio task that waits for the run: to await it is to await `result()`."""
+        return self._work
+
+    @property
     def run_loop_exception(self) -> BaseException | None:
         """The error that ended the run; None after a cancel."""
         return None if self._cancelled else super().run_loop_exception

@@ -48,8 +48,11 @@ class ResponseStream:
             self._items.append(event.get("item"))
             self._done(as_object(event.get("item")), place)
         elif kind in _ENDS:
-            self._end(as_object(event.get("response")))
-        elif kind == "error":
+            response = as_object(event.get("response"))
+            if kind != "response.completed":  # whatever the body says
+                response = {**response, "status": kind.removeprefix("response.")}
+            self._end(response)
+        elif kind in {"error", "response.error"}:
             failure = {"code": event.get("code"), "message": as_text(event.get("message"))}
             self.body = {"output": list[Json](), "status": "failed", "error": failure}
 

@@ -125,6 +125,7 @@ class StreamReader:
         self._team = team or Team("")
         self._resumes = resumes
         self._handoffs: set[str] = set()
+        self._called: dict[str, str] = {}  # ids of calls to names of their tools
         self._snapshot: AgentSnapshot | None = None
         self._hub = hub
         self._follower = Follower(reader, _no_response, task_id)
@@ -273,12 +274,15 @@ class StreamReader:
         names = await self._handoff_names(agent) if said.message.calls else set[str]()
         self._handoffs -= {call.id for call in said.message.calls}  # ids may be used again
         self._handoffs |= {call.id for call in said.message.calls if call.name in names}
+        self._called |= {call.id: call.name for call in said.message.calls}
         if int(last) <= self.offset - 256:
             return []
         message = await self._reader.resolve(said.message)
         events: list[StreamEvent] = []
         at = said.at
-        for item in message_items([message], agent, self._team, handoffs=self._handoffs):
+        for item in message_items(
+            [message], agent, self._team, handoffs=self._handoffs, called=self._called
+        ):
             at = at._replace(place=at.place + 1)
             name = _NAMES.get(item.type)
             if isinstance(item, HandoffCallItem):

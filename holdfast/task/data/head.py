@@ -91,6 +91,7 @@ class RunRules(Value):
         context: Reference to the class of the context object; empty for plain JSON data.
         model: Reference to a Model object that answers for every agent.
         model_provider: Reference to what makes models of names.
+        retry_policy: Reference to what decides whether a failed model call is made again.
         model_input_filter: Reference to the filter of the input of each model call.
         tool_error_formatter: Reference to the formatter of the tool errors that models read.
         tool_not_found: Whether a call of an unknown tool ends the run, or returns an error to the
@@ -126,6 +127,7 @@ class RunRules(Value):
     context: str = ""
     model: str = ""
     model_provider: str = ""
+    retry_policy: str = ""
     model_input_filter: str = ""
     tool_error_formatter: str = ""
     tool_not_found: Literal["raise_error", "return_error_to_model"] = "raise_error"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection
+from difflib import get_close_matches
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -53,6 +54,25 @@ def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None
         _model_of(known, tuple(names)).model_validate(vars(given))
     except ValidationError as error:
         raise WrongTypeError(misfit(kind.__name__, error)) from None
+
+
+def check_known(what: str, given: Collection[object], known: Collection[str]) -> None:
+    """Refuse a dict that has fields of no meaning.
+
+    Args:
+        what: What the dict is, in the plural, as "model settings".
+        given: Its keys.
+        known: The fields that there are.
+
+    Raises:
+        WrongTypeError: There is such a field.
+    """
+    unknown = [str(name) for name in given if name not in known]
+    if unknown:
+        near = get_close_matches(unknown[0], known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        msg = f"Unknown {what}: {', '.join(unknown)}.{hint} There are: {', '.join(known)}."
+        raise WrongTypeError(msg)
 
 
 def check_data(owner: str, name: str, given: object) -> None:

@@ -38,6 +38,12 @@ def carry(task_id: str) -> None:
         _trim(_kept)
 
 
+def is_carried(task_id: str) -> bool:
+    """Whether the caller of a task's run is in this process."""
+    with _lock:
+        return task_id in _kept
+
+
 def share(task_id: str, root: str) -> None:
     """Let a child task use the context variables of the root task of its run."""
     with _lock:

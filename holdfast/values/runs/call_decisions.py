@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from holdfast.errors import ModelBehaviorError
+
 ToolKey = str | tuple[str, str]
 """Identity of a tool: its name with its namespace, or the label of a server and a name on it."""
 
@@ -67,6 +69,22 @@ class CallDecisions:
             self._calls.pop((key, known), None)
             if not verdict.always or key != call.tool_key:
                 self._calls[key, known] = verdict
+
+    def check_same(self, call: AskedCall) -> None:
+        """Refuse a call whose id is that of another call of the tool that was decided on.
+
+        Raises:
+            ModelBehaviorError: The arguments differ.
+        """
+        for known, _ in self.taken:
+            same = (known.tool_key, known.call_id) == (call.tool_key, call.call_id)
+            if same and getattr(known, "arguments", None) != getattr(call, "arguments", None):
+                msg = (
+                    f"The model has called tool {call.tool_name!r} with id {call.call_id!r} twice,"
+                    " with different arguments. Each call must have a unique call ID: a decision on"
+                    " one of them is none on the other."
+                )
+                raise ModelBehaviorError(msg)
 
     def find(self, key: ToolKey, call_id: str) -> Verdict | None:
         """Return the decision on a call, or None."""

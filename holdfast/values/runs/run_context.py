@@ -13,6 +13,9 @@ from holdfast.values.runs.usage import Usage
 
 ContextT = TypeVar("ContextT", default=Any)
 
+TContext = TypeVar("TContext", default=Any)
+"""The type of a run's context, for generic classes and functions of one's own."""
+
 
 @dataclass(eq=False)
 class RunContextWrapper(Generic[ContextT]):
@@ -26,12 +29,15 @@ class RunContextWrapper(Generic[ContextT]):
         task_id: The run's task.
         decisions: Decisions on tool calls that were taken here; `RunResult.to_state()` takes them
             over. In a worker process, a context knows none.
+        tool_input: The structured arguments of the call of an agent as a tool that makes the run,
+            outside of a task; None elsewhere.
     """
 
     context: ContextT
     usage: Usage = field(default_factory=Usage)
     task_id: str = ""
     decisions: CallDecisions = field(default_factory=CallDecisions, repr=False, kw_only=True)
+    tool_input: Any = field(default=None, repr=False, kw_only=True)
 
     def approve_tool(self, approval_item: AskedCall, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
         """Approve a call. It takes effect in the state that is made of the run's result.
@@ -77,6 +83,7 @@ class RunContextWrapper(Generic[ContextT]):
         *,
         tool_namespace: str | None = None,
         existing_pending: AskedCall | None = None,
+        current_invocation: AskedCall | None = None,
     ) -> bool | None:
         """Return whether a call was approved here; None when nothing was decided on it.
 
@@ -85,7 +92,15 @@ class RunContextWrapper(Generic[ContextT]):
             call_id: The model's id of the call.
             tool_namespace: Namespace of the tool.
             existing_pending: The call's ToolApprovalItem: the decisions are those on its tool.
+            current_invocation: The call's ToolApprovalItem as it is now: it must be the call that
+                was decided on.
+
+        Raises:
+            ModelBehaviorError: Another call of this id was decided on.
         """
+        if current_invocation is not None:
+            self.decisions.check_same(current_invocation)
+            existing_pending = existing_pending or current_invocation
         found = self._verdict(tool_name, call_id, tool_namespace, existing_pending)
         return None if found is None else found.approved
 
@@ -118,8 +133,8 @@ class RunContextWrapper(Generic[ContextT]):
     def _take(self, call: AskedCall, verdict: Verdict) -> None:
         if verdict.always and isinstance(call.tool_key, tuple) and not all(call.tool_key):
             msg = (
-                "A decision on all calls of a tool on a server needs the server's label and the"
-                " tool's name; the call lacks one. Decide on this call alone."
+                "A decision on all calls of a tool on a server needs a non-empty server_label and"
+                " tool name; the call lacks one. Decide on this call alone."
             )
             raise UserError(msg)
         self.decisions.take(call, verdict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 from holdfast.values.text.redact import redact
 from holdfast.values.text.terminal import printable
@@ -24,3 +25,9 @@ _formatter = logging.Formatter()
 
 log = logging.getLogger("holdfast")
 log.addFilter(_Redacting())
+
+
+def enable_verbose_stdout_logging() -> None:
+    """Write all that this package logs to standard output, in this process."""
+    log.setLevel(logging.DEBUG)
+    log.addHandler(logging.StreamHandler(sys.stdout))

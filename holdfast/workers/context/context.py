@@ -137,7 +137,7 @@ class StepContext:
         """Whether the provider's stored prompt chooses the model: neither agent nor run does."""
         agent, head = self.agent, self._head
         has_prompt = agent.leaves_model and agent.prompt is not None
-        return has_prompt and not (head.model or head.run.model)
+        return has_prompt and not (head.model or head.run.model or head.run.model_provider)
 
     @property
     def dialect(self) -> Dialect:

@@ -127,8 +127,8 @@ def _reason(answer: ModelAnswer, *, raises: bool) -> str:
         return f"The model's answer is incomplete: it was cut off ({answer.finish}).{remedy}"
     if len({call.id for call in calls}) < len(calls):
         return (
-            "The model's answer holds different calls of one id, so their results could not be told"
-            " apart. None was run."
+            "The model's answer holds different calls of one id in one response, so their results"
+            " could not be told apart. None was run."
         )
     return ""
 

@@ -222,7 +222,7 @@ def _check_context(parameter: inspect.Parameter, index: int, tool: str) -> bool:
         return True
     msg = (
         f"Tool {tool!r} takes its ToolContext as {parameter.name!r}, which is not the first"
-        " parameter. Move it to the front."
+        " parameter. Move it to the front, or write an explicit wrapper function."
     )
     raise DeclarationError(msg)
 

@@ -53,7 +53,10 @@ def parameters_of(function: Callable[..., Any], name: str) -> list[inspect.Param
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError, NameError) as error:
-        msg = f"Tool {name!r} has no readable signature: {error}. Wrap it in a function of yours."
+        msg = (
+            f"Tool {name!r} has no readable signature: {error}. Wrap it in an explicit wrapper"
+            " function."
+        )
         raise DeclarationError(msg) from error
     for index, parameter in enumerate(parameters):
         if not index and parameter.name in {"self", "cls"} and parameter.annotation is EMPTY:
@@ -93,7 +96,8 @@ def annotation_of(parameter: inspect.Parameter, names: dict[str, Any], tool: str
             return context
         msg = (
             f"Tool {tool!r}: the type of parameter {parameter.name!r}, {raw!r}, cannot be resolved:"
-            f" {error}. Define or import it at the top level of the module."
+            f" {error}. Make annotations resolvable: define or import the type at the top level of"
+            " the module."
         )
         raise DeclarationError(msg) from error
 

@@ -19,8 +19,8 @@ from holdfast.agents.runs.item_reading import (
     result_item,
     step_items,
 )
+from holdfast.agents.tools.context import ToolContext
 from holdfast.archive.contents import read_json
-from holdfast.client.runner.input import Call
 from holdfast.errors import EngineError, NotFoundError
 from holdfast.models.base import ToolSpec
 from holdfast.reading.reader import Reader
@@ -40,7 +40,7 @@ from holdfast.task.happenings import (
 )
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
-from holdfast.values.messages import Usage
+from holdfast.values.messages import ToolCall, Usage
 from holdfast.values.pauses import pauses
 from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.runs.usage import Usage as RunUsage
@@ -48,6 +48,9 @@ from holdfast.values.steps import AgentResponse
 from holdfast.values.text.logs import log
 
 T = TypeVar("T")
+
+Call = Callable[..., Awaitable[Any]]
+"""Calls a function, async or not, and returns its result."""
 
 
 POLL_SECONDS = 0.2
@@ -69,12 +72,14 @@ class HookCall(NamedTuple):
         hook: Name of the method.
         args: Its arguments after the context.
         usage: Usage that is added just before it.
+        call: The tool call that it is about, or None.
     """
 
     key: tuple[Any, ...]
     hook: str
     args: tuple[Any, ...]
     usage: Usage = Usage()
+    call: ToolCall | None = None
 
 
 class HookNotifier:
@@ -210,6 +215,14 @@ class HookNotifier:
         context: RunContextWrapper[Any] = RunContextWrapper(**facts)
         if call.hook in ("on_agent_start", "on_agent_end"):
             context = AgentHookContext(**facts, turn_input=list(self._items))
+        elif call.call is not None:
+            context = ToolContext(
+                **facts,
+                tool_name=call.call.name,
+                tool_call_id=call.call.id,
+                tool_arguments=call.call.arguments,
+                agent=call.args[0],
+            )
         try:
             await self._call(hook, context, *call.args)
         except Exception as cause:
@@ -278,7 +291,7 @@ def _call_of(
         return None
     tool = agent.tool(call.call.name)
     shown = tool or ToolSpec(name=call.call.name, parameters={})
-    start = HookCall(("tool", *place), "on_tool_start", (agent, shown))
+    start = HookCall(("tool", *place), "on_tool_start", (agent, shown), call=call.call)
     guards = getattr(tool, "tool_input_guardrails", None)
     at_once = tool is not None and tool.needs_approval is False and not guards
     match happening:
@@ -288,9 +301,8 @@ def _call_of(
             return call.done or call.asked, start
         case CallDone():
             output = item.output if isinstance(item, ToolCallOutputItem) else ""
-            return call.done, HookCall(
-                ("tool", *place, "end"), "on_tool_end", (agent, shown, output)
-            )
+            key = ("tool", *place, "end")
+            return call.done, HookCall(key, "on_tool_end", (agent, shown, output), call=call.call)
         case _:
             return None
 

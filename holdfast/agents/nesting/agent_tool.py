@@ -6,13 +6,20 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
 from holdfast.agents.agent_base import AgentBase
+from holdfast.agents.nesting.nested_run import (
+    RunOptions,
+    check_run_options,
+    invocation_of,
+    run_apart,
+    tell,
+)
 from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.tools.arguments import ToolArgumentsError, explain
 from holdfast.agents.tools.context import NestedResult, ToolContext
@@ -20,6 +27,7 @@ from holdfast.agents.tools.functions.schema import object_schema, strict_schema,
 from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
@@ -46,6 +54,15 @@ _CODE = (
     "tool_error_formatter",
 )
 """Fields of RunConfig that may hold functions or objects."""
+
+_NO_OPTIONS: Any = {
+    "on_stream": None,
+    "on_stream_max_pending_events": None,
+    "hooks": None,
+    "session": None,
+    "previous_response_id": None,
+    "conversation_id": None,
+}
 
 CALLED = "You were called as a tool. The input of the call, as data:"
 
@@ -75,6 +92,7 @@ class AgentTool(Tool[..., Any]):
         run_config: Settings of the nested run; None for those of the calling run.
         input_builder: Makes the nested run's input from the arguments.
         shows_schema: Whether the described input holds the whole JSON Schema.
+        options: How the nested run is watched and kept.
     """
 
     _: KW_ONLY
@@ -86,6 +104,7 @@ class AgentTool(Tool[..., Any]):
     run_config: RunConfig | None = None
     input_builder: InputBuilder | None = None
     shows_schema: bool = False
+    options: RunOptions = field(default_factory=lambda: cast("RunOptions", dict(_NO_OPTIONS)))
 
     @property
     def code(self) -> dict[str, Any]:
@@ -99,6 +118,22 @@ class AgentTool(Tool[..., Any]):
         given = {name: config.get(name) for name in _CODE} | several
         given |= {"extractor": self.extractor, "input_builder": self.input_builder}
         return {name: thing for name, thing in given.items() if not isinstance(thing, str | None)}
+
+    def spec(self) -> ToolSpec:
+        """Describe the tool for a model.
+
+        Raises:
+            UserError: It has a session, which a task cannot use.
+        """
+        if self.options["session"] is not None:
+            msg = (
+                f"Tool {self.name!r} has session=, which is used where it is called outside of a"
+                " task. In a task each call is a task of its own, which any worker process may run"
+                " and which sees its input only."
+            )
+            remedy = "Leave it out, and give the agent what it must know in the input."
+            raise UserError(msg, remedy=remedy)
+        return super().spec()
 
     def policy(self) -> ToolPolicy:
         """Describe as data how a task runs the tool."""
@@ -143,20 +178,24 @@ class AgentTool(Tool[..., Any]):
             raise UserError(msg)
         return cast("str | list[dict[str, Json]]", made)
 
-    async def run(self, ctx: ToolContext, arguments: str) -> Any:  # noqa: ARG002  they were used
-        """Return the result of the nested run, which has finished.
+    async def run(self, ctx: ToolContext, arguments: str) -> Any:
+        """Return the result of the nested run: in a task, which has finished it; else run it here.
 
         Raises:
-            UserError: The call is not made by a task.
+            ToolArgumentsError: The arguments do not fit.
             Exception: The error that ended the nested run, or an error of the extractor.
         """
         if ctx.nested is None:
-            msg = (
-                f"Tool {self.name!r} is an agent: a task runs it as a task of its own. Give it to"
-                " an Agent and run that."
+            result = await run_apart(self, ctx, await self.make_input(arguments))
+        else:
+            result = dataclasses.replace(
+                cast("Any", await ctx.nested()),
+                agent_tool_invocation=invocation_of(ctx),
             )
-            raise UserError(msg)
-        result = await ctx.nested()
+            if self.options["on_stream"] is not None:
+                await tell(self, ctx, ctx.nested.events(), self.agent)
+            if self.options["hooks"] is not None:
+                await ctx.nested.call_hooks(self.options["hooks"], ctx.context)
         if self.extractor is None:
             return said(result)
         return await invoke(self.extractor, result)
@@ -176,11 +215,13 @@ def as_tool(
     extractor: Extractor | None,
     input_builder: InputBuilder | None,
     shows_schema: bool,
+    options: RunOptions,
 ) -> AgentTool:
     """Make a tool of an agent; see `Agent.as_tool`."""
     if max_turns is not None and max_turns < 0:
         msg = f"max_turns must be at least 0, or None for no limit; it was {max_turns}."
         raise UserError(msg)
+    check_run_options(options)
     takes = _checked(parameters, agent) if parameters is not None else ToolInputText
     name = name or re.sub(r"[^a-zA-Z0-9_]", "_", agent.name).lower()
     return AgentTool(
@@ -196,10 +237,16 @@ def as_tool(
         is_structured=parameters is not None or input_builder is not None,
         extractor=extractor,
         max_turns=max_turns,
-        run_config=None if run_config is None else as_run_config(run_config),
+        run_config=_own_config(run_config),
         input_builder=input_builder,
         shows_schema=shows_schema and parameters is not None,
+        options=options,
     )
+
+
+def _own_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig | None:
+    """Return the settings of the nested run: an object itself, so that it may still be changed."""
+    return given if given is None or isinstance(given, RunConfig) else as_run_config(given)
 
 
 def _checked(parameters: Any, agent: AgentBase) -> type[Any]:
@@ -232,9 +279,9 @@ def described(params: dict[str, Any], schema: dict[str, Json] | None, summary: s
         return json.dumps(params, ensure_ascii=False)
     parts = [CALLED, _fenced(params)]
     if schema is not None:
-        parts += ["Its JSON Schema, which is data too:", _fenced(schema)]
+        parts += ["Input JSON Schema, which is data too:", _fenced(schema)]
     else:
-        parts += ["What its fields mean:", summary]
+        parts += ["Input Schema Summary:", summary]
     return "\n\n".join(parts)
 
 

@@ -1,0 +1,363 @@
+"""`ModelSettings(retry=...)`: whether and when a model call that has failed is made again.
+
+Temporal makes the attempts, so that waiting for the next one survives a crash. The policy is a
+function: the process that runs the model asks it after each attempt that has failed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, cast
+
+from pydantic import Field, PlainSerializer
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from holdfast.errors import ModelRequestError, ModelUnavailableError
+
+INITIAL_SECONDS = 0.25
+LONGEST_SECONDS = 2.0
+MULTIPLIER = 2.0
+JITTER = 0.25
+"""Largest part of a wait by which it is changed at random."""
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@checked_dataclass
+class ModelRetryBackoffSettings:
+    """The waits between attempts; what is not set is as the Agents SDK has it.
+
+    Attributes:
+        initial_delay: Seconds before the first repetition.
+        max_delay: Longest wait, in seconds.
+        multiplier: By which each wait is longer than the one before.
+        jitter: Whether waits are changed at random.
+    """
+
+    initial_delay: Seconds | None = None
+    max_delay: Seconds | None = None
+    multiplier: Annotated[float, Field(ge=0)] | None = None
+    jitter: bool | None = None
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the fields as data."""
+        return asdict(self)
+
+    def seconds(self, attempt: int) -> float:
+        """Return the wait after an attempt, counted from 1."""
+        first = INITIAL_SECONDS if self.initial_delay is None else self.initial_delay
+        growth = MULTIPLIER if self.multiplier is None else self.multiplier
+        longest = LONGEST_SECONDS if self.max_delay is None else self.max_delay
+        wait: float = min(first * growth ** (attempt - 1), longest)
+        if self.jitter is False:
+            return wait
+        return wait * (1 + random.uniform(-JITTER, JITTER))  # noqa: S311  not a secret
+
+
+@dataclass
+class ModelRetryNormalizedError:
+    """What is known of a failed model call, whoever the provider is.
+
+    Attributes:
+        status_code: HTTP status, or None.
+        error_code: The provider's code, or None.
+        message: What happened.
+        request_id: The provider's id of the request, or None.
+        retry_after: Seconds that the provider asked to wait, or None.
+        is_abort: Whether the caller has broken the call off.
+        is_network_error: Whether the connection failed.
+        is_timeout: Whether it took too long.
+    """
+
+    status_code: int | None = None
+    error_code: str | None = None
+    message: str | None = None
+    request_id: str | None = None
+    retry_after: float | None = None
+    is_abort: bool = False
+    is_network_error: bool = False
+    is_timeout: bool = False
+
+
+@dataclass
+class ModelRetryAdvice:
+    """What a model says about repeating its call: its method `get_retry_advice` returns it.
+
+    Attributes:
+        suggested: Whether to repeat it; None when it does not know.
+        retry_after: Seconds to wait, or None.
+        replay_safety: "safe" or "unsafe", if known.
+        reason: Why, for the log.
+        normalized: What it knows of the failure.
+        response_started: Whether a part of the answer had come.
+    """
+
+    suggested: bool | None = None
+    retry_after: float | None = None
+    replay_safety: str | None = None
+    reason: str | None = None
+    normalized: ModelRetryNormalizedError | None = None
+    response_started: bool = False
+
+
+@dataclass
+class ModelRetryAdviceRequest:
+    """Argument of a model's `get_retry_advice`.
+
+    Attributes:
+        error: What the call raised.
+        attempt: Number of the attempt, from 1.
+        stream: Whether the answer was streamed.
+        previous_response_id: As for the call.
+        conversation_id: As for the call.
+    """
+
+    error: Exception
+    attempt: int
+    stream: bool
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
+
+
+@dataclass
+class RetryDecision:
+    """What a policy decides.
+
+    Attributes:
+        retry: Whether the call is made again.
+        delay: Seconds before that; None for what the backoff says.
+        reason: Why, for the log.
+        approve_unsafe_replay: Whether to repeat it though the model says that this is unsafe.
+    """
+
+    retry: bool
+    delay: float | None = None
+    reason: str | None = None
+    approve_unsafe_replay: bool = False
+
+
+@dataclass
+class RetryPolicyContext:
+    """Argument of a policy.
+
+    Attributes:
+        error: What the model call raised.
+        attempt: Number of the attempt, from 1.
+        max_retries: Most repetitions.
+        stream: Whether the answer was streamed.
+        normalized: What is known of the failure.
+        provider_advice: What the model says about repeating it, or None.
+    """
+
+    error: Exception
+    attempt: int
+    max_retries: int
+    stream: bool
+    normalized: ModelRetryNormalizedError = field(default_factory=ModelRetryNormalizedError)
+    provider_advice: ModelRetryAdvice | None = None
+
+
+RetryPolicy = Callable[[RetryPolicyContext], bool | RetryDecision | Awaitable[bool | RetryDecision]]
+"""Decides whether a failed model call is made again."""
+
+
+@checked_dataclass
+class ModelRetrySettings:
+    """When a model call that has failed is made again.
+
+    Attributes:
+        max_retries: Most repetitions; None for what `max_attempts` says.
+        backoff: The waits between attempts, or a dict of their fields.
+        policy: Decides after each failed attempt, in the process that runs the model. Without one,
+            what time can heal is repeated. It is not part of the record.
+    """
+
+    max_retries: Annotated[int, Field(ge=0)] | None = None
+    backoff: ModelRetryBackoffSettings | None = None
+    policy: Annotated[Any, PlainSerializer(lambda _: None)] = field(default=None, repr=False)
+
+    def over(self, other: ModelRetrySettings | None) -> ModelRetrySettings:
+        """Return these settings with those of another where they are not set."""
+        if other is None:
+            return self
+        return ModelRetrySettings(
+            max_retries=other.max_retries if self.max_retries is None else self.max_retries,
+            backoff=self.backoff or other.backoff,
+            policy=other.policy if self.policy is None else self.policy,
+        )
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the fields as data, without the policy."""
+        backoff = None if self.backoff is None else self.backoff.to_json_dict()
+        return {"max_retries": self.max_retries, "backoff": backoff}
+
+
+class RetryPolicies:
+    """Ready-made policies."""
+
+    def never(self) -> RetryPolicy:
+        """Repeat nothing."""
+        return lambda _: False
+
+    def provider_suggested(self) -> RetryPolicy:
+        """Repeat what the model suggests to repeat."""
+
+        def policy(context: RetryPolicyContext) -> bool | RetryDecision:
+            advice = context.provider_advice
+            if advice is None or not advice.suggested:
+                return False
+            return RetryDecision(retry=True, delay=advice.retry_after, reason=advice.reason)
+
+        return policy
+
+    def network_error(self) -> RetryPolicy:
+        """Repeat after lost connections and timeouts."""
+        return lambda context: context.normalized.is_network_error or context.normalized.is_timeout
+
+    def retry_after(self) -> RetryPolicy:
+        """Repeat where the provider says when, and then."""
+
+        def policy(context: RetryPolicyContext) -> bool | RetryDecision:
+            wait = context.normalized.retry_after
+            if wait is None and context.provider_advice is not None:
+                wait = context.provider_advice.retry_after
+            return False if wait is None else RetryDecision(retry=True, delay=wait)
+
+        return policy
+
+    def http_status(self, statuses: Iterable[int]) -> RetryPolicy:
+        """Repeat after these HTTP statuses."""
+        among = frozenset(statuses)
+        return lambda context: context.normalized.status_code in among
+
+    def all(self, *policies: RetryPolicy) -> RetryPolicy:
+        """Repeat if each of the policies says so; the last wait and reason given hold."""
+
+        async def policy(context: RetryPolicyContext) -> bool | RetryDecision:
+            merged = RetryDecision(retry=bool(policies))
+            for each in policies:
+                said = await decided(each, context)
+                if not said.retry:
+                    return said
+                merged.delay = merged.delay if said.delay is None else said.delay
+                merged.reason = merged.reason if said.reason is None else said.reason
+                merged.approve_unsafe_replay |= said.approve_unsafe_replay
+            return merged
+
+        return policy
+
+    def any(self, *policies: RetryPolicy) -> RetryPolicy:
+        """Repeat if one of the policies says so; the first that does decides how."""
+
+        async def policy(context: RetryPolicyContext) -> bool | RetryDecision:
+            said = RetryDecision(retry=False)
+            for each in policies:
+                said = await decided(each, context)
+                if said.retry:
+                    return said
+            return said
+
+        return policy
+
+
+retry_policies = RetryPolicies()
+"""Ready-made policies: `retry_policies.any(retry_policies.network_error(), ...)`."""
+
+
+async def decided(policy: RetryPolicy, context: RetryPolicyContext) -> RetryDecision:
+    """Ask a policy.
+
+    Raises:
+        Exception: Whatever it raises.
+    """
+    said: Any = policy(context)
+    if inspect.isawaitable(said):
+        said = await said
+    return said if isinstance(said, RetryDecision) else RetryDecision(retry=bool(said))
+
+
+async def next_failure(
+    error: Exception, settings: ModelRetrySettings, *, model: Any, attempt: int, streams: bool
+) -> Exception:
+    """Return the failure of an attempt as Temporal takes it: one to repeat, or one not to.
+
+    Args:
+        error: What the model call raised.
+        settings: Whether it is repeated.
+        model: The model.
+        attempt: Number of the attempt, from 1.
+        streams: Whether the answer was streamed.
+    """
+    policy: RetryPolicy | None = settings.policy
+    most = settings.max_retries
+    backoff = settings.backoff or ModelRetryBackoffSettings()
+    if policy is None:
+        if not isinstance(error, ModelUnavailableError):
+            return error
+        wait = error.retry_after
+        return _again(error, backoff.seconds(attempt) if wait is None else wait)
+    if most is not None and attempt > most:
+        return _no_more(error)
+    cause = error.__cause__
+    origin = cause if isinstance(cause, Exception) else error
+    advice = _advice(model, origin, attempt, streams=streams)
+    known = normalized(error)
+    if advice is not None and advice.normalized is not None:
+        known = advice.normalized
+    context = RetryPolicyContext(origin, attempt, most or 0, streams, known, advice)
+    said = await decided(policy, context)
+    unsafe = advice is not None and advice.replay_safety == "unsafe"
+    if not said.retry or (unsafe and not said.approve_unsafe_replay):
+        return _no_more(error)
+    return _again(error, backoff.seconds(attempt) if said.delay is None else said.delay)
+
+
+def normalized(error: Exception) -> ModelRetryNormalizedError:
+    """Return what is known of a failed model call."""
+    cause = error.__cause__
+    known = [each for each in (error, cause) if each is not None]
+
+    def found(*names: str) -> Any:
+        values = (getattr(each, name, None) for each in known for name in names)
+        return next((value for value in values if value not in (None, "")), None)
+
+    names = {base.__name__ for each in known for base in type(each).__mro__}
+    status = found("status", "status_code")
+    is_timeout = bool(names & {"APITimeoutError", "TimeoutError", "TimeoutException"})
+    lost = bool(names & {"APIConnectionError", "ConnectionError", "TransportError"})
+    return ModelRetryNormalizedError(
+        status_code=status,
+        error_code=found("code"),
+        message=str(error),
+        request_id=found("request_id"),
+        retry_after=found("retry_after"),
+        is_network_error=lost or (isinstance(error, ModelUnavailableError) and status is None),
+        is_timeout=is_timeout,
+    )
+
+
+def _advice(
+    model: Any, error: Exception, attempt: int, *, streams: bool
+) -> ModelRetryAdvice | None:
+    ask = getattr(getattr(model, "model", model), "get_retry_advice", None)
+    if not callable(ask):
+        return None
+    advice: Any = ask(ModelRetryAdviceRequest(error, attempt, streams))
+    return cast("ModelRetryAdvice | None", advice)
+
+
+def _again(error: Exception, seconds: float) -> Exception:
+    made = ModelUnavailableError(str(error), retry_after=seconds)
+    made.__cause__ = error.__cause__
+    return made
+
+
+def _no_more(error: Exception) -> Exception:
+    if not isinstance(error, ModelUnavailableError):
+        return error
+    made = ModelRequestError(f"{error} It is not repeated, as ModelSettings.retry says.")
+    made.__cause__ = error.__cause__
+    return made

@@ -1,0 +1,58 @@
+"""Public names of the Agents SDK that Holdfast has not, and what to use in their place."""
+
+from __future__ import annotations
+
+HOSTED = (
+    "of the provider's tools there are WebSearchTool, FileSearchTool, CodeInterpreterTool,"
+    " ImageGenerationTool and HostedMCPTool; for others use a function tool (@tool)"
+)
+SETTINGS = "a dict of the provider's fields serves as settings of a tool that the provider runs"
+SHELL = "there is no shell tool; use a function tool (@tool) that runs the commands you allow"
+COMPUTER = "there is no computer tool; use function tools (@tool) that click and type"
+PATCH = "there is no patch tool; use a function tool (@tool) that edits the files you allow"
+CUSTOM_DATA = (
+    "items of a run are read from the task's record, which keeps what the model reads; keep other"
+    " data in ctx.state or ctx.context"
+)
+SOCKET = "models are called over HTTP; use OpenAIResponsesModel"
+OTEL = (
+    "traces are OpenTelemetry's; add a SpanProcessor to its TracerProvider, and give that to"
+    " holdfast.tracing.instrument, see docs/tracing.md"
+)
+SEARCH = "the provider does not search tools; Agent(tool_retriever=KeywordToolRetriever([...]))"
+
+_BY_REASON: dict[str, str] = {
+    HOSTED: "ProgrammaticToolCallingTool CustomTool",
+    SETTINGS: "WebSearchToolImageSettings ImageGenerationToolConfig",
+    SHELL: "LocalShellCommandRequest LocalShellExecutor LocalShellTool ShellActionRequest"
+    " ShellCallData ShellCallOutcome ShellCommandOutput ShellCommandRequest ShellToolLocalSkill"
+    " ShellToolSkillReference ShellToolInlineSkillSource ShellToolInlineSkill"
+    " ShellToolContainerSkill ShellToolContainerNetworkPolicyDomainSecret"
+    " ShellToolContainerNetworkPolicyAllowlist ShellToolContainerNetworkPolicyDisabled"
+    " ShellToolContainerNetworkPolicy ShellToolLocalEnvironment ShellToolContainerAutoEnvironment"
+    " ShellToolContainerReferenceEnvironment ShellToolHostedEnvironment ShellToolEnvironment"
+    " ShellExecutor ShellResult ShellTool",
+    COMPUTER: "Computer AsyncComputer Environment Button ComputerTool ComputerProvider"
+    " resolve_computer dispose_resolved_computers",
+    PATCH: "apply_diff ApplyPatchEditor ApplyPatchOperation ApplyPatchResult ApplyPatchTool",
+    CUSTOM_DATA: "FunctionToolCustomDataContext FunctionToolCustomDataExtractor"
+    " ComputerToolCustomDataContext ComputerToolCustomDataExtractor CustomToolCustomDataContext"
+    " CustomToolCustomDataExtractor ApplyPatchToolCustomDataContext"
+    " ApplyPatchToolCustomDataExtractor",
+    SOCKET: "OpenAIResponsesWSModel OpenAIResponsesWebSocketOptions ResponsesWebSocketSession"
+    " responses_websocket_session set_default_openai_responses_transport",
+    OTEL: "TracingProcessor add_trace_processor set_trace_processors set_trace_provider",
+    SEARCH: "ToolSearchTool tool_namespace",
+    "the exporter of the OpenTelemetry provider has the key": "set_tracing_export_api_key",
+    "agents are not registered at the provider": "OpenAIAgentRegistrationConfig"
+    " set_default_openai_harness set_default_openai_agent_registration",
+    "a model call that takes too long is repeated; the StepFailedError of the last attempt is what"
+    " to catch": "ModelTimeoutError",
+    "RunConfig(output_guardrail_blocked_message=...) takes a text": (
+        "OutputGuardrailBlockedMessageArgs OutputGuardrailBlockedMessageFormatter"
+    ),
+    "there are no sandboxes; give the agent tools that work in one": "sandbox",
+}
+
+ABSENT = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}
+"""Name to what to use in its place."""

@@ -1,0 +1,295 @@
+"""Runs of programs that were written for the Agents SDK: errors, retries, prompts, nested runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from openai import APIConnectionError
+
+from holdfast import (
+    Agent,
+    AgentRunner,
+    AgentToolInvocation,
+    AgentToolStreamEvent,
+    GenerateDynamicPromptData,
+    GuardrailFunctionOutput,
+    Model,
+    ModelResponse,
+    ModelRetryBackoffSettings,
+    ModelRetrySettings,
+    ModelSettings,
+    Prompt,
+    RetryPolicy,
+    RetryPolicyContext,
+    RunConfig,
+    RunHooks,
+    Runner,
+    RunState,
+    StepFailedError,
+    Tool,
+    ToolContext,
+    Usage,
+    output_guardrail,
+    retry_policies,
+    tool,
+)
+from holdfast.errors import ModelRequestError, UserError
+from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.messages import ToolCall
+
+OK = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
+
+
+class BookedOutError(ValueError):
+    """An error of a program, with a member of its own."""
+
+    def __init__(self, seats: int) -> None:
+        self.seats = seats
+        super().__init__(f"{seats} seats are left")
+
+
+class Broken(Model):
+    """Raises what it is given, then answers."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.asked = 0
+
+    async def get_response(self, *_given: Any, **_more: Any) -> ModelResponse:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.asked += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return ModelResponse([OK], Usage(), None)
+
+    def stream_response(self, *_given: Any, **_more: Any) -> AsyncIterator[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise NotImplementedError
+
+
+def lost() -> APIConnectionError:
+    request: Any = httpx.Request("POST", "https://example.com")
+    return APIConnectionError(message="lost", request=request)
+
+
+async def run(agent: Agent, given: Any = "Go.", **options: Any) -> Any:
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        return await Runner.run(agent, given, runner=runner, **options)
+
+
+# ---- errors of the caller's own
+
+
+async def test_error_of_a_guardrail_reaches_its_caller_as_what_it_is() -> None:
+    @output_guardrail
+    def seats(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
+        raise BookedOutError(2)
+
+    agent = Agent(name="a", model=ScriptedModel(["x"]), output_guardrails=[seats])
+    with pytest.raises(BookedOutError, match="2 seats are left") as caught:
+        await run(agent)
+    error = caught.value
+    assert isinstance(error, StepFailedError)
+    assert (error.seats, error.cause_type) == (2, "BookedOutError")
+    assert type(error.__cause__) is BookedOutError
+
+
+async def test_error_of_a_model_is_of_its_own_class_and_of_ours() -> None:
+    with pytest.raises(RuntimeError, match="no luck") as caught:
+        await run(Agent(name="a", model=Broken(RuntimeError("no luck"))))
+    assert isinstance(caught.value, StepFailedError)
+    assert isinstance(caught.value, ModelRequestError)
+
+
+async def test_a_run_whose_own_error_was_caught_goes_on() -> None:
+    model = Broken(RuntimeError("no luck"))
+    agent = Agent(name="a", model=model)
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        with pytest.raises(RuntimeError) as caught:
+            await Runner.run(agent, "Go.", runner=runner)
+        assert isinstance(caught.value, StepFailedError)
+        result = await Runner.run(agent, RunState.of(caught.value.task_id), runner=runner)
+    assert (result.final_output, model.asked) == ("ok", 2)
+
+
+# ---- retries
+
+
+def says_x(context: RetryPolicyContext) -> bool:
+    return "x" in str(context.error)
+
+
+@pytest.mark.parametrize(
+    ("errors", "policy", "asked"),
+    [
+        ([lost(), lost()], retry_policies.network_error(), 3),
+        ([RuntimeError("x")], says_x, 2),
+        ([lost()], retry_policies.any(retry_policies.never(), lambda _: True), 2),
+        ([lost()], None, 2),
+    ],
+)
+async def test_failed_model_call_is_made_again_as_the_policy_says(
+    errors: list[Exception], policy: RetryPolicy | None, asked: int
+) -> None:
+    model = Broken(*errors)
+    backoff = ModelRetryBackoffSettings(initial_delay=0.01, jitter=False)
+    retry = ModelRetrySettings(max_retries=2, backoff=backoff, policy=policy)
+    agent = Agent(name="a", model=model, model_settings=ModelSettings(retry=retry))
+    assert (await run(agent)).final_output == "ok"
+    assert model.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("most", "policy"),
+    [
+        (2, retry_policies.never()),
+        (2, retry_policies.all(lambda _: True, retry_policies.http_status([500]))),
+        (0, retry_policies.network_error()),
+    ],
+)
+async def test_failed_model_call_is_not_made_again_when_the_policy_refuses(
+    most: int, policy: RetryPolicy
+) -> None:
+    model = Broken(lost())
+    agent = Agent(name="a", model=model)
+    retry = ModelRetrySettings(max_retries=most, policy=policy)
+    with pytest.raises(APIConnectionError):
+        await run(agent, run_config=RunConfig(model_settings=ModelSettings(retry=retry)))
+    assert model.asked == 1
+
+
+# ---- prompts at the provider
+
+
+async def test_prompt_is_chosen_for_the_context_and_says_which_model_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def choose(data: GenerateDynamicPromptData) -> Prompt:
+        return Prompt(id="pmpt_1", variables={"style": data.context.context["style"]})
+
+    agent = Agent(name="a", prompt=choose)
+    with FakeOpenAI() as api:
+        monkeypatch.setenv("OPENAI_BASE_URL", api.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        api.add("A limerick.")
+        result = await run(agent, context={"style": "limerick"})
+        [request] = api.requests
+    assert result.final_output == "A limerick."
+    assert request.body["prompt"] == {"id": "pmpt_1", "variables": {"style": "limerick"}}
+    assert "model" not in request.body
+
+
+async def test_function_that_gives_no_prompt_leaves_the_run_waiting() -> None:
+    def choose(_data: GenerateDynamicPromptData) -> Any:
+        return "pmpt_1"
+
+    agent = Agent(name="a", model=ScriptedModel(["x"]), prompt=choose)
+    with pytest.raises(UserError, match="must return a Prompt"):
+        await run(agent)
+
+
+# ---- agents as tools
+
+
+class Watching(RunHooks[Any]):
+    """Remembers agents that began, and calls of tools."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    async def on_agent_start(self, _context: Any, agent: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.seen.append(agent.name)
+
+    async def on_tool_start(self, context: Any, _agent: Any, tool: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        assert isinstance(context, ToolContext)
+        self.seen.append((tool.name, context.tool_call_id, context.tool_arguments))
+
+
+def asking(hooks: RunHooks[Any], told: list[AgentToolStreamEvent], seen: list[Any]) -> Tool:
+    inner = Agent(name="inner", model=ScriptedModel(["deep"]))
+
+    def extract(result: Any) -> str:
+        seen.append(result.agent_tool_invocation)
+        return str(result.final_output)
+
+    return inner.as_tool("ask", "Ask.", extract, on_stream=told.append, hooks=hooks)
+
+
+async def test_nested_run_in_a_task_is_watched_by_the_options_of_its_tool() -> None:
+    hooks, told, seen = Watching(), list[AgentToolStreamEvent](), list[Any]()
+    call = ToolCall(id="c1", name="ask", arguments='{"input": "q"}')
+    outer = Agent(
+        name="outer", model=ScriptedModel([call, "done"]), tools=[asking(hooks, told, seen)]
+    )
+    result = await run(outer)
+    assert result.final_output == "done"
+    assert hooks.seen == ["inner"]
+    assert seen == [AgentToolInvocation("ask", "c1", '{"input": "q"}')]
+    assert told[0]["event"].type == "agent_updated_stream_event"
+    assert {each["agent"].name for each in told} == {"inner"}
+    assert {each["tool_call"].call_id for each in told} == {"c1"}
+    assert told[-1]["event"].item.type == "message_output_item"
+
+
+async def test_agent_as_a_tool_runs_outside_of_a_task_too() -> None:
+    hooks, told, seen = Watching(), list[AgentToolStreamEvent](), list[Any]()
+    made = asking(hooks, told, seen)
+    arguments = '{"input": "q"}'
+    ctx = ToolContext(None, tool_name="ask", tool_call_id="c1", tool_arguments=arguments)
+    assert await made.on_invoke_tool(ctx, arguments) == "deep"
+    assert seen == [AgentToolInvocation("ask", "c1", arguments)]
+    assert (hooks.seen, bool(told)) == (["inner"], True)
+
+
+# ---- hooks, states
+
+
+async def test_run_hooks_of_tools_get_the_context_of_the_call() -> None:
+    @tool(effect="read")
+    def look(where: str) -> str:
+        """Look somewhere."""
+        return where
+
+    call = ToolCall(id="c7", name="look", arguments='{"where": "here"}')
+    hooks = Watching()
+    await run(Agent(name="a", model=ScriptedModel([call, "x"]), tools=[look]), hooks=hooks)
+    assert hooks.seen == ["a", ("look", "c7", '{"where": "here"}')]
+
+
+async def test_state_of_a_run_with_its_answer_goes_on_from_there_once() -> None:
+    agent = Agent(name="a", model=ScriptedModel(["one", "two", "three"]))
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        first = await Runner.run(agent, "Q", runner=runner)
+        state = first.to_state()
+        state.add_input("And then?")
+        second = await Runner.run(agent, state, runner=runner)
+        kept = await RunState.from_string(agent, state.to_string())
+        again = await Runner.run(agent, kept, runner=runner)
+        same = await Runner.run(agent, RunState.of(first.task_id), runner=runner)
+    assert [item["content"] for item in second.to_input_list()] == ["Q", "one", "And then?", "two"]
+    assert (again.final_output, again.task_id) == ("two", second.task_id)
+    assert same.final_output == "one"
+
+
+async def test_several_tools_of_one_name_are_as_the_policy_says() -> None:
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "first"
+
+    @tool(effect="read", name="look")
+    def other() -> str:
+        """Look elsewhere."""
+        return "second"
+
+    call = ToolCall(id="c1", name="look", arguments="{}")
+    clashing = Agent(name="a", model=ScriptedModel([call, "x"]), tools=[look, other])
+    host = Agent(name="host", model=ScriptedModel([]))
+    async with AgentRunner.local(host, data_dir=None) as runner:
+        refused = RunConfig(tool_name_collision_policy="error")
+        with pytest.raises(UserError, match="the tool name `look` is used by multiple tools"):
+            await Runner.run(clashing, "Go.", runner=runner, run_config=refused)
+        result = await Runner.run(clashing, "Go.", runner=runner)
+    items: list[Any] = result.new_items
+    assert [item.output for item in items if hasattr(item, "output")] == ["second"]

@@ -1,0 +1,38 @@
+"""The public names of the Agents SDK: each is here, or is refused with what to use instead."""
+
+import importlib
+import re
+
+import agents
+import pytest
+
+import holdfast
+from holdfast.values.text.absent_names import ABSENT
+from tests.support.sdk_names import PAGE, written
+
+MISSING = sorted(set(agents.__all__) - set(holdfast.__all__))
+HERE = sorted(set(agents.__all__) & set(holdfast.__all__))
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_name_is_here_and_has_a_value(name: str) -> None:
+    assert getattr(holdfast, name) is not None
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_name_is_refused_with_what_to_use_instead(name: str) -> None:
+    with pytest.raises(ImportError, match=re.escape(ABSENT[name])):
+        exec(f"from holdfast import {name}")
+
+
+def test_only_names_that_are_missing_are_refused() -> None:
+    assert sorted(ABSENT) == MISSING
+
+
+def test_other_names_are_unknown_as_in_any_module() -> None:
+    assert not hasattr(importlib.import_module("holdfast"), "no_such_name")
+
+
+def test_page_for_users_of_the_sdk_has_the_names_as_they_are() -> None:
+    page = PAGE.read_text("utf-8")
+    assert page == written(page), "run: python -m tests.support.sdk_names"

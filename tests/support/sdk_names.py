@@ -1,0 +1,42 @@
+"""Tables of names in docs/from_agents_sdk.md: `python -m tests.support.sdk_names` writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import agents
+
+import holdfast
+from holdfast.values.text.absent_names import ABSENT
+
+PAGE = Path(__file__).parents[2] / "docs" / "from_agents_sdk.md"
+BEGINS, ENDS = "<!-- names: generated -->\n", "<!-- /names -->\n"
+
+
+def _by_name(name: str) -> tuple[str, str]:
+    return name.lower(), name
+
+
+def tables() -> str:
+    """Write the tables: the names that are here, and what to use in the place of the others."""
+    here = sorted(set(agents.__all__) & set(holdfast.__all__), key=_by_name)
+    count = f"{len(here)} of the {len(agents.__all__)} names"
+    lines = [f"{count} of `agents` are names of `holdfast`:", ""]
+    lines += [" ".join(f"`{name}`" for name in here), "", "The others:", ""]
+    lines += ["| there | here |", "| --- | --- |"]
+    reasons: dict[str, list[str]] = {}
+    for name in sorted(set(agents.__all__) - set(here), key=_by_name):
+        reasons.setdefault(ABSENT[name], []).append(f"`{name}`")
+    lines += [f"| {', '.join(names)} | {reason} |" for reason, names in reasons.items()]
+    return "\n".join(lines) + "\n"
+
+
+def written(page: str) -> str:
+    """Return a page with the tables as they are now."""
+    before, _, rest = page.partition(BEGINS)
+    after = rest.partition(ENDS)[2]
+    return f"{before}{BEGINS}{tables()}{ENDS}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text("utf-8")), "utf-8")
