@@ -111,13 +111,15 @@ def typed_failures() -> Generator[None]:
         ) from None
     except Exception as error:
         _keep(error)
-        is_ours = isinstance(error, HoldfastError)
-        log.warning("An activity failed: %s", text_of(error), exc_info=not is_ours)
+        is_ours, heals = isinstance(error, HoldfastError), heals_by_time(error)
+        # Within a workflow task it is no news yet: the activity is repeated by itself.
+        level = logging.DEBUG if heals and activity.info().is_local else logging.WARNING
+        log.log(level, "An activity failed: %s", text_of(error), exc_info=not is_ours)
         raise LoggedError(
             clean_message(error),
             *facts(remedy=clean_remedy(error), parks=isinstance(error, UserError)),
             type=type(error).__name__,
-            non_retryable=not heals_by_time(error),
+            non_retryable=not heals,
         ) from None
 
 

@@ -37,6 +37,9 @@ CLOCKS_SECONDS = 300.0
 """How long a difference between the clocks is remembered, at least."""
 
 ASKING_SECONDS = 10.0
+WORKFLOW_TASK = timedelta(seconds=10)
+"""How long the server waits for a workflow task before it gives it to another worker process."""
+
 CANCEL_SECONDS = 2.0
 """How long an attempt that the server wants cancelled waits for the cancellation."""
 
@@ -61,11 +64,18 @@ class Lease:
         Args:
             pulse: Heartbeats of the attempt.
         """
+        info = activity.info()
+        begun, here = info.started_time.timestamp(), time.time()
         self.ask: Callable[[str], Awaitable[None]] = partial(_ask, pulse=pulse)
-        delay = _clocks.delay(activity.info().started_time.timestamp(), time.time())
-        self._started = None if delay is None else now() - delay
         self._confirmed: float | None = None
-        timeout = activity.info().heartbeat_timeout or timedelta(seconds=ASKING_SECONDS)
+        if info.is_local:  # begun by this process, and its workflow task cannot be asked for
+            self._started: float | None = now() - max(here - begun, 0.0)
+            self.ask, self._confirmed = _refuse, self._started
+            timeout = WORKFLOW_TASK
+        else:
+            delay = _clocks.delay(begun, here)
+            self._started = None if delay is None else now() - delay
+            timeout = info.heartbeat_timeout or timedelta(seconds=ASKING_SECONDS)
         self._trusted = TRUSTED_SHARE * timeout.total_seconds()
 
     def trust_start(self) -> None:
@@ -174,6 +184,12 @@ async def tell_server(*details: Json) -> None:
     await handle.with_context(context).heartbeat(*details, rpc_timeout=timeout)
 
 
+async def _refuse(what: str) -> None:
+    """Refuse to act for a workflow task that may belong to another worker process by now."""
+    msg = f"The {what} was not begun: the workflow task that it is part of has taken too long."
+    raise NotOursError(msg, type=NOT_STARTED)
+
+
 async def _ask(what: str, pulse: Pulse) -> None:
     """Send a heartbeat; the server refuses that of an attempt which it has given up."""
     try:
@@ -207,6 +223,7 @@ class Pulse:
         news: Set when a heartbeat is to be sent soon.
         send: Sends a heartbeat with these details; to be called in the heartbeats' own loop.
         moved: Whether the task has continued as new since the activity was scheduled.
+        has_beaten: Whether a heartbeat was sent, or is about to be.
     """
 
     def __init__(self, send: Callable[..., None] = activity.heartbeat) -> None:
@@ -214,6 +231,7 @@ class Pulse:
         self.news = asyncio.Event()
         self.send = send
         self.moved = False
+        self.has_beaten = False
         self._heir: Pulse | None = None
         self._home = asyncio.get_running_loop()
         self._make_details: Callable[[], Json] | None = None
@@ -243,6 +261,7 @@ class Pulse:
 
     def beat(self) -> None:
         """Send a heartbeat; to be called in the heartbeats' own loop."""
+        self.has_beaten = True  # before it looks at the details, which may change meanwhile
         self.send(*self.details())
 
     def details(self) -> list[Json]:
@@ -316,7 +335,7 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
             current_lease().trust_start()
         yield current.get()
         return
-    pulse = Pulse()
+    pulse = Pulse(_not_sent if activity.info().is_local else activity.heartbeat)
     begin_lease(pulse)
     if trusts_start:
         current_lease().trust_start()

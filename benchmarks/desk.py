@@ -28,11 +28,15 @@ from typing import Any
 
 import psutil
 from playwright.async_api import BrowserContext, Page, async_playwright, expect
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 
 from benchmarks.shared import percentile
 from benchmarks.streaming import Clock, answer
 from holdfast import Agent, AgentRunner, Message, ToolCall, tool
 from holdfast.models import ModelAnswer, ModelRequest
+from holdfast.values.checks.ids import queue_of
 from tests.support import chromium
 from tests.support.desk import FLAGS, serve_desk
 from tests.support.rig import until
@@ -75,7 +79,11 @@ def send(to: str) -> str:
 
 
 async def fill(runner: AgentRunner, approvals: int, tasks: int) -> None:
-    """Create the tasks, and wait until all approvals are listed."""
+    """Create the tasks; wait until all approvals are listed, and nothing waits for a worker.
+
+    Else the figures would be those of a worker process that catches up with the new tasks, among
+    which a task that is created now waits for its turn.
+    """
     for first in range(0, tasks, 50):
         names = range(first, min(first + 50, tasks))
         await asyncio.gather(*(runner.create_task(f"task {k}", agent="clock") for k in names))
@@ -85,7 +93,23 @@ async def fill(runner: AgentRunner, approvals: int, tasks: int) -> None:
     async def listed() -> bool:
         return len(await runner.pending_approvals()) >= approvals
 
+    async def caught_up() -> bool:
+        return not sum([await backlog(runner, name) for name in ("clock", "asker")])
+
     await until(listed, seconds=600, every=0.5)
+    await until(caught_up, seconds=900, every=1.0)
+
+
+async def backlog(runner: AgentRunner, agent: str) -> int:
+    """Return how many workflow tasks of an agent's tasks wait for a worker process."""
+    asked = DescribeTaskQueueRequest(
+        namespace=runner.client.namespace,
+        task_queue=TaskQueue(name=queue_of(runner.app, agent)),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        report_stats=True,
+    )
+    found = await runner.client.workflow_service.describe_task_queue(asked)
+    return found.stats.approximate_backlog_count
 
 
 async def paint(browser: BrowserContext, url: str, row: str, rounds: int) -> tuple[float, float]:

@@ -26,6 +26,7 @@ from holdfast.client.agent_runner.base import new_id
 from holdfast.engine.converter import holdfast_converter
 from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.models.openai.responses import ResponsesModel
+from holdfast.serving.worker_process import leave_imports
 from holdfast.workflows.agent_task import AgentTask
 
 DUE_SECONDS = 0.001
@@ -113,6 +114,7 @@ class Holdfast(Stack):
 
     async def _loop(self, turns: int) -> dict[str, Any]:
         """Run a task beside a callback that is due every millisecond."""
+        leave_imports()  # as a worker process does
         watch = LoopWatch()
         watching = asyncio.create_task(watch.watch())
         start = time.perf_counter()

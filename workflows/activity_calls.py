@@ -13,24 +13,30 @@ from temporalio.exceptions import (
     ApplicationError,
     FailureError,
     TimeoutType,
+    is_cancelled_exception,
 )
 from temporalio.exceptions import (
     TimeoutError as TemporalTimeout,
 )
 from temporalio.workflow import ActivityCancellationType
 
+from holdfast.task.data.closing import Closed, CloseInput, EntriesRequest, Whole
 from holdfast.task.data.failures import CERTAIN, NOT_STARTED, PARKS, REMEDY, Failure, fact_of
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
-from holdfast.task.data.state import COMMIT, CommitRef, Described
-from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput, ToolInput
+from holdfast.task.data.state import COMMIT, CommitRef, Described, known_head
+from holdfast.task.data.wire import Advanced, GuardInput, ToolInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import call_label, step_label
+from holdfast.task.queries.pages import entries_page
 
 T = TypeVar("T")
 
 QUICK = timedelta(minutes=2)
+WITHIN = timedelta(seconds=2)
+"""How long an activity may hold up the workflow task that it runs in."""
+
 LONGEST_TOOL = timedelta(days=30)
 MOST_STARTS = 8
 """How often a call is scheduled again that is known not to have started."""
@@ -98,10 +104,44 @@ def is_lost(error: ActivityError) -> bool:
             return False
 
 
+async def within(name: str, given: Any, kind: type[T], *, summary: str) -> T | None:
+    """Run a short activity within the workflow task, as a local activity, once.
+
+    It needs no activity task and no further workflow task: three events of history, not six, and
+    fewer round trips. Meanwhile the task handles nothing else.
+
+    Returns:
+        Its result; None if it took too long, or failed with what time or `quick` can mend.
+
+    Raises:
+        FailureError: It failed for another reason, or was cancelled. A replay raises what was the
+            cause of an ActivityError.
+    """
+    try:
+        found: T = await workflow.execute_local_activity(
+            name,
+            given,
+            result_type=kind,
+            start_to_close_timeout=WITHIN,
+            retry_policy=RetryPolicy(maximum_attempts=1),
+            summary=summary,
+        )
+    except FailureError as error:
+        cause = error.cause if isinstance(error, ActivityError) else error
+        is_final = isinstance(cause, ApplicationError) and cause.non_retryable
+        if is_final or is_cancelled_exception(error):
+            raise
+        return None
+    return found
+
+
 async def describe(ledger: Ledger) -> Described:
     """Ask the worker process for the agent's snapshot."""
     head = ledger.given.head
-    return await quick(ledger, "describe", head, Described, summary=head.agent)
+    found = await within("describe", head, Described, summary=head.agent)
+    if found is None:
+        found = await quick(ledger, "describe", head, Described, summary=head.agent)
+    return found
 
 
 async def advance(ledger: Ledger, n: int, *, now: float, more: dict[str, object]) -> Advanced:
@@ -164,6 +204,13 @@ async def archive(ledger: Ledger) -> SegmentRef:
 
 async def close(ledger: Ledger, sent: CloseInput) -> Closed:
     """Archive the whole task, and what its session is to get."""
+    page = entries_page(ledger, EntriesRequest(opens=True, task=True))
+    if not page.more:
+        whole = Whole(head=known_head(ledger.given.head, ledger.s.described), page=page)
+        here = sent.model_copy(update={"whole": whole})
+        closed = await within("close", here, Closed, summary=sent.status)
+        if closed is not None:
+            return closed
     return await quick(ledger, "close", sent, Closed, summary=sent.status)
 
 

@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, Approval, StandingRule
 from holdfast.task.data.children import secret_of_child
+from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.commands import Command
 from holdfast.task.data.state import Receipt, RunReply, TaskInput
 from holdfast.task.data.undo import Newest, UndoRequest
@@ -25,8 +26,6 @@ from holdfast.task.data.wire import RunRequest, TaskResult, View, ViewRequest
 from holdfast.task.people import approvals, standing
 from holdfast.task.queries import readable
 from holdfast.task.queries.pages import (
-    EntriesPage,
-    EntriesRequest,
     StepView,
     entries_page,
     step_view,
@@ -46,6 +45,7 @@ from holdfast.workflows.requests.commands import Commands, command_signal
 from holdfast.workflows.requests.parent import ParentWords
 from holdfast.workflows.requests.updates import Updates
 from holdfast.workflows.steps.steps import Steps
+from holdfast.workflows.tools.session_rules import hand_over
 from holdfast.workflows.undo.undos import Undos
 from holdfast.workflows.workflow_input import Opening
 
@@ -88,6 +88,7 @@ class AgentTask(Opening):
         introduce(given)
         exporting = asyncio.create_task(core.spans.export())
         notifying = asyncio.create_task(Notices(core.ledger).send())
+        handing = asyncio.create_task(hand_over(core.ledger))
         reading = asyncio.create_task(self.commands.read())
         if given.carried is not None:
             core.publish()
@@ -102,8 +103,9 @@ class AgentTask(Opening):
                 core.abandon(CANCELLED)
         if reporting is not None:
             await reporter.finish()
-        await workflow.wait_condition(self.is_done)
+        await workflow.wait_condition(lambda: self.is_done() and not core.ledger.s.to_session)
         notifying.cancel()
+        handing.cancel()
         exporting.cancel()
         reading.cancel()
         return self._result()
@@ -143,7 +145,7 @@ class AgentTask(Opening):
                     await self._work(core.work or asyncio.create_task(self.steps.unit()))
                 case "end" | "wait":
                     pass
-        if not core.closed:
+        if not core.closed and self._next() != "close":  # its own status follows at once
             core.publish()
 
     def _next(self) -> Next:

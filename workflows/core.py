@@ -16,6 +16,7 @@ from holdfast.engine.search_attributes import (
     CREATED_MEMO,
     HF_AGENT,
     HF_APPROVALS,
+    HF_RULES,
     HF_STATUS,
     SEAL_MEMO,
 )
@@ -26,7 +27,7 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.people import approvals
+from holdfast.task.people import approvals, standing
 from holdfast.task.queries.labels import details
 from holdfast.task.requests.phase import Agenda, Ending, Phase, phase_of
 from holdfast.task.requests.run_requests import RunRequests
@@ -67,15 +68,24 @@ def publish(ledger: Ledger, status: TaskStatus) -> None:
     s, open_now = ledger.s, approvals.pending(ledger)
     shown = open_now[:MOST_CARDS]
     ids, count = tuple(approvals.card_state(each) for each in shown), len(open_now)
-    if (status, ids, count) == (s.published, s.published_approvals, s.published_count):
+    rules = len(standing.rules(ledger))
+    known = (s.published, s.published_approvals, s.published_count, s.published_rules)
+    if (status, ids, count, rules) == known:
         return
     updates: list[SearchAttributeUpdate[Any]] = [HF_STATUS.value_set(status)]
     if count != s.published_count:
         updates += [HF_APPROVALS.value_set(count)]
+    if rules != s.published_rules:
+        updates += [HF_RULES.value_set(rules)]
     workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
     if ids != s.published_approvals:
         workflow.upsert_memo({APPROVALS_MEMO: [approvals.card(each) for each in shown]})
-    ledger.change(published=status, published_approvals=ids, published_count=count)
+    ledger.change(
+        published=status,
+        published_approvals=ids,
+        published_count=count,
+        published_rules=rules,
+    )
 
 
 FEWEST_EVENTS = 50

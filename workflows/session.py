@@ -6,12 +6,15 @@ import asyncio
 import re
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
-from temporalio.common import RawValue, RetryPolicy
+from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate
 from temporalio.exceptions import ActivityError
 
-from holdfast.task.data.state import COMMIT, CommitRef, SessionState
+from holdfast.engine.search_attributes import HF_RULES
+from holdfast.task.data.calls import StandingRule
+from holdfast.task.data.state import COMMIT, REVOKE, RULE, CommitRef, SessionState
 from holdfast.values.base import extend
 from holdfast.workflows.workflow_input import Opening
 
@@ -19,6 +22,10 @@ FEWEST_EVENTS = 10
 """A run that rolled sooner would do nothing but roll."""
 
 RECENT_KEPT = 1000
+
+RULES_KEPT = 100
+"""Rules that a session keeps, the newest ones: of what an older one was for, a person is asked."""
+
 INDEX_TIMEOUT = timedelta(minutes=2)
 INDEX_ATTEMPTS = 5
 _SHA256 = re.compile(r"([0-9a-f]{64})?")
@@ -81,8 +88,38 @@ class Session(Opening):
 
     @workflow.signal(dynamic=True)
     def signal(self, name: str, args: Sequence[RawValue]) -> None:
-        """Append a task's turn; never raises, whatever was sent: that would block the session."""
-        turn = read_commit(name, [arg.payload.data for arg in args])
+        """Append a task's turn, or take or end a rule.
+
+        It never raises, whatever was sent: that would block the session.
+        """
+        payloads = [arg.payload.data for arg in args]
+        rule = read_rule(name, payloads)
+        if rule is not None:
+            self._take(rule, ends=name == REVOKE)
+        else:
+            self._append(name, payloads)
+
+    def _take(self, rule: StandingRule, *, ends: bool) -> None:
+        """Keep a rule, or note who has ended it; one that was ended does not come back."""
+        known = [each.id for each in self.s.rules]
+        if ends and rule.id in known:
+            at = workflow.now().timestamp()
+            ended = {"revoked": rule.revoked or "somebody", "revoked_at": at}
+            kept = (
+                each.model_copy(update=ended) if each.id == rule.id and not each.revoked else each
+                for each in self.s.rules
+            )
+            self._change(rules=tuple(kept))
+        elif not ends and rule.id not in known:
+            self._change(rules=(*self.s.rules, rule)[-RULES_KEPT:])
+        else:
+            return
+        count = sum(not each.revoked for each in self.s.rules)
+        updates: list[SearchAttributeUpdate[Any]] = [HF_RULES.value_set(count)]
+        workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+
+    def _append(self, name: str, payloads: list[bytes]) -> None:
+        turn = read_commit(name, payloads)
         if turn is None:
             workflow.logger.warning("A signal %r that is no commit was dropped", name[:80])
             return
@@ -97,7 +134,23 @@ class Session(Opening):
     @workflow.query
     def state(self) -> SessionState:
         """Show the turns."""
-        return self.s.model_copy(update={"recent": ()})
+        return self.s.model_copy(update={"recent": (), "rules": ()})
+
+    @workflow.query(name="standing_rules")
+    def standing_rules(self) -> list[StandingRule]:
+        """Show the decisions that hold for later calls of the session's tasks, also ended ones."""
+        return list(self.s.rules)
+
+
+def read_rule(name: str, payloads: Sequence[bytes]) -> StandingRule | None:
+    """Read a signal as a rule, or return None for anything else; never raises."""
+    if name not in (RULE, REVOKE) or len(payloads) != 1:
+        return None
+    try:
+        rule = StandingRule.model_validate_json(payloads[0])
+    except (ValueError, RecursionError):
+        return None
+    return rule if rule.id and rule.tool and rule.by else None
 
 
 def read_commit(name: str, payloads: Sequence[bytes]) -> CommitRef | None:

@@ -61,6 +61,7 @@ class TaskMemory:
     Attributes:
         run: Run id of the workflow.
         head: The task's head.
+        made: The head as this process has just completed it; the task may have taken another one.
         history: The conversation before the task; None until it was read.
         lists: Digest to messages: the list that an agent sees in the place of the transcript's
             beginning, the newest one only.
@@ -83,6 +84,7 @@ class TaskMemory:
 
     run: str = ""
     head: TaskHead | None = None
+    made: TaskHead | None = None
     history: tuple[Message, ...] | None = None
     lists: dict[str, tuple[Message, ...]] = field(default_factory=dict[str, tuple[Message, ...]])
     recorded: list[Message] = field(default_factory=list[Message])

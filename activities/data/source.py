@@ -12,6 +12,7 @@ from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.cache import TaskMemory
@@ -20,12 +21,13 @@ from holdfast.archive.contents import read_json
 from holdfast.archive.segments import read_archived, read_messages, turns
 from holdfast.errors import DigestMismatchError
 from holdfast.task.data.calls import call_digest
+from holdfast.task.data.closing import EntriesPage, EntriesRequest, Whole
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, InputRef, JournalEntry, OpenStep, usual_step
-from holdfast.task.data.state import SessionState
+from holdfast.task.data.state import SessionState, head_digest
 from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
 from holdfast.task.ledger.references import output_digest
-from holdfast.task.queries.pages import EntriesPage, EntriesRequest, StepView
+from holdfast.task.queries.pages import StepView
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.messages import Message, ToolCall
@@ -40,6 +42,17 @@ _left_queue: ContextVar[bytes] = ContextVar("holdfast_left_queue", default=b"")
 """Task token of the activity attempt that has left the queue of a worker that may be dead."""
 
 
+class WithinTaskError(ApplicationError):
+    """An activity that runs within the workflow task cannot do its work there.
+
+    The task runs it by itself then, so this is no failure to report.
+    """
+
+    def __init__(self, message: str) -> None:
+        """Say what it cannot do."""
+        super().__init__(message, type="WithinTask", category=ApplicationErrorCategory.BENIGN)
+
+
 class Source(LargeValues):
     """Reads tasks for the activities of one worker process."""
 
@@ -47,10 +60,16 @@ class Source(LargeValues):
         """Return what is known of the task that the current activity works for."""
         return self.cache.task(task_id(), activity.info().workflow_run_id or "")
 
-    async def head(self) -> TaskHead:
-        """Return the task's head."""
+    async def head(self, known: str = "") -> TaskHead:
+        """Return the task's head.
+
+        Args:
+            known: Its digest, if the task has sent it along.
+        """
         memory = self.memory()
         async with memory.finding:
+            if known and memory.made is not None and head_digest(memory.made) == known:
+                memory.head = memory.made
             if memory.head is None or not memory.head.snapshot:
                 memory.head = (await self._view(ViewRequest(head=True))).head
         if memory.head is None:
@@ -156,12 +175,15 @@ class Source(LargeValues):
             return call, dict(given.state)
         return call, dict((await self._view(ViewRequest(n=given.n, state=True))).state)
 
-    async def record(self) -> tuple[Task, EntriesPage, list[Entry]]:
+    async def record(self, known: Whole | None) -> tuple[Task, EntriesPage, list[Entry]]:
         """Return the task with its whole input, and the ledger entries that are not archived yet.
 
-        One query for both, because each costs a workflow activation.
+        One query for both, because each costs a workflow activation; none if they are known.
         """
-        page, entries = await self.entries(task=True)
+        if known is None:
+            page, entries = await self.entries(task=True)
+        else:
+            page, entries = known.page, list(known.page.entries)
         task = page.task or await self.status()  # a worker of before a deploy sends none
         return await self._with_input(task), page, entries
 
@@ -228,7 +250,14 @@ class Source(LargeValues):
         return await self._query("view", View, asked)
 
     async def _query(self, name: str, kind: type[T], *args: object) -> T:
-        """Ask the task, one question after the other, and again while others keep it busy."""
+        """Ask the task, one question after the other, and again while others keep it busy.
+
+        Raises:
+            WithinTaskError: The activity runs within the workflow task, which is to end first.
+        """
+        if activity.info().is_local:
+            msg = f"Task {task_id()!r} cannot answer {name!r} before this activity is over."
+            raise WithinTaskError(msg)
         handle = await self._reach()
         async with self.memory().asking:
             for pause in (*BUSY_PAUSES, 0.0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections.abc import Sequence
 
@@ -69,13 +70,23 @@ async def _failure(notifier: Notifier, notice: Notice) -> Exception | None:
     """Send a message by one notifier; return why it was not delivered, or None."""
     try:
         async with asyncio.timeout(LONGEST_SECONDS):
-            await notifier.send(notice)
+            await _send(notifier, notice)
     except TimeoutError:
         text = f"{type(notifier).__name__} has not delivered the message {notice.id!r} in time."
         return NotificationError(text)
     except Exception as error:  # noqa: BLE001  the others get the message all the same
         return error
     return None
+
+
+async def _send(notifier: Notifier, notice: Notice) -> None:
+    """Send a message; a plain method runs in a thread: it would hold up the whole worker."""
+    if inspect.iscoroutinefunction(notifier.send):
+        await notifier.send(notice)
+        return
+    sent = await asyncio.to_thread(notifier.send, notice)
+    if sent is not None:
+        await sent
 
 
 def notice_of(given: NoticeInput) -> Notice:

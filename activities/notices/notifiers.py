@@ -17,7 +17,7 @@ import logging
 import os
 import string
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextvars import ContextVar
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 from urllib.parse import quote, urlsplit
@@ -106,8 +106,8 @@ class Notice(Value):
 class Notifier(Protocol):
     """Delivers messages; a class of your own may be one."""
 
-    async def send(self, notice: Notice) -> None:
-        """Deliver a message.
+    def send(self, notice: Notice) -> Awaitable[None] | None:
+        """Deliver a message: an async method, or a plain one, which is called in a thread.
 
         Raises:
             NotificationError: It was not delivered, and perhaps never will be.

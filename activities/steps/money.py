@@ -43,8 +43,8 @@ async def within(
         given: The activity's input.
 
     Returns:
-        The request with the most output tokens that the money pays for, and the most that an
-        earlier attempt of the call can have cost.
+        The request with the most output tokens that the money pays for, and the most that earlier
+        attempts of the call can have cost.
 
     Raises:
         OverBudget: The call may cost more.
@@ -66,8 +66,8 @@ async def within(
         least = min(least, LAST_ANSWER)
     after = _last_call(prices, sent.model, read, least) if given.keeps and not is_last else NOTHING
     needs = most.of(least) + after
-    lost = most.of(wanted or MOST_ANSWER) if await _is_repeated() else NOTHING
-    lost = plain(min(lost, dollars))  # it was held to the same money
+    lost = most.of(wanted or MOST_ANSWER) * await _lost_attempts()
+    lost = plain(min(lost, dollars))  # together they were held to the same money
     if needs > dollars - lost:
         raise OverBudget(plain(needs), lost)
     tokens = _tokens(most, dollars - lost - after, wanted or MOST_ANSWER)
@@ -101,19 +101,21 @@ def _tokens(most: MostCost, dollars: Decimal, wanted: int) -> int:
     return wanted if paid is None else min(paid, wanted)
 
 
-async def _is_repeated() -> bool:
-    """Whether the attempt before this one was lost, so that it may have made the call.
+async def _lost_attempts() -> int:
+    """Return how many attempts before this one count as lost, so that they may have made the call.
 
-    The server keeps why an attempt ended. When it cannot be asked, the attempt counts as lost.
+    The server keeps why the last attempt ended, and of earlier ones only their number. When that
+    one was lost, or the server cannot be asked, all of them count as lost.
     """
     info = activity.info()
     if info.attempt == 1 or info.workflow_id is None:
-        return False
+        return 0
     handle = activity.client().get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
     try:
         described = await handle.describe()
     except RPCError:
-        return True
+        return info.attempt - 1
     pending = described.raw_description.pending_activities
     failures = (each.last_failure for each in pending if each.activity_id == info.activity_id)
-    return any(each.HasField("timeout_failure_info") for each in failures)
+    is_lost = any(each.HasField("timeout_failure_info") for each in failures)
+    return info.attempt - 1 if is_lost else 0

@@ -12,6 +12,7 @@ from temporalio import activity
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import (
     Source,
+    WithinTaskError,
     commits_now,
     seen_before,
     task_id,
@@ -35,7 +36,7 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Handed, JournalEntry, OpenState, OpenStep
-from holdfast.task.data.state import AgentRules, Described
+from holdfast.task.data.state import AgentRules, Described, known_head
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_calls
 from holdfast.values import json_patch as merge_patch
@@ -95,13 +96,16 @@ class StepActivities:
 
     async def _describe(self, head: TaskHead) -> Described:
         # An attempt whose result is lost may have described the agent differently, so what this one
-        # finds is not kept either: the task says which description it took, at the first step.
+        # finds is only a guess: the task says which description it took, at the first step.
         self._source.cache.drop(task_id())
         registry = self._registry.of(head)
         agent = registry.agent(head.agent)
+        if activity.info().is_local and any(each.mcp_servers for each in (agent, *agent.team())):
+            msg = f"The MCP servers of agent {agent.name!r} may have to be started first."
+            raise WithinTaskError(msg)
         snapshot = await registry.publish(head.agent)
         team = {each.name: self._rules(registry, each, head) for each in snapshot.team}
-        return Described(
+        described = Described(
             **self._rules(registry, snapshot, head),
             snapshot=snapshot.digest,
             team={name: AgentRules(**rules) for name, rules in team.items()},
@@ -110,6 +114,8 @@ class StepActivities:
             commits=await commits_now(head),
             notifies=registry.notifies,
         )
+        self._source.memory().made = known_head(head, described)
+        return described
 
     def _rules(self, registry: Registry, snapshot: AgentSnapshot, head: TaskHead) -> dict[str, Any]:
         """Say what the task must know of an agent."""
@@ -222,7 +228,7 @@ class StepActivities:
     async def _ready(self, given: AdvanceInput, pulse: Pulse) -> Ready:
         """Collect what the step works with: the agent as the task knows it, what was said."""
         source = self._source
-        head = await source.head()
+        head = await source.head(given.head)
         recorded = await source.opened(given)
         registry = self._registry.of(head)
         agent = registry.agent(recorded.step.agent or head.agent)

@@ -346,4 +346,8 @@ async def _acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
         log.debug("An answer could not be handed over before its tools ran: %s", error.status)
         return False
     current_lease().confirm(before)
+    if pulse.has_beaten:
+        # A worker that stops sends what its own newest heartbeat carried once more, which would
+        # take the place of these details.
+        pulse.show()
     return True

@@ -10,7 +10,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.errors import InvalidArgumentError, SessionClosedError
-from holdfast.task.data.state import COMMIT, CommitRef, SessionState
+from holdfast.task.data.calls import StandingRule
+from holdfast.task.data.state import COMMIT, RULE, CommitRef, SessionState
 
 RPC_TIMEOUT = timedelta(seconds=30)
 
@@ -28,6 +29,17 @@ async def commit_turn(client: Client, session_id: str, queue: str, turn: CommitR
     await _begin(client, session_id, queue, turn)
 
 
+async def send_rule(client: Client, session_id: str, queue: str, rule: StandingRule) -> None:
+    """Give a session a decision for later calls; the first one begins the session.
+
+    Raises:
+        SessionClosedError: As for `commit_turn`.
+        InvalidArgumentError: As for `commit_turn`.
+    """
+    await _find(client, session_id)
+    await _begin(client, session_id, queue, rule, signal=RULE)
+
+
 async def ensure_session(client: Client, session_id: str, queue: str) -> None:
     """Return when there is a session that a turn can be sent to; a new one has no turns.
 
@@ -41,8 +53,14 @@ async def ensure_session(client: Client, session_id: str, queue: str) -> None:
     await _begin(client, session_id, queue)
 
 
-async def _begin(client: Client, session_id: str, queue: str, *turns: CommitRef) -> None:
-    """Begin a session unless there is one, and send it a turn.
+async def _begin(
+    client: Client,
+    session_id: str,
+    queue: str,
+    *sent: CommitRef | StandingRule,
+    signal: str = COMMIT,
+) -> None:
+    """Begin a session unless there is one, and send it a turn or a rule.
 
     Raises:
         SessionClosedError: There was one.
@@ -55,8 +73,8 @@ async def _begin(client: Client, session_id: str, queue: str, *turns: CommitRef)
             task_queue=queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            start_signal=COMMIT if turns else None,
-            start_signal_args=turns,
+            start_signal=signal if sent else None,
+            start_signal_args=sent,
             rpc_timeout=RPC_TIMEOUT,
         )
     except WorkflowAlreadyStartedError as error:

@@ -13,10 +13,12 @@ from holdfast.cli.arguments import (
     AppOption,
     ApprovalArgument,
     ByOption,
+    InSessionOption,
     KeepOption,
     ReasonOption,
     RoleOption,
     SameOption,
+    SessionOption,
     TaskArgument,
     UntilOption,
     WaitOption,
@@ -31,13 +33,16 @@ if TYPE_CHECKING:
 people = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-def _later(same: list[str] | None, until: datetime | None, *, always: bool) -> bool | Always:
+def _later(
+    same: list[str] | None, until: datetime | None, *, always: bool, in_session: bool
+) -> bool | Always:
     """Return for which later calls a decision holds as well."""
     from holdfast.values.settings import Always
 
-    if not (always or same or until):
+    if not (always or same or until or in_session):
         return False
-    return Always(same=same or (), until=until.astimezone() if until else None)
+    end = until.astimezone() if until else None
+    return Always(same=same or (), until=end, scope="session" if in_session else "task")
 
 
 @people.command(epilog=EPILOG)
@@ -87,6 +92,7 @@ async def approve(
     always: AlwaysOption = False,
     same: SameOption = None,
     until: UntilOption = None,
+    in_session: InSessionOption = False,
     by: ByOption = "",
     role: RoleOption = None,
     wait: WaitOption = False,
@@ -95,7 +101,7 @@ async def approve(
     from holdfast.cli.commands.decisions import Decision, decide_command, parse_arguments
 
     given = None if arguments is None else parse_arguments(arguments)
-    later = _later(same, until, always=always)
+    later = _later(same, until, always=always, in_session=in_session)
     decision = Decision(
         verb="approve", by=by or login_name(), roles=role, arguments=given, text=note, always=later
     )
@@ -104,11 +110,15 @@ async def approve(
 
 @people.command(epilog=EPILOG)
 @shared
-async def rules(common: Common, task: TaskArgument) -> ExitCode | None:
-    """List the decisions of a task that hold for later calls."""
+async def rules(
+    common: Common,
+    task: Annotated[str | None, typer.Argument(metavar="[TASK]", help="All by default.")] = None,
+    session: SessionOption = None,
+) -> ExitCode | None:
+    """List the decisions that hold for later calls, of all tasks and sessions or of one."""
     from holdfast.cli.commands.decisions import rules_command
 
-    return await rules_command(common, task)
+    return await rules_command(common, task, session)
 
 
 @people.command(epilog=EPILOG)
@@ -116,12 +126,13 @@ async def rules(common: Common, task: TaskArgument) -> ExitCode | None:
 async def revoke(
     common: Common,
     rule: Annotated[str, typer.Argument(metavar="RULE", help="Id as `holdfast rules` lists it.")],
+    session: SessionOption = None,
     by: ByOption = "",
 ) -> ExitCode | None:
     """End a decision for later calls; calls that it has decided stay as they are."""
     from holdfast.cli.commands.decisions import revoke_command
 
-    return await revoke_command(common, rule, by=by or login_name())
+    return await revoke_command(common, rule, session, by=by or login_name())
 
 
 @people.command(epilog=EPILOG)
@@ -134,6 +145,7 @@ async def reject(
     always: AlwaysOption = False,
     same: SameOption = None,
     until: UntilOption = None,
+    in_session: InSessionOption = False,
     by: ByOption = "",
     role: RoleOption = None,
     wait: WaitOption = False,
@@ -141,7 +153,7 @@ async def reject(
     """Do not let a call run; or: give it up; or: finish now."""
     from holdfast.cli.commands.decisions import Decision, decide_command
 
-    later = _later(same, until, always=always)
+    later = _later(same, until, always=always, in_session=in_session)
     decision = Decision(verb="reject", by=by or login_name(), roles=role, text=reason, always=later)
     return await decide_command(common, approval, decision, wait=wait)
 
@@ -316,6 +328,7 @@ async def fork(
         str | None, typer.Option("--session", help="Session of the new task; none by default.")
     ] = None,
     by: ByOption = "",
+    reason: ReasonOption = "",
     app: AppOption = None,
     agents: AgentsOption = None,
     wait: Annotated[
@@ -333,6 +346,7 @@ async def fork(
         task_id=task_id,
         session=session,
         by=by or login_name(),
+        reason=reason,
         app=app,
     )
     return await fork_command(common, task, options, agents=agents, wait=wait)

@@ -52,6 +52,15 @@ SameOption = Annotated[
 UntilOption = Annotated[
     datetime | None, typer.Option("--until", help="Later calls until then, in local time.")
 ]
+InSessionOption = Annotated[
+    bool,
+    typer.Option(
+        "--in-session", help="Later calls of the agent in all tasks of the session, new ones too."
+    ),
+]
+SessionOption = Annotated[
+    str | None, typer.Option("--session", metavar="NAME", help="The session that has the rule.")
+]
 RoleOption = Annotated[
     list[str] | None,
     typer.Option(

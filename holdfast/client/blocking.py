@@ -98,6 +98,8 @@ class Session(_Twin):
     get_items = _sync(_sessions.Session.get_items)
     add_items = _sync(_sessions.Session.add_items)
     pop_item = _sync(_sessions.Session.pop_item)
+    standing_rules = _sync(_sessions.Session.standing_rules)
+    revoke_rule = _sync(_sessions.Session.revoke_rule)
     clear_session = _sync(_sessions.Session.clear_session)
 
     @property

@@ -34,6 +34,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         401: "Nobody is known to have sent the request.",
         403: "The sender may not do this, or the request comes from another site.",
         404: "There is no such task, step, approval or session.",
+        405: "The address, with the ids in it, is not one of this method.",
         409: "It was refused: decided already, closed, or in the way of another request.",
         413: "The body is too large.",
         422: "The request does not fit.",

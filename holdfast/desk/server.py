@@ -15,6 +15,7 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.app import desk_app
 from holdfast.desk.identity.guard import is_loopback
 from holdfast.desk.identity.tokens import Tokens
+from holdfast.engine.listening import bound_socket
 from holdfast.errors import InvalidArgumentError, ServerStartError
 
 HOST = "127.0.0.1"
@@ -108,15 +109,10 @@ def _bind(host: str, port: int, *, any_port: bool) -> socket.socket:
     Raises:
         ServerStartError: The address is not one of this machine, or the port is taken.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((host, port))
+        return bound_socket(host, port)
     except OSError as error:
-        bound.close()
         if any_port and port:
             return _bind(host, 0, any_port=False)
         msg = f"The desk cannot listen at {host}:{port}: {error.strerror}. Give another --port."
         raise ServerStartError(msg) from None
-    return bound

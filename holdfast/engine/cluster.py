@@ -22,6 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.engine.search_attributes import (
     HF_AGENT,
     HF_APPROVALS,
+    HF_RULES,
     HF_STATUS,
     SEARCH_ATTRIBUTES,
 )
@@ -33,7 +34,10 @@ POLLER_SECONDS = 70.0
 VISIBLE_SECONDS = 60.0
 """How long to wait for added search attributes: frontends cache their list for about 30 s."""
 
-_PROBE = f"{HF_STATUS.name} = '-' AND {HF_APPROVALS.name} = 0 AND {HF_AGENT.name} = '-'"
+_PROBE = (
+    f"{HF_STATUS.name} = '-' AND {HF_APPROVALS.name} = 0 AND {HF_AGENT.name} = '-'"
+    f" AND {HF_RULES.name} = 0"
+)
 _RPC_TIMEOUT = timedelta(seconds=10)
 _POLLERS_TIMEOUT = timedelta(seconds=3)
 _POLLERS_ATTEMPTS = 4

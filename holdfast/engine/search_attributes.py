@@ -15,7 +15,15 @@ HF_AGENT = SearchAttributeKey.for_keyword("HfAgent")
 HF_APPROVALS = SearchAttributeKey.for_int("HfApprovals")
 """Number of the task's open approvals."""
 
-SEARCH_ATTRIBUTES = {HF_STATUS.name: "Keyword", HF_APPROVALS.name: "Int", HF_AGENT.name: "Keyword"}
+HF_RULES = SearchAttributeKey.for_int("HfRules")
+"""Number of the decisions for later calls that a task, or a session, has."""
+
+SEARCH_ATTRIBUTES = {
+    HF_STATUS.name: "Keyword",
+    HF_APPROVALS.name: "Int",
+    HF_AGENT.name: "Keyword",
+    HF_RULES.name: "Int",
+}
 """All search attributes with their types. Lists and the inbox read these and the memo, so that they
 need no query per task."""
 

@@ -51,12 +51,8 @@ class MCPUtil:
             UserError: Two tools have one name.
             MCPConnectionError: A server cannot be reached now.
         """
-        config: MCPConfig = {
-            "convert_schemas_to_strict": convert_schemas_to_strict,
-            "include_server_in_tool_names": include_server_in_tool_names,
-        }
-        if failure_error_function != "default":
-            config["failure_error_function"] = failure_error_function
+        config = _config(convert_schemas_to_strict, failure_error_function)
+        config["include_server_in_tool_names"] = include_server_in_tool_names
         found = await served_tools(agent, servers, config)
         tools = [tool for tool in found if await is_offered(tool.is_enabled, run_context, agent)]
         taken = dict.fromkeys(reserved_tool_names or (), "a reserved name")
@@ -94,9 +90,7 @@ class MCPUtil:
         tool_name_override: str | None = None,
     ) -> Tool:
         """Make a tool for agents of a server's tool; see `get_all_function_tools`."""
-        config: MCPConfig = {"convert_schemas_to_strict": convert_schemas_to_strict}
-        if failure_error_function != "default":
-            config["failure_error_function"] = failure_error_function
+        config = _config(convert_schemas_to_strict, failure_error_function)
         served = ServedTool(server=server.name, name=tool.name, definition=definition_of(tool))
         return server.made(tool_name_override or tool.name, served, agent, config)
 
@@ -114,3 +108,14 @@ class MCPUtil:
             context = ToolContext(context.context, tool_name=tool.name, tool_arguments=input_json)
         made: Any = MCPUtil.to_function_tool(tool, server, convert_schemas_to_strict=False)
         return await made.run(context, input_json)
+
+
+def _config(
+    strict: bool,
+    failure_text: FailureFormatter | Literal["default"] | None,
+) -> MCPConfig:
+    """Return the settings of an agent that say this."""
+    config: MCPConfig = {"convert_schemas_to_strict": strict}
+    if failure_text != "default":
+        config["failure_error_function"] = failure_text
+    return config

@@ -20,13 +20,14 @@ from holdfast.errors import (
 from holdfast.reading.queries import TaskQueries
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval, Outcome, StandingRule
+from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.ledger.references import input_message, resolve_adds
-from holdfast.task.queries.pages import EntriesPage, EntriesRequest, StepView, point
+from holdfast.task.queries.pages import StepView, point
 from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.messages import Blob, Message, ToolCall, shown
@@ -222,7 +223,7 @@ class Reader(TaskQueries):
             return []
 
     async def standing_rules(self, task_id: str) -> list[StandingRule]:
-        """Read the decisions of an open task that hold for later calls."""
+        """Read the decisions of an open task, or of a session, that hold for later calls."""
         try:
             return await self.query(task_id, "standing_rules", list[StandingRule])
         except TaskClosedError:

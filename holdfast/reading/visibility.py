@@ -102,6 +102,19 @@ def tasks_query(status: TaskStatus | None, agent: str | None, parent: str = "") 
     return " AND ".join(parts) + named + (is_(HF_AGENT.name, agent) if agent is not None else "")
 
 
+MOST_IN_PAGE = 1000
+"""Executions that the visibility store gives in one answer, at most."""
+
+
+def page_size(limit: int | None) -> int:
+    """Return how many executions one request is to list, to have as many as are wanted.
+
+    Args:
+        limit: How many are wanted; None for all.
+    """
+    return MOST_IN_PAGE if limit is None else min(limit + 1, MOST_IN_PAGE)
+
+
 def _status_query(status: TaskStatus) -> str:
     said = f"{HF_STATUS.name} = '{status}'"
     if status not in CLOSED:

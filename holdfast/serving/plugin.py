@@ -24,6 +24,7 @@ from holdfast.activities.steps.step import StepActivities
 from holdfast.activities.task_end import ClosingActivities
 from holdfast.activities.tools.child_start import NestingActivities
 from holdfast.activities.tools.questions import JudgingActivities
+from holdfast.activities.tools.session_rules import keep_rule, session_rules
 from holdfast.activities.tools.tool import ToolActivities
 from holdfast.activities.user_loop import UserLoops
 from holdfast.agents.agent import Agent
@@ -98,6 +99,8 @@ class Activities:
             nesting.nest,
             nesting.is_own,
             nesting.end_nested,
+            keep_rule,
+            session_rules,
         ]
         self.index = closing.index if loops is None else loops.apart(closing.index)
         tool = tools.tool if loops is None else loops.apart(tools.tool)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
-from holdfast.task.data.calls import Approval, LongCall, Outcome
+from holdfast.task.data.calls import Approval, LongCall, Outcome, StandingRule
 from holdfast.task.data.children import ChildState
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OpenState
@@ -129,6 +129,7 @@ CallState = Literal[
     "unknown_tool",
     "runs_on",
     "gating",
+    "recalling",
     "standing",
     "screening",
     "to_ask",
@@ -142,8 +143,9 @@ CallState = Literal[
 ]
 """over: it has its outcome, or its step was left. unknown_tool: its agent has no such tool.
 runs_on: it was begun in an earlier run of the task and goes on. gating: the tool's predicate must
-say whether a person decides. standing: a decision for all calls of the tool settles it. screening:
-guardrails see it before a person does. to_ask, asked: a person is to decide, or is deciding.
+say whether a person decides. recalling: its session must say which decisions it has for such calls.
+standing: a decision for all calls of the tool settles it. screening: guardrails see it before a
+person does. to_ask, asked: a person is to decide, or is deciding.
 checking: edited arguments are to be checked. rejected: the rejection is to be worded for the model.
 to_nest: its child task is to be started. in_child: its child task is in progress. to_pass: the
 provider is to run it, so the approval is its outcome. to_run: its tool is to be run."""
@@ -163,6 +165,7 @@ class Call:
         i: Its position among the step's open calls.
         is_gated: Whether the tool's predicate has said that a person decides.
         is_screened: Whether guardrails have let it pass before a person is asked.
+        recalled: Decisions that the task's session has for such calls; None until it was asked.
     """
 
     def __init__(self, ledger: Ledger, n: int, i: int) -> None:
@@ -171,6 +174,7 @@ class Call:
         self.i = i
         self.is_gated = False
         self.is_screened = False
+        self.recalled: Sequence[StandingRule] | None = None
         self._ledger = ledger
         self._branch = ledger.s.branch
 
@@ -262,8 +266,10 @@ class Call:
             return self._allowed()
         if policy.needs_approval == "ask" and not self.is_gated:
             return "gating"
-        if standing.standing_rule(self._ledger, self.asked, policy) is not None:
+        if standing.standing_rule(self._ledger, self.n, self.i, policy, self.recalled or ()):
             return "standing"
+        if self._ledger.given.head.session is not None and self.recalled is None:
+            return "recalling"
         screens = policy.guarded and self._ledger.given.head.run.guards_before_approval
         return "screening" if screens and not self.is_screened else "to_ask"
 

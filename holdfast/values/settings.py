@@ -409,12 +409,14 @@ LAST_TIME = datetime(9999, 12, 30, tzinfo=UTC).timestamp()
 
 
 class Always(Written):
-    """For which later calls of a tool in the task a decision holds as well.
+    """For which later calls of a tool a decision holds as well.
 
     Attributes:
         same: Names of arguments whose values must be those of the decided call; empty for any.
         until: Until when; a datetime with a time zone, or seconds since the epoch. None is for as
-            long as the task lasts.
+            long as the task, or the session, lasts.
+        scope: "task": calls in the task. "session": calls of the same agent in all tasks of the
+            task's session, these and later ones.
 
     Raises:
         InvalidArgumentError: A field is given what it cannot hold.
@@ -422,6 +424,7 @@ class Always(Written):
 
     same: Names = ()
     until: float | datetime | None = None
+    scope: Literal["task", "session"] = "task"
 
     @field_validator("same", mode="before")
     @classmethod

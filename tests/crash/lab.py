@@ -276,9 +276,10 @@ class Lab:
                     return
                 await asyncio.sleep(5 * POLL_SECONDS)
 
-    async def until_beaten(self, task: Task, attempt: int) -> None:
-        """Wait until the server has got a heartbeat of this attempt of an activity."""
+    async def until_beaten(self, task: Task, attempt: int, *, times: int = 1) -> None:
+        """Wait until the server has got heartbeats of this attempt of an activity, so many."""
         handle = self.runner.client.get_workflow_handle(task.task_id)
+        seen: set[int] = set()
         async with asyncio.timeout(SOON):
             while True:
                 found = (await handle.describe()).raw_description.pending_activities
@@ -287,7 +288,9 @@ class Lab:
                     is_running = each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
                     is_wanted = is_running and each.attempt == attempt
                     if is_wanted and beaten.ToNanoseconds() > began.ToNanoseconds():
-                        return
+                        seen.add(beaten.ToNanoseconds())
+                if len(seen) >= times:
+                    return
                 await asyncio.sleep(5 * POLL_SECONDS)
 
     async def scheduled(self, task: Task | str, kind: str) -> int:

@@ -28,3 +28,20 @@ async def test_a_call_that_a_lost_worker_may_have_made_counts_with_its_most(lab:
     first = calls[0].cost
     assert first is not None
     assert asked == [16_384, left, left - first * 1000]
+
+
+async def test_each_call_that_lost_workers_may_have_made_counts(lab: Lab) -> None:
+    options = {**lab.job.options, "prices": PRICES}
+    lab.hold_model(0, times=2)
+    worker = await lab.serve(options=options)
+    task = await lab.create("look:a", budget=Budget(max_dollars=40, on_exceeded="fail"))
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until(lambda: len(lab.requests) == 1, "the first call")
+    await lab.kill(worker)
+    worker = await lab.serve(options=options)
+    await lab.until(lambda: len(lab.requests) == 2, "the second call")
+    await lab.kill(worker)
+    lab.start(options=options)
+    assert (await running).output
+    asked = [request.body["max_output_tokens"] for request in lab.requests]
+    assert asked[:3] == [16_384, 16_384, 40_000 - 2 * 16_384]

@@ -339,6 +339,24 @@ async def test_a_call_that_outlasts_the_grace(lab: Lab, tool: str) -> None:
     assert lab.ends == ({"a": 1} if tool == "look" else {})
 
 
+async def test_an_answer_that_was_long_in_coming_is_kept_by_a_worker_that_stops(lab: Lab) -> None:
+    lab.hold("look")
+    lab.hold_model(0)
+    worker = await lab.serve(grace=0.2)
+    task = await lab.create("look:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.api.until_held()
+    await lab.until_beaten(task, 1, times=2)  # of these, the worker sends the newest once more
+    lab.api.release()
+    await lab.until_event("start")
+    worker.terminate()
+    await lab.until_dead(worker)
+    lab.let_go("look")
+    lab.start()
+    assert (await running).output == "final look(a)"
+    assert lab.asked == [0, 1]
+
+
 async def test_terminated_in_a_model_call(lab: Lab) -> None:
     lab.hold_model(1)
     worker = await lab.serve(grace=0.2)

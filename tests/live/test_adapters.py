@@ -1,8 +1,7 @@
-"""Tools and agents of other frameworks as tools, and all of them in one task."""
+"""Tools and agents of other frameworks as tools."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,6 @@ from holdfast import Agent, Runner
 from holdfast.adapters import agents_sdk_tool, langchain_tool, pydantic_ai_tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing import FakeOpenAI
-from tests.live.test_readme import run
-from tests.support.cli import ROOT
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import outputs
 
@@ -96,11 +93,3 @@ def test_what_cannot_be_taken_is_refused() -> None:
         pydantic_ai_tool(PydanticTool(needs))
     assert agents_sdk_tool(SdkAgent(name="sdk agent")).name == "sdk_agent"
     assert Agent(name="a", tools=[SdkAgent(name="x")]).made_tools[0].name == "x"  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
-
-
-def test_the_example_runs(tmp_path: Path) -> None:
-    told = run([str(ROOT / "examples" / "adapters" / "four_frameworks.py")], tmp_path)
-    assert told.splitlines() == [
-        'waits: pay {"amount": 42}',
-        "spending: at most 100; a letter; paid 42; translated",
-    ]

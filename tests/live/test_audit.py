@@ -27,7 +27,7 @@ from holdfast.reading.audit.task_verification import (
     SIGNED,
     UNSIGNED,
 )
-from holdfast.task.queries.pages import EntriesPage, EntriesRequest
+from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI
 from holdfast.values.base import canonical, digest, extend_json
 from holdfast.values.messages import assistant

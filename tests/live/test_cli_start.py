@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from holdfast.cli.commands.start import doctor as doctor_module
 from holdfast.cli.commands.start.project import FILES
@@ -63,6 +64,49 @@ def test_a_new_project_passes_its_test_and_is_not_overwritten(cli: Cli) -> None:
         check=False,
     )
     assert broken.returncode == 1  # a compensation that does nothing is noticed
+
+
+def test_what_a_new_project_says_works(cli: Cli, tmp_path: Path) -> None:
+    """As a stranger does it: in an empty directory, and by the words of its README.md."""
+    home = Cli(tmp_path / "rooms")
+    home.home.mkdir()
+    told = home("init").err
+    assert "cd " not in told  # one is there already
+    assert "holdfast dev booking:agents --reload" in told
+    readme = (home.home / "README.md").read_text("utf-8")
+    [ask] = [line.split() for line in readme.splitlines() if line.startswith("    holdfast run")]
+    assert ask[:3] == ["holdfast", "run", "clerk"]
+    with home.running("dev", "booking:agents", "--reload") as dev:
+        dev.until_said("Serving")
+        question = " ".join(ask[3:]).strip('"')
+        assert "42" in home("run", "clerk", question).out
+        assert "finished" in home("tasks").out
+        home("doctor", "--agents", "booking:agents")
+        dev.end()
+    home("stop")
+
+
+def test_the_worker_of_a_new_project_is_installed_from_a_directory_that_is_only_read(
+    cli: Cli, tmp_path: Path
+) -> None:
+    cli("init", "rooms")
+    worker = yaml.safe_load((cli.home / "rooms" / "docker-compose.yml").read_text("utf-8"))
+    worker = worker["services"]["worker"]
+    assert ".:/src:ro" in worker["volumes"]
+    app, made = tmp_path / "app", tmp_path / "made"
+    app.mkdir()
+    install = f"{sys.executable} -m pip wheel --no-deps --no-build-isolation --wheel-dir {made}"
+    [shell, flag, script] = worker["command"]
+    script = script.replace("/src/", f"{cli.home}/rooms/").replace("pip install --quiet", install)
+    subprocess.run(
+        [shell, flag, script.replace("exec holdfast worker booking:agents", "true")],
+        cwd=app,
+        check=True,
+        capture_output=True,
+    )
+    [wheel] = made.iterdir()
+    assert wheel.name.startswith("rooms-")
+    assert sorted(file.name for file in (cli.home / "rooms").iterdir()) == sorted(FILES)
 
 
 def test_doctor_without_a_server_says_how_to_get_one(cli: Cli) -> None:

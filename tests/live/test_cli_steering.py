@@ -146,8 +146,8 @@ def run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Run:
     return invoke
 
 
-def create(run: Run, task_id: str, wish: str) -> str:
-    run("run", "desk", f"do {wish}", "--task-id", task_id, "--manual")
+def create(run: Run, task_id: str, wish: str, *more: str) -> str:
+    run("run", "desk", f"do {wish}", "--task-id", task_id, "--manual", *more)
     return task_id
 
 
@@ -316,6 +316,20 @@ def test_decisions_for_later_calls_are_listed_and_revoked_by_command(run: Run) -
     assert "there are" in run("revoke", f"{task}:9", expect=1).err
     run("revoke", f"{task}:1", "--by", "ben")
     assert "No decision" in run("rules", task).err
+
+
+def test_a_rule_of_a_session_is_listed_and_revoked_by_command(run: Run) -> None:
+    task = create(run, "pays-in-session", "pay 7", "--session", "books")
+    run("step", task, expect=3)
+    run("approve", f"{task}:1", "--in-session", "--same", "what", "--by", "ann", "--wait")
+    [rule] = run("rules", "--session", "books", "--json").lines
+    assert (rule["id"], rule["session"], rule["values"]) == (f"{task}:1", "books", {"what": "7"})
+    create(run, "pays-unasked", "pay 7", "--session", "books")
+    run("step", "pays-unasked")
+    assert "session books" in run("rules").out
+    assert "name one of them" in run("rules", task, "--session", "books", expect=2).err
+    run("revoke", rule["id"], "--session", "books", "--by", "ben")
+    assert "No decision" in run("rules", "--session", "books").err
 
 
 def test_later_calls_are_rejected_by_command(run: Run) -> None:

@@ -130,6 +130,29 @@ async def test_a_decision_for_later_calls_is_bounded_listed_and_revoked(
     assert (await api.post(revoking)).status_code == 409
 
 
+async def test_a_rule_of_a_session_is_listed_with_all_others_and_revoked(
+    api: httpx.AsyncClient, runner: AgentRunner
+) -> None:
+    made = await api.post("/api/v1/tasks", json={"input": "pay bo 30", "session": "books"})
+    approval = await asking(api, made.json()["task_id"])
+    body = {"always": {"same": ["to"], "scope": "session"}}
+    done = await api.post(f"/api/v1/approvals/{approval}/approve", json=body)
+    assert done.status_code == 200
+    await until_status(runner, made.json()["task_id"], "answered")
+
+    async def listed() -> list[dict[str, Any]]:
+        found = (await api.get("/api/v1/rules")).json()
+        return [each for each in found if each["id"] == approval]
+
+    [rule] = await until(listed)
+    assert (rule["session"], rule["values"]) == ("books", {"to": "bo"})
+    revoking = f"/api/v1/rules/{approval}/revoke"
+    assert (await api.post(revoking)).status_code == 409  # the task has no such rule
+    ended = await api.post(revoking, params={"session": "books"})
+    assert (ended.status_code, ended.json()["status"]) == (200, "applied")
+    assert await listed() == []
+
+
 async def test_later_calls_are_rejected_too(api: httpx.AsyncClient, runner: AgentRunner) -> None:
     task_id = await created(api, "pay bo 30")
     approval = await asking(api, task_id)

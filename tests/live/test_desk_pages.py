@@ -23,7 +23,9 @@ SETTLED = """async () => {
     const all = document.getAnimations().filter(each => each instanceof CSSTransition);
     await Promise.allSettled(all.map(each => each.finished));
 }"""
-LOOKS: tuple[tuple[Literal["light", "dark"], int], ...] = (("light", 1280), ("dark", 400))
+LOOKS: tuple[tuple[Literal["light", "dark"], int], ...] = tuple(
+    (scheme, width) for width in (1280, 400) for scheme in ("light", "dark")
+)
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -271,6 +273,36 @@ async def test_later_calls_are_approved_within_bounds_and_revoked(
         await page.get_by_role("button", name="Revoke the rule").click()
         await expect(said).to_have_count(0)
     assert await runner.standing_rules(task) == []
+
+
+async def test_a_rule_for_a_session_is_given_listed_and_revoked(
+    runner: AgentRunner, desk: Served, browser: Browser
+) -> None:
+    task = await runner.create_task("pay Kim 930", session="books")
+    await runner.run_task(task)
+    await until_listed(runner, task.task_id)
+    async with person(browser, desk) as page:
+        await page.goto(f"{desk.url}/?card={task.task_id}:1")
+        await expect(page.get_by_role("article")).to_contain_text("Who gets the money.")
+        await page.keyboard.press("w")
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_role("combobox", name="Where").click()
+        await page.get_by_role("option", name="In all tasks of session books").click()
+        await dialog.get_by_role("button", name="Run pay, and later calls").click()
+        await until_status(runner, task, "answered")
+        again = await runner.create_task("pay Kim 930", session="books")
+        assert (await runner.run_task(again)).status != "waiting"
+        await page.get_by_role("link", name="Standing rules").click()
+        said = "ann has approved calls of pay with to = Kim, euros = 930 by agent in session books."
+        await expect(page.get_by_text(said)).to_be_visible()
+        for scheme, width in LOOKS:
+            await page.emulate_media(color_scheme=scheme)
+            await page.set_viewport_size({"width": width, "height": 900})
+            assert await serious(page) == []
+        await page.get_by_role("button", name=f"Revoke {task.task_id}:1").click()
+        await expect(page.get_by_text("No decision holds for later calls")).to_be_visible()
+    [rule] = await runner.session("books").standing_rules(ended=True)
+    assert rule.revoked == "ann"
 
 
 async def test_a_verb_that_is_forbidden_says_so_and_does_nothing(

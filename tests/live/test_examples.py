@@ -180,3 +180,47 @@ def test_the_tools_of_an_mcp_server_are_used_and_its_question_is_answered(tmp_pa
     assert "Tool 'book' asks: How many nights? [nights (integer)]" in printed
     assert "rooms: read: Two free rooms in Rome." in printed
     assert "book: irreversible: Booked 3 nights in Rome." in printed
+
+
+def test_a_person_approves_what_the_provider_runs(tmp_path: Path) -> None:
+    assert printed_by("hosted_tools.py", tmp_path).splitlines() == [
+        'waits: hotels.book {"hotel": "Tiber"}',
+        "You stay at Hotel Tiber.",
+        "web_search: hotels in Rome",
+        'hotels.book: {"hotel": "Tiber"}',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("example", "printed"),
+    [
+        (
+            "langchain_tool.py",
+            [
+                'waits: book {"city": "Rome"}',
+                "Your room is booked. ['a room in Rome']",
+                "undone: []",
+            ],
+        ),
+        ("pydantic_ai_agent.py", ['forecaster: {"city":"Rome","degrees":21}', "Take a coat."]),
+        (
+            "agents_sdk_agent.py",
+            [
+                "population: Rome: 2.8 million",
+                "translator: due milioni e ottocentomila",
+                "Rome: due milioni e ottocentomila.",
+            ],
+        ),
+        (
+            "four_frameworks.py",
+            [
+                'waits: pay {"amount": 42}',
+                "spending: at most 100; a letter; paid 42; translated",
+            ],
+        ),
+    ],
+)
+def test_parts_of_other_frameworks_are_tools(
+    tmp_path: Path, example: str, printed: list[str]
+) -> None:
+    assert printed_by(f"adapters/{example}", tmp_path).splitlines() == printed

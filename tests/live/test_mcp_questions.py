@@ -115,3 +115,25 @@ async def test_without_an_answer_such_a_call_is_not_made_again(
     assert (await runner.run_task(task)).output == "done"
     assert place.calls == {"pushes:x": 1}
     assert model.requests[1].holds("nothing booked in x")
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "thing", "text"),
+    [
+        ("auto", "wants", "words", "asks for sampling/createMessage, which Holdfast refuses"),
+        ("auto", "wants", "roots", "asks for roots/list, which Holdfast refuses"),
+        ("legacy", "demands", "words", "Sampling not supported"),
+        ("legacy", "demands", "roots", "List roots not supported"),
+    ],
+)
+async def test_what_a_server_wants_beside_answers_is_refused_and_the_model_reads_it(
+    serve: Serve, model: FakeOpenAI, place: Place, *, mode: Any, name: str, thing: str, text: str
+) -> None:
+    runner = await serve(place.stdio(protocol_mode=mode))
+    model.call(name, {"thing": thing})
+    model.reply("done")
+    task = await runner.create_task("q")
+    assert (await runner.run_task(task)).output == "done"
+    assert model.requests[1].holds(text)
+    assert place.calls == {f"{name}:{thing}": 1}
+    assert await runner.verify(task) == []

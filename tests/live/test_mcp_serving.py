@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult
 
 from holdfast import tool
 from holdfast.cli.mcp_serving.agent_tools import KEY, AgentTools
+from holdfast.cli.mcp_serving.transports import bind
 from holdfast.testing import FakeOpenAI
+from tests.support.cli import Cli
 from tests.support.rig import MakeAgent, Rig, until
 
 Connect = Callable[..., Any]
@@ -180,11 +185,15 @@ agents = [Agent(name="payer", model="offline-or-real", tools=[pay])]
 '''
 
 
+def write_program(directory: Path) -> None:
+    """Write the module whose agents are served."""
+    (directory / "my_module.py").write_text(PROGRAM.replace("offline-or-real", "gpt-5-mini"))
+
+
 @asynccontextmanager
 async def served(tmp_path: Path, model: FakeOpenAI, **options: Any) -> AsyncGenerator[Client]:
     """Run `holdfast mcp` and connect with it."""
-    text = PROGRAM.replace("offline-or-real", "gpt-5-mini")
-    (tmp_path / "my_module.py").write_text(text)
+    write_program(tmp_path)
     env = {**os.environ, "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-test-1"}
     env.pop("TEMPORAL_ADDRESS", None)
     server = StdioServerParameters(
@@ -223,3 +232,80 @@ async def test_a_client_approves_loses_its_connection_and_gets_the_same_result(
     assert first.content[0].text == second.content[0].text == "all paid"  # type: ignore[union-attr]
     assert json.dumps(first.structured_content) == json.dumps(second.structured_content)
     assert len(model.requests) == 2
+
+
+TOKEN = "let-me-in"
+
+
+@pytest.fixture
+def url(tmp_path: Path, model: FakeOpenAI) -> Generator[str]:
+    """Run `holdfast mcp --http` with a token; give its address."""
+    write_program(tmp_path)
+    environment = {
+        "HOLDFAST_MCP_TOKEN": TOKEN,
+        "OPENAI_BASE_URL": model.base_url,
+        "OPENAI_API_KEY": "sk-test-1",
+    }
+    cli = Cli(tmp_path)
+    serving = ("mcp", "my_module:agents", "--http", "--port", "0", "--json")
+    with cli.running(*serving, environment=environment) as running:
+        yield running.first_json()["mcp"]
+        assert running.end().code == 0
+    cli("stop")
+
+
+@asynccontextmanager
+async def over_http(url: str, token: str = TOKEN, **options: Any) -> AsyncGenerator[Client]:
+    """Connect with a server over HTTP."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=100) as http:
+        transport = streamable_http_client(url, http_client=http)
+        async with Client(transport, cache=None, **options) as client:
+            yield client
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_over_http_a_client_approves_loses_its_connection_and_gets_the_same_result(
+    url: str, model: FakeOpenAI, mode: str
+) -> None:
+    model.call("pay", {"amount": 7})
+    model.hang()
+    model.reply("all paid")
+    given = {"message": "Pay 7", "task_id": "bill-7"}
+    yes: Any = answering(decision="approve")
+
+    async def approve_and_hang_up() -> None:
+        async with over_http(url, mode=mode, elicitation_callback=yes) as client:
+            await client.call_tool("payer", given)
+
+    call = asyncio.create_task(approve_and_hang_up())
+    await until(lambda: _true(len(model.requests) == 2))  # the model reads what was paid
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    model.release()
+    results: list[Any] = []
+    for _ in range(2):
+        async with over_http(url, mode=mode) as client:
+            results.append(await client.call_tool("payer", given))
+    assert [each.content[0].text for each in results] == ["all paid"] * 2
+    assert results[0].structured_content == results[1].structured_content
+    [question] = yes.seen
+    assert 'pay {"amount": 7}' in question
+    assert model.requests[1].holds("paid 7")
+    assert len(model.requests) == 2
+
+
+def test_what_is_bound_takes_connections_at_once() -> None:
+    with bind("127.0.0.1", 0, "") as bound, socket.create_connection(bound.getsockname()):
+        pass
+
+
+async def test_over_http_nobody_is_served_without_the_token(url: str) -> None:
+    async with httpx2.AsyncClient() as http:
+        for headers in ({}, {"Authorization": TOKEN}, {"Authorization": "Bearer other"}):
+            answer = await http.post(url, json={}, headers=headers)
+            assert (answer.status_code, answer.text) == (401, "A bearer token is needed.")
+    with pytest.raises(ExceptionGroup) as refused:
+        async with over_http(url, token="other"):
+            pass
+    assert refused.group_contains((MCPError, httpx2.HTTPStatusError))

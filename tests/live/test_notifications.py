@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +43,19 @@ class Book:
         self.tried += 1
         if self.closed is not None:
             raise self.closed
+        self.sent.append(notice.id)
+
+
+class Letters:
+    """A notifier with a plain method, which waits until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.began, self.may_go_on = threading.Event(), threading.Event()
+        self.sent: list[str] = []
+
+    def send(self, notice: Notice) -> None:
+        self.began.set()
+        self.may_go_on.wait()
         self.sent.append(notice.id)
 
 
@@ -99,6 +113,22 @@ def _scheduled_id(event: object) -> int:
         if attributes.scheduled_event_id:
             return int(attributes.scheduled_event_id)
     return 0
+
+
+async def test_a_plain_method_that_blocks_holds_up_nothing(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    letters = Letters()
+    try:
+        runner = await serve(rig, make_agent, letters)
+        task = await waiting(runner, model)
+        question = await ask(runner, task)
+        await asyncio.to_thread(letters.began.wait)
+        await runner.approve(question, by="ann")
+        assert str(await runner.run_task(task)) == "done"  # its worker has gone on meanwhile
+        assert letters.sent == []
+    finally:
+        letters.may_go_on.set()
 
 
 async def test_an_approval_is_posted_once_and_again_only_when_it_was_refused(

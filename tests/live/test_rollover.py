@@ -9,8 +9,8 @@ import pytest
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.errors import StepFailedError
+from holdfast.task.data.closing import EntriesRequest
 from holdfast.task.data.commands import Verb
-from holdfast.task.queries.pages import EntriesRequest
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from holdfast.workers import StepContext

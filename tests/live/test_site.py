@@ -85,13 +85,17 @@ async def test_every_page_is_right_at_both_widths(site: str, browser: Browser) -
     assert wrong == []
 
 
-async def test_search_finds_a_word(site: str, browser: Browser) -> None:
+@pytest.mark.parametrize(
+    ("word", "page_of_it"),
+    [("set_tracing_disabled", "reference/tracing.html"), ("elicitation", "mcp.html")],
+)
+async def test_search_finds_a_word(site: str, browser: Browser, word: str, page_of_it: str) -> None:
     page = await browser.new_page(viewport={"width": WIDE, "height": 900})
     wrong = watch(page, site)
     await page.goto(f"{site}/index.html", timeout=PATIENCE_MS)
     await page.keyboard.press("f")
-    await page.get_by_role("textbox", name="Search").fill("set_tracing_disabled")
-    found = page.locator(".md-search-result__link[href*='reference/tracing.html']")
+    await page.get_by_role("textbox", name="Search").fill(word)
+    found = page.locator(f".md-search-result__link[href*='{page_of_it}']")
     await expect(found.first).to_be_visible(timeout=PATIENCE_MS)
     await page.close()
     assert wrong == []

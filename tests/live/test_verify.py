@@ -20,9 +20,9 @@ from holdfast.errors import MaxTurnsExceeded
 from holdfast.reading.audit import session_verification as verifying_sessions
 from holdfast.reading.audit.session_verification import NO_SESSION, SEEN, TURNS
 from holdfast.reading.audit.task_verification import CONSISTENT, ENDED_OUTSIDE, IN_MEMO, UNSIGNED
+from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.seal import record_digest
 from holdfast.task.data.state import SessionState
-from holdfast.task.queries.pages import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI
 from holdfast.values.base import extend_json
 from holdfast.values.messages import ImagePart, user

@@ -16,7 +16,17 @@ from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.resolve import Elicit, Resolve
-from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
+from mcp.types import (
+    CallToolResult,
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    InputRequiredResult,
+    ListRootsRequest,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
 from pydantic import BaseModel
 
 ROOT = Path(sys.argv[1])
@@ -164,6 +174,32 @@ async def pushes(thing: str, ctx: Context[Any, Any]) -> str:
         return f"nothing booked in {thing}"
     begin(f"pushed:{thing}:{answer.data.nights}")
     return f"{answer.data.nights} nights in {thing}"
+
+
+WORDS = CreateMessageRequestParams(
+    messages=[SamplingMessage(role="user", content=TextContent(text="Say it."))], max_tokens=9
+)
+WISHES: dict[str, CreateMessageRequest | ListRootsRequest] = {
+    "words": CreateMessageRequest(params=WORDS),
+    "roots": ListRootsRequest(),
+}
+
+
+@mcp.tool()
+def wants(thing: str) -> InputRequiredResult:
+    """End with a request for a model's words or the client's directories."""
+    begin(f"wants:{thing}")
+    return InputRequiredResult(input_requests={"one": WISHES[thing]})
+
+
+@mcp.tool()
+async def demands(thing: str, ctx: Context[Any, Any]) -> str:
+    """Request the same in the middle of the call, as servers did before 2026."""
+    begin(f"demands:{thing}")
+    session: Any = ctx.session  # whose methods for it are deprecated
+    if thing == "roots":
+        return str(await session.list_roots())
+    return str(await session.create_message(WORDS.messages, max_tokens=9))
 
 
 @mcp.prompt()

@@ -139,6 +139,7 @@ def pages_of(made: dict[str, str]) -> dict[str, str]:
         "sessions": "/sessions",
         "session": "/sessions?name=dana",
         "workers": "/workers",
+        "rules": "/rules",
     }
 
 

@@ -177,10 +177,21 @@ def test_an_edit_clears_earlier_votes_and_all_must_approve_it() -> None:
     assert "changed the arguments" in desk.ledger.s.notes[-1].text
 
 
+def test_a_vote_says_which_arguments_it_is_for_once_they_were_edited() -> None:
+    desk = Desk(ApprovalRule(quorum=2))
+    seen = desk.at().digest
+    assert not desk.edit("anna", '{"sum": 2}')
+    assert "anna has edited the arguments" in desk.decide("ben")
+    assert "other arguments" in desk.decide("ben", digest=seen)
+    assert [vote.by for vote in desk.at().votes] == ["anna"]
+    assert not desk.decide("ben", digest=desk.at().bound)
+    assert (desk.at().status, desk.at().by) == ("approved", "anna, ben")
+
+
 def test_an_edit_that_does_not_fit_keeps_what_others_approved() -> None:
     desk = Desk(ApprovalRule(quorum=3))
     desk.edit("anna", '{"sum": 2}')
-    desk.decide("ben")
+    desk.decide("ben", digest=desk.at().bound)
     desk.edit("cleo", '{"sum": "x"}', refused="sum is no number")
     kept = desk.at()
     assert (kept.progress, kept.effective) == ("2 of 3: anna, ben", '{"sum": 2}')

@@ -11,7 +11,7 @@ from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import LongCall, Outcome, StandingRule
 from holdfast.task.data.children import ChildState, child_ids
 from holdfast.task.data.commands import Command, Verb
-from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
+from holdfast.task.data.head import AGENTS_SDK, RunRules, SessionRef, TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
@@ -98,6 +98,22 @@ def rule_stands(verb: str, *, branch: int = 0) -> Event:
         ledger.change(standing={rule.id: rule})
 
     return event
+
+
+def has_a_session(ledger: Ledger, call: Call) -> None:
+    head = ledger.given.head.model_copy(update={"session": SessionRef(id="s", name="s")})
+    ledger.given = ledger.given.model_copy(update={"head": head})
+
+
+def session_says(*rules: StandingRule) -> Event:
+    def event(ledger: Ledger, call: Call) -> None:
+        call.recalled = rules
+
+    return event
+
+
+def of_session(agent: str) -> StandingRule:
+    return StandingRule(verb="approve", by="ann", id="u:1", tool="pay", session="s", agent=agent)
 
 
 def rule_is_applied(ledger: Ledger, call: Call) -> None:
@@ -192,6 +208,29 @@ ROWS: list[tuple[str, ToolPolicy | None, RunRules, list[Event], CallState]] = [
     ),
     ("a rule rejects", YES, PLAIN, [rule_stands("reject"), rule_is_applied], "over"),
     ("a rule is no matter where nobody decides", FREE, PLAIN, [rule_stands("reject")], "to_run"),
+    ("of a session", YES, PLAIN, [has_a_session], "recalling"),
+    (
+        "of a session, a rule of the task",
+        YES,
+        PLAIN,
+        [has_a_session, rule_stands("approve")],
+        "standing",
+    ),
+    ("of a session, no rule", YES, PLAIN, [has_a_session, session_says()], "to_ask"),
+    (
+        "of a session, its rule",
+        YES,
+        PLAIN,
+        [has_a_session, session_says(of_session("a"))],
+        "standing",
+    ),
+    (
+        "of a session, for another agent",
+        YES,
+        PLAIN,
+        [has_a_session, session_says(of_session("b"))],
+        "to_ask",
+    ),
     ("guards come first", GUARDED, SCREENS, [], "screening"),
     ("guards come later", GUARDED, PLAIN, [], "to_ask"),
     ("guards let it pass", GUARDED, SCREENS, [guards_let_it_pass], "to_ask"),

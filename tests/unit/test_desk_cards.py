@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.cli.commands.inbox import choices_of
 from holdfast.desk.views.arguments import differences, fields_of, parsed
 from holdfast.desk.views.buttons import buttons_of
 from holdfast.desk.views.cards import Card, Context, card_of, shown_rule
@@ -216,9 +217,21 @@ def test_later_calls_are_approved_where_one_person_decides_alone() -> None:
         assert "always" not in [each.verb for each in buttons_of(other)]
 
 
+def test_a_call_that_the_provider_runs_is_approved_as_it_stands_or_rejected() -> None:
+    hosted = approval(tool="crm.pay", server="crm")
+    assert [each.verb for each in buttons_of(hosted)] == ["approve", "always", "reject"]
+    assert [choice.verb for choice in choices_of(hosted).values()] == ["approve", "reject"]
+    shown = card(hosted)
+    assert (shown.button("e"), shown.button("v")) == (None, None)
+    assert {each.verb for each in buttons_of(approval())} > {"edit", "respond"}
+    assert {each.verb for each in choices_of(approval()).values()} > {"edit", "respond"}
+
+
 def test_a_standing_rule_reads_as_a_sentence() -> None:
     rule = StandingRule(verb="approve", by="ann", id="t1:4", tool="pay")
     assert shown_rule(rule) == "ann has approved all calls of pay."
+    wide = rule.model_copy(update={"session": "books", "agent": "clerk"})
+    assert shown_rule(wide) == "ann has approved all calls of pay by clerk in session books."
     bounded = rule.model_copy(update={"verb": "reject", "values": {"to": "Kim"}, "until": 60.0})
     said = shown_rule(bounded)
     assert said.startswith("ann has rejected calls of pay with to = Kim until ")

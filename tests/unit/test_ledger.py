@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from holdfast.errors import ModelRefusalError
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Outcome
+from holdfast.task.data.closing import EntriesRequest
 from holdfast.task.data.commands import Command
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
@@ -22,7 +23,7 @@ from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
 from holdfast.task.ledger.indexes import KnownIds
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
-from holdfast.task.queries.pages import EntriesRequest, entries_page, step_view, view
+from holdfast.task.queries.pages import entries_page, step_view, view
 from holdfast.task.refusals import verdict_of
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import extend

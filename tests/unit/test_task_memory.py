@@ -326,7 +326,8 @@ class Given(Source):
         self.store_error: Exception | None = None
         self.snapshot = ""
 
-    async def head(self) -> TaskHead:
+    async def head(self, known: str = "") -> TaskHead:
+        del known
         return TaskHead(agent="a", snapshot=self.snapshot)
 
     async def call(self, given: ToolInput) -> tuple[ToolCall, dict[str, Any]]:

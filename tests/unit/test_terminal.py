@@ -45,6 +45,16 @@ def test_json_keeps_its_value(text: str) -> None:
     assert json.loads(printable_json(json.dumps({text: text}, ensure_ascii=False))) == {text: text}
 
 
+def test_characters_without_width_are_written_out() -> None:
+    assert printable("pay\u200bpal\ufeff\u00ad") == "pay\\u200bpal\\ufeff\\xad"
+    assert printable("a\U000e0070\U000e0061") == "a\\U000e0070\\U000e0061"
+    assert printable("pay\u200dpal") == "pay\\u200dpal"
+    family = "\U0001f469\u200d\U0001f467"  # one sign, of two and a joiner
+    persian = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+    assert (printable(family), printable(persian)) == (family, persian)
+    assert printable_json('"\U000e0070"') == '"\\udb40\\udc70"'
+
+
 def test_what_is_left_out_of_obedience_is_written_out() -> None:
     assert printable("a\x1b[2J\r\nb\rc\u202ed\td") == "a\\x1b[2J\nb\\x0dc\\u202ed\td"
 

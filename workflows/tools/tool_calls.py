@@ -27,6 +27,7 @@ from holdfast.workflows.activity_calls import (
     quick,
 )
 from holdfast.workflows.children.children import Children
+from holdfast.workflows.tools.session_rules import recall
 from holdfast.workflows.tools.tool_runs import (
     cut_text,
     lost_text,
@@ -139,8 +140,9 @@ class ToolCalls:
                     seconds = call.policy.approval_seconds
                     approvals.ask(self._ledger, call.n, call.i, "tool", now=now(), seconds=seconds)
                 case "standing":
-                    standing.stands(self._ledger, call.n, call.i, call.policy, now=now())
-                case "gating" | "screening" | "checking" | "rejected":
+                    found = call.recalled or ()
+                    standing.stands(self._ledger, call.n, call.i, call.policy, found, now=now())
+                case "gating" | "recalling" | "screening" | "checking" | "rejected":
                     await self._look(call)
 
     async def _look(self, call: Call) -> None:
@@ -151,6 +153,8 @@ class ToolCalls:
         """
         ledger, n, i = self._ledger, call.n, call.i
         match call.state:
+            case "recalling":
+                call.recalled = await recall(ledger, n, i)
             case "gating":
                 call.is_gated = await quick(ledger, "gate", ledger.tool_input(n, i), bool)
                 if not call.is_gated and not call.is_left:

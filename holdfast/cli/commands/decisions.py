@@ -155,10 +155,18 @@ def _deciders(approval: Approval) -> str:
     return f"{who} ({so_far})" if so_far else who
 
 
-async def rules_command(common: Common, typed: str) -> ExitCode:
-    """List the decisions of a task that hold for later calls, oldest first."""
+async def rules_command(common: Common, typed: str | None, session: str | None = None) -> ExitCode:
+    """List the decisions that hold for later calls: of a task, of a session, or all."""
+    if typed is not None and session is not None:
+        msg = "A rule is of a task or of a session: name one of them."
+        raise InvalidArgumentError(msg)
     async with engine_of(common) as engine:
-        found = await engine.runner().standing_rules(await find_task(engine, typed))
+        runner = engine.runner()
+        if session is not None:
+            found = await runner.session(session).standing_rules()
+        else:
+            task = None if typed is None else await find_task(engine, typed)
+            found = await runner.standing_rules(task)
     if common.json:
         for rule in found:
             output.emit(rule.model_dump(mode="json"))
@@ -172,21 +180,29 @@ async def rules_command(common: Common, typed: str) -> ExitCode:
             rule.verb,
             rule.tool,
             output.shortened(json.dumps(rule.values), 60) if rule.values else "all calls",
+            f"session {rule.session}" if rule.session else "its task",
             rule.by,
-            time_shown(rule.until) if rule.until else "the task ends",
+            time_shown(rule.until) if rule.until else "it is revoked",
         )
         for rule in found
     ]
-    output.table(output.out(), ("rule", "decision", "tool", "values", "by", "until"), rows)
+    columns = ("rule", "decision", "tool", "values", "holds in", "by", "until")
+    output.table(output.out(), columns, rows)
     return ExitCode.OK
 
 
-async def revoke_command(common: Common, rule: str, *, by: str) -> ExitCode:
-    """End a decision for later calls."""
+async def revoke_command(
+    common: Common, rule: str, session: str | None = None, *, by: str
+) -> ExitCode:
+    """End a decision for later calls of a task, or of a session."""
     async with engine_of(common) as engine:
         task, _, number = rule.rpartition(":")
-        wanted = f"{await find_task(engine, task or rule)}:{number}"
-        receipt = await engine.runner().revoke_rule(wanted, by)
+        if session is not None:
+            wanted = rule
+            receipt = await engine.runner().session(session).revoke_rule(rule, by)
+        else:
+            wanted = f"{await find_task(engine, task or rule)}:{number}"
+            receipt = await engine.runner().revoke_rule(wanted, by)
     if common.json:
         output.emit({"rule": wanted, **receipt.model_dump(mode="json")})
     output.say(f"revoke is {receipt.status} for {wanted}.")

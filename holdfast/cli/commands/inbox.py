@@ -87,6 +87,8 @@ OF_MONEY: Mapping[str, Choice] = {
     "r": CHOICES["limit"]["r"],
 }
 """The choices when a budget in money is used up: its approval has arguments."""
+OF_PROVIDER: Mapping[str, Choice] = {key: CHOICES["tool"][key] for key in ("a", "r")}
+"""The choices for a call that the provider of the model runs, as it stands or not at all."""
 ALWAYS = {"s": "skip", "q": "quit", "?": "help"}
 MORE = {"s": "skip: it goes on waiting", "q": "quit: the rest goes on waiting", "?": "help"}
 NOTHING = "Nothing was given, so nothing was decided."
@@ -144,7 +146,7 @@ class _Sweep:
             return await self._gone(listed)
         _show(shown, place)
         asked = shown.approval
-        keys = OF_MONEY if asked.kind == "limit" and asked.arguments else CHOICES[asked.kind]
+        keys = choices_of(asked)
         labels = {key: choice.does for key, choice in keys.items()} | ALWAYS
         short = ", ".join(f"{key} {text}" for key, text in labels.items())
         while True:
@@ -266,6 +268,13 @@ class _Sweep:
         elif status:
             late = " (recorded; it takes effect when a worker is up)" * (status == "recorded")
             output.answer(f"{approval.id} {what} by {self._by}{late}")
+
+
+def choices_of(approval: Approval) -> Mapping[str, Choice]:
+    """Return what a person can decide about an approval, by key."""
+    if approval.kind == "limit" and approval.arguments:
+        return OF_MONEY
+    return OF_PROVIDER if approval.is_as_it_stands else CHOICES[approval.kind]
 
 
 def _show(shown: Waiting, place: str) -> None:

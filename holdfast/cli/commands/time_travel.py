@@ -32,6 +32,7 @@ class ForkOptions:
     task_id: str | None
     session: str | None
     by: str
+    reason: str
     app: str | None
 
 
@@ -128,6 +129,7 @@ async def fork_command(
             task_id=options.task_id,
             session=options.session,
             by=options.by,
+            reason=options.reason,
         )
         if here is not None:
             await stack.enter_async_context(served(engine, here))

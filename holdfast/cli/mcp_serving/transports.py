@@ -17,10 +17,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holdfast.engine.listening import bound_socket
 from holdfast.errors import InvalidArgumentError, ServerStartError
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 PATH = "/mcp"
+BACKLOG = 128
+"""Connections that wait to be accepted, at most."""
 
 
 async def serve_stdio(server: Server[Any]) -> None:
@@ -38,7 +41,7 @@ class _Quiet(uvicorn.Server):
 
 
 def bind(host: str, port: int, token: str) -> socket.socket:
-    """Return a socket that is bound.
+    """Return a socket that listens: who is told its address can connect, and waits to be served.
 
     Raises:
         InvalidArgumentError: Others could reach it, and there is no token.
@@ -50,13 +53,10 @@ def bind(host: str, port: int, token: str) -> socket.socket:
             " HOLDFAST_MCP_TOKEN; clients send it as `Authorization: Bearer ...`."
         )
         raise InvalidArgumentError(msg)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((host, port))
+        bound = bound_socket(host, port)
+        bound.listen(BACKLOG)
     except OSError as error:
-        bound.close()
         msg = f"The agents cannot be served at {host}:{port}: {error.strerror}. Give another port."
         raise ServerStartError(msg) from None
     return bound

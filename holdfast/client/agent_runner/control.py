@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterable, Mapping
 from typing import Literal, cast
 
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_id_of
 from holdfast.client.agent_runner.roles import check_own, roles_of
-from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, OPEN_TASKS
+from holdfast.client.agent_runner.sessions import READ_AT_ONCE
+from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, HF_RULES, OPEN_TASKS
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.calls import Approval, StandingRule
@@ -18,7 +20,7 @@ from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json, canonical, same_json
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_arguments
-from holdfast.values.checks.ids import approval_parts, check_by
+from holdfast.values.checks.ids import approval_parts, check_by, session_id
 from holdfast.values.settings import Always
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.shown import shown
@@ -254,20 +256,49 @@ class TaskControl(RunnerBase):
         """List the roles of a person by the map that this handle was given, sorted."""
         return roles_of(self._roles, check_by(person))
 
-    async def standing_rules(self, task: TaskLike) -> list[StandingRule]:
-        """List the decisions of a task that hold for later calls, oldest first."""
-        return await self._read.standing_rules(id_of(task))
+    async def standing_rules(self, task: TaskLike | None = None) -> list[StandingRule]:
+        """List the decisions that hold for later calls, oldest first.
+
+        Args:
+            task: Those of one task, without the ones of its session: `session(name)` lists these.
+                None for those of all open tasks and of all sessions of the app. They are found by
+                Temporal's visibility store, which is up to a second behind, and each is asked.
+
+        Raises:
+            NoWorkerError: No worker process is up to answer.
+        """
+        if task is not None:
+            return await self._read.standing_rules(id_of(task))
+        query = f"{HF_RULES.name} > 0 AND ExecutionStatus = 'Running'"
+        with server_errors():
+            listed = self.client.list_workflows(query, page_size=1000)
+            ids = [found.id async for found in listed]
+        ask, found = self._read.standing_rules, list[StandingRule]()
+        for start in range(0, len(ids), READ_AT_ONCE):
+            some = ids[start : start + READ_AT_ONCE]
+            for owner, rules in zip(some, await asyncio.gather(*map(ask, some)), strict=True):
+                found += [rule for rule in rules if self._is_own(rule, owner)]
+        return found
+
+    def _is_own(self, rule: StandingRule, owner: str) -> bool:
+        """Whether a rule stands, and is of a task or of a session of this app."""
+        is_here = not rule.session or session_id(self.app, rule.session) == owner
+        return is_here and rule.stands(time.time())
 
     async def revoke_rule(self, rule: StandingRule | str, by: str) -> Receipt:
         """End a decision for later calls; calls that it has decided stay as they are.
 
         Args:
-            rule: The rule, or its id: that of the approval with which it was given.
+            rule: The rule, or its id: that of the approval with which it was given. An id names a
+                rule of its task; one of a session is given as it was listed, or revoked by
+                `session(name).revoke_rule`.
             by: Who revokes it.
 
         Raises:
-            CommandRefusedError: The task has no such rule, or an undo has ended it.
+            CommandRefusedError: The task or session has no such rule, or an undo has ended it.
         """
+        if isinstance(rule, StandingRule) and rule.session:
+            return await self.session(rule.session).revoke_rule(rule, by)
         wanted = rule.id if isinstance(rule, StandingRule) else rule
         task_id, _ = approval_parts(wanted)
         return await self._tasks.command(task_id, "revoke", by=by, body={"rule": wanted})
@@ -319,7 +350,9 @@ class TaskControl(RunnerBase):
 
 def _always(given: bool | Always) -> dict[str, Json]:  # noqa: FBT001  it is an argument as given
     if isinstance(given, Always):
-        return {"always": {"same": list[Json](given.same), "until": cast("Json", given.until)}}
+        until = cast("Json", given.until)
+        bounds: dict[str, Json] = {"same": list[Json](given.same), "until": until}
+        return {"always": bounds | ({"scope": "session"} if given.scope == "session" else {})}
     return {"always": True} if given else {}
 
 

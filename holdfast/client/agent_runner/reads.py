@@ -15,7 +15,7 @@ from holdfast.reading.audit.verification import Verification
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.step_events import EventHandler, StepEvent, print_event
 from holdfast.reading.streams.follower import Follower, follow, told
-from holdfast.reading.visibility import agent_of, listed, tasks_query
+from holdfast.reading.visibility import agent_of, listed, page_size, tasks_query
 from holdfast.task.data.records import Entry
 from holdfast.values.checks.arguments import Count, Seconds, check_arguments
 from holdfast.values.checks.ids import check_name
@@ -70,7 +70,8 @@ class TaskReading(RunnerBase):
         tasks: dict[str, Task] = {}
         above = id_of(parent) if parent is not None else ""
         with server_errors():
-            async for found in self.client.list_workflows(tasks_query(status, agent, above)):
+            query, size = tasks_query(status, agent, above), page_size(limit)
+            async for found in self.client.list_workflows(query, page_size=size):
                 if above != (found.parent_id or "") or agent not in (None, agent_of(found)):
                     continue
                 if limit is not None and len(tasks) >= limit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Sequence
 from typing import cast
@@ -20,16 +21,21 @@ from holdfast.archive.segments import (
 )
 from holdfast.archive.session_commits import commit_turn
 from holdfast.engine.tracebacks import without_plumbing
-from holdfast.errors import InvalidArgumentError, TaskNotFoundError
+from holdfast.errors import (
+    CommandRefusedError,
+    InvalidArgumentError,
+    TaskNotFoundError,
+)
 from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.reading.audit.session_verification import verified_session
 from holdfast.reading.audit.verification import Verification
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import server_errors
-from holdfast.task.data.state import CommitRef, SessionState
+from holdfast.task.data.calls import StandingRule
+from holdfast.task.data.state import REVOKE, CommitRef, Receipt, SessionState
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Count, check_arguments
-from holdfast.values.checks.ids import check_app, check_name, queue_of, session_id
+from holdfast.values.checks.ids import check_app, check_by, check_name, queue_of, session_id
 from holdfast.values.messages import Message, Usage
 from holdfast.values.text.shown import shown
 
@@ -121,6 +127,51 @@ class Session:
             found = await asyncio.gather(*map(self._reader.task, some))
             total = sum((task.usage for task in found), total)
         return total
+
+    async def standing_rules(self, *, ended: bool = False) -> list[StandingRule]:
+        """List the decisions that hold for later calls in all tasks of the session, oldest first.
+
+        Args:
+            ended: Whether to list those as well that a person has revoked, with who has, and those
+                whose time is over. A session remembers its newest 100.
+
+        Raises:
+            NoWorkerError: As for chat_history.
+            ConnectError: As for chat_history.
+        """
+        try:
+            found = await self._reader.standing_rules(self.id)
+        except TaskNotFoundError:
+            return []
+        now = time.time()
+        return [rule for rule in found if ended or rule.stands(now)]
+
+    async def revoke_rule(self, rule: StandingRule | str, by: str) -> Receipt:
+        """End a decision for later calls; calls that it has decided stay as they are.
+
+        Args:
+            rule: The rule, or its id: that of the approval with which it was given.
+            by: Who revokes it.
+
+        Raises:
+            CommandRefusedError: The session has no such rule, or it was ended before.
+            NoWorkerError: As for chat_history.
+            ConnectError: As for chat_history.
+        """
+        wanted = rule.id if isinstance(rule, StandingRule) else rule
+        name = check_by(by)
+        if not name:
+            msg = "To revoke a standing rule, say who does so: by=..."
+            raise InvalidArgumentError(msg)
+        known = {each.id: each for each in await self.standing_rules()}
+        if wanted not in known:
+            listed = ", ".join(known) or "none"
+            msg = f"No standing rule of session {self.name!r} is {wanted!r}; there are: {listed}."
+            raise CommandRefusedError(msg)
+        ended = known[wanted].model_copy(update={"revoked": name})
+        with server_errors():
+            await self._client.get_workflow_handle(self.id).signal(REVOKE, ended)
+        return Receipt(id=wanted, verb="revoke", status="applied")
 
     async def append(self, messages: Sequence[Message], *, once: str = "") -> None:
         """Commit messages as one turn; images in `data:` URLs are stored by reference.

@@ -18,6 +18,7 @@ from holdfast.client.agent_runner.caller import request_id_of
 from holdfast.client.agent_runner.creation import TaskCreation
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
+from holdfast.task.data.commands import LONGEST_REASON
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, EventRecord, ForkOf, InputRef, StepRecord
 from holdfast.task.data.state import Carried
@@ -140,6 +141,7 @@ class TimeTravel(TaskCreation):
         task_id: str | None = None,
         session: str | Session | None = None,
         by: str = "",
+        reason: str = "",
         images: Images = (),
     ) -> Task:
         """Start a new task from a step of this one, open or closed, on any branch.
@@ -161,6 +163,7 @@ class TimeTravel(TaskCreation):
             session: Session of the new task. By default it commits to none, but its model still
                 sees the history that the old task read from its session.
             by: Who asks.
+            reason: Why; it is in the audit of the new task, cut to 2,000 characters.
             images: Images of the new input, which may consist of images alone.
 
         Raises:
@@ -171,7 +174,7 @@ class TimeTravel(TaskCreation):
             TaskExistsError: There is a task of the new id.
         """
         _check_input(input)
-        check_arguments(TimeTravel.fork, feedback=feedback)
+        check_arguments(TimeTravel.fork, feedback=feedback, reason=reason)
         check_by(by)
         step_id_of(at)
         if task_id is not None:
@@ -188,9 +191,9 @@ class TimeTravel(TaskCreation):
         head = _head_of_fork(await self._read.head(old.task_id), agent, ref)
         head = head.model_copy(update={"asker": by or head.asker})
         self._require_agent(head.agent)
-        mark = EventRecord(
-            kind="forked", at=time.time(), by=by, body={"from": old.task_id, "at": path[-1].n}
-        )
+        shared: dict[str, Json] = {"from": old.task_id, "at": path[-1].n}
+        said = reason[:LONGEST_REASON]
+        mark = EventRecord(kind="forked", at=time.time(), by=by, text=said, body=shared)
         carried = await self._departure(
             entries, path, mark, text=input, feedback=feedback, images=parts
         )

@@ -224,6 +224,12 @@ async def rules(asked: Asked, task_id: str) -> list[StandingRule]:
     return await asked.runner.standing_rules(task_id)
 
 
+@reads.get("/rules")
+async def all_rules(asked: Asked) -> list[StandingRule]:
+    """List the decisions that hold for later calls, of all open tasks and of all sessions."""
+    return await asked.runner.standing_rules()
+
+
 @reads.get("/tasks/{task_id:path}/audit", response_class=StreamingResponse, responses=_JSON_LINES)
 async def audit(asked: Asked, task_id: str) -> StreamingResponse:
     """Return every event of a task as JSON lines, oldest first."""

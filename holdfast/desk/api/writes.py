@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.desk.api.access import Asked, CleanJSON
 from holdfast.desk.views.branches import origin_of
 from holdfast.errors import InvalidArgumentError, TaskExistsError
+from holdfast.task.data.calls import Approval
 from holdfast.task.data.state import Receipt
 from holdfast.task.happenings import happenings
 from holdfast.values.base import Json
@@ -43,9 +44,15 @@ class NewTask(Body):
 
 
 class Approve(Body):
-    """An approval; with `arguments`, of other arguments than the proposed ones."""
+    """An approval; with `arguments`, of other arguments than the proposed ones.
+
+    `digest` says for which arguments it is: `bound` of the approval if it has one, else `digest`.
+    With other arguments by now it is refused. It is needed where several must approve, and one of
+    them has edited the arguments.
+    """
 
     arguments: dict[str, Any] | None = None
+    digest: str = ""
     note: str = ""
     always: bool | Always = False
 
@@ -126,6 +133,7 @@ class Fork(Body):
     feedback: str | None = None
     task_id: str | None = None
     session: str | None = None
+    reason: str = ""
 
 
 Key = Annotated[
@@ -266,6 +274,7 @@ async def fork(asked: Asked, task_id: str, body: Fork, key: Key = None) -> Task:
             task_id=new,
             session=body.session,
             by=by,
+            reason=body.reason,
         )
     except TaskExistsError:
         if key is None or new is None or not await _is_fork(asked, new, task_id):
@@ -279,9 +288,15 @@ async def _is_fork(asked: Asked, task_id: str, of: str) -> bool:
 
 
 @writes.post("/rules/{rule_id:path}/revoke")
-async def revoke(asked: Asked, rule_id: str) -> Receipt:
+async def revoke(
+    asked: Asked,
+    rule_id: str,
+    session: Annotated[str, Query(description="Session of a rule that holds in one.")] = "",
+) -> Receipt:
     """End a decision for later calls; calls that it has decided stay."""
     by = await asked.may("revoke", rule_id)
+    if session:
+        return await asked.runner.session(session).revoke_rule(rule_id, by)
     return await asked.runner.revoke_rule(rule_id, by)
 
 
@@ -289,9 +304,8 @@ async def revoke(asked: Asked, rule_id: str) -> Receipt:
 async def approve(asked: Asked, approval_id: str, body: Approve) -> Receipt:
     """Let a call run, as proposed or with other arguments."""
     by = await asked.may("approve" if body.arguments is None else "edit", approval_id)
-    return await asked.runner.approve(
-        approval_id, by, body.arguments, body.note, always=body.always
-    )
+    wanted = Approval(id=approval_id, digest=body.digest)
+    return await asked.runner.approve(wanted, by, body.arguments, body.note, always=body.always)
 
 
 @writes.post("/approvals/{approval_id:path}/edit")

@@ -103,6 +103,7 @@ class Guard:
         self._tokens = tokens
         self._proxy = proxy
         self._may = may
+        self._signed_out: dict[str, float] = {}
 
     @property
     def is_local(self) -> bool:
@@ -119,6 +120,19 @@ class Guard:
         if found is None:
             raise NotAuthenticatedError(_LOCAL_ONLY if self.is_local else _UNKNOWN)
         return found
+
+    def sign_out(self, name: str, at: float) -> None:
+        """End the pages that somebody has open, also in other tabs.
+
+        Args:
+            name: Who signs out.
+            at: When, by the monotonic clock of this process.
+        """
+        self._signed_out[name] = at
+
+    def has_signed_out(self, name: str, since: float) -> bool:
+        """Whether somebody has signed out since a time of the monotonic clock of this process."""
+        return self._signed_out.get(name, -1.0) >= since
 
     async def allows(self, visitor: Identity, verb: Verb, subject: str) -> bool:
         """Whether an identity may do this with a task or an approval.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from html import escape
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from holdfast.desk.identity.guard import COOKIE
+from holdfast.desk.identity.guard import COOKIE, Guard
 from holdfast.desk.identity.tokens import Tokens
 
 COOKIE_SECONDS = 12 * 3600
@@ -62,8 +63,13 @@ async def sign_in(request: Request) -> Response:
 
 @login.post("/logout")
 async def sign_out(request: Request) -> Response:
-    """Forget the token in this browser."""
+    """Forget the token in this browser; pages that are open with it end, in other tabs as well."""
     root = request.scope.get("root_path", "")
+    tokens: Tokens | None = request.app.state.tokens
+    known = tokens.identity(request.cookies.get(COOKIE, "")) if tokens is not None else None
+    if known is not None:
+        guard: Guard = request.app.state.guard
+        guard.sign_out(known.name, time.monotonic())
     answer = RedirectResponse(f"{root}/login", 303)
     answer.delete_cookie(COOKIE, path=root or "/")
     return answer

@@ -94,11 +94,14 @@ class Feed:
         """Read what a card says beside its approval, as far as there is somebody to answer."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                task = await self._runner.get_task(task_id)
-                messages = await self._runner.all_messages(task_id)
+                task, messages, snapshot = await asyncio.gather(
+                    self._runner.get_task(task_id),
+                    self._runner.all_messages(task_id),
+                    self.snapshot(task_id),
+                )
         except (HoldfastError, TimeoutError):
             return Context(task=await self.listed(task_id))
-        return Context(task=task, snapshot=await self.snapshot(task_id), messages=_newest(messages))
+        return Context(task=task, snapshot=snapshot, messages=_newest(messages))
 
     async def listed(self, task_id: str) -> Task:
         """Describe a task by what lists know, which needs no worker process."""

@@ -73,6 +73,7 @@ class Frame:
     _said: str = ""
     _rests_until: float = 0.0
     _checked_at: float = 0.0
+    _opened_at: float = field(default_factory=time.monotonic)
     _is_ended: bool = False
     _acting: set[tuple[Verb, str]] = field(default_factory=set[tuple[Verb, str]])
 
@@ -104,7 +105,7 @@ class Frame:
         self._acting.add(asked)
         with self._banner:  # the dialog that it was asked in may be gone before it is done
             try:
-                visitor = await self.desk.guard.visitor(self.request)
+                visitor = await self._known()
                 await self.desk.guard.ensure(visitor, verb, subject)
                 await run(visitor.name)
             except TimeoutError:
@@ -132,6 +133,8 @@ class Frame:
         began = time.monotonic()
         if self._is_ended or (began < self._rests_until and not at_once):
             return
+        if not self._is_seen():
+            return
         try:
             await self._check(began)
             await read()
@@ -152,6 +155,11 @@ class Frame:
             if took < SLOW_SECONDS:
                 self._rests_until = 0.0
 
+    def _is_seen(self) -> bool:
+        """Whether a browser is connected: one that was closed is kept for a while, and costs."""
+        client: Any = self._banner.client
+        return bool(client.has_socket_connection)
+
     async def _check(self, now: float) -> None:
         """Return if who looks at the page still may: a token can be revoked meanwhile.
 
@@ -161,9 +169,21 @@ class Frame:
         """
         if now - self._checked_at < CHECK_SECONDS:
             return
-        visitor = await self.desk.guard.visitor(self.request)
+        visitor = await self._known()
         await self.desk.guard.ensure(visitor, READ, "")
         self._checked_at = now
+
+    async def _known(self) -> Identity:
+        """Return who looks at the page now.
+
+        Raises:
+            NotAuthenticatedError: They are no longer known, or have signed out in another tab.
+        """
+        visitor = await self.desk.guard.visitor(self.request)
+        if self.desk.guard.has_signed_out(visitor.name, self._opened_at):
+            msg = "You have signed out: sign in again."
+            raise NotAuthenticatedError(msg)
+        return visitor
 
     def _end(self) -> None:
         """Show nothing any more, and take no more orders; the browser is told why."""
@@ -193,7 +213,7 @@ class Frame:
 
     async def count_waiting(self) -> None:
         """Show how much waits for a person, for pages that do not read it themselves."""
-        if self._is_ended:
+        if self._is_ended or not self._is_seen():
             return
         with suppress(HoldfastError):  # what is missing is said by what the page itself reads
             self.count(len(await self.desk.feed.waiting()))

@@ -18,6 +18,7 @@ from holdfast.desk.pages.access import Desk
 from holdfast.desk.pages.compare import Compare
 from holdfast.desk.pages.frame import Frame, frame
 from holdfast.desk.pages.inbox.page import Inbox
+from holdfast.desk.pages.rules import Rules
 from holdfast.desk.pages.sessions import Sessions
 from holdfast.desk.pages.task.page import TaskPage
 from holdfast.desk.pages.tasks import Tasks
@@ -157,6 +158,12 @@ def _routes() -> None:
         desk, visitor = await _opened(request)
         with frame(desk, visitor, request, "sessions") as page:
             Sessions(page, request.query_params.get("name", ""))
+
+    @ui.page("/rules", title="Standing rules · Holdfast")
+    async def rules(request: Request) -> None:
+        desk, visitor = await _opened(request)
+        with frame(desk, visitor, request, "rules") as page:
+            Rules(page)
 
     @ui.page("/workers", title="Workers · Holdfast")
     async def workers(request: Request) -> None:

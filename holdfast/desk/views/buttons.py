@@ -130,7 +130,7 @@ def _of_limit(approval: Approval) -> tuple[Button, ...]:
 
 def _of_call(approval: Approval, tool: str) -> tuple[Button, ...]:
     final = f"{tool} cannot be undone." if approval.effect not in ("read", "reversible") else ""
-    return (
+    found = (
         Button(
             verb="approve",
             key="a",
@@ -165,6 +165,9 @@ def _of_call(approval: Approval, tool: str) -> tuple[Button, ...]:
             asks="result",
         ),
     )
+    if not approval.is_as_it_stands:
+        return found
+    return tuple(each for each in found if each.verb not in ("edit", "respond"))
 
 
 def _for_later(approval: Approval, tool: str, warning: str) -> tuple[Button, ...]:
@@ -175,7 +178,7 @@ def _for_later(approval: Approval, tool: str, warning: str) -> tuple[Button, ...
         verb="always",
         key="w",
         label=f"Run {tool}, and later calls",
-        more="This call runs, and so do later ones of this task that fit, without asking.",
+        more="This call runs, and so do later ones that fit, without asking.",
         asks="later",
         warning=warning,
     )

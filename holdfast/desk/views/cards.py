@@ -38,6 +38,7 @@ class Card:
         who: Who may decide; empty for anybody.
         progress: How many of the needed people have approved, and who; empty when one decides.
         escalation: When more people may decide, and who, or that they may; empty for never.
+        session: Session of the task; empty for none.
         buttons: The decisions that it offers.
     """
 
@@ -57,6 +58,7 @@ class Card:
     who: str = ""
     progress: str = ""
     escalation: str = ""
+    session: str = ""
     buttons: tuple[Button, ...] = ()
 
     @property
@@ -157,6 +159,7 @@ def card_of(approval: Approval, context: Context, *, now: float) -> Card:
         who=approval.who_decides,
         progress=approval.progress,
         escalation=_escalation(approval, now),
+        session=context.task.session or "",
         buttons=buttons_of(approval),
     )
 
@@ -197,8 +200,9 @@ def shown_rule(rule: StandingRule) -> str:
     what = "approved" if rule.verb == "approve" else "rejected"
     values = ", ".join(f"{name} = {brief(value)}" for name, value in rule.values.items())
     which = f"calls of {rule.tool} with {values}" if values else f"all calls of {rule.tool}"
+    where = f" by {rule.agent} in session {rule.session}" if rule.session else ""
     until = f" until {clock(rule.until)}" if rule.until else ""
-    return f"{rule.by} has {what} {which}{until}."
+    return f"{rule.by} has {what} {which}{where}{until}."
 
 
 def is_whole(approval: Approval) -> bool:

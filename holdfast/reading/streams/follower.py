@@ -35,6 +35,7 @@ from holdfast.reading.step_events import (
 )
 from holdfast.reading.streams.attempts import Attempts
 from holdfast.reading.streams.noted import noted_event
+from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.records import Entry, EventRecord, OpenState, archived_entries
 from holdfast.task.happenings import (
     CallAsked,
@@ -50,7 +51,6 @@ from holdfast.task.happenings import (
     happenings,
     in_order,
 )
-from holdfast.task.queries.pages import EntriesPage, EntriesRequest
 from holdfast.task.step_body import StepBody
 from holdfast.values.messages import shown
 from holdfast.values.steps import CLOSED, AgentResponse, Task, TaskStatus

@@ -149,6 +149,11 @@ class Approval(Value):
     answers: dict[str, Json] = Field(default_factory=dict[str, Json])
 
     @property
+    def is_as_it_stands(self) -> bool:
+        """Whether it can only be approved as proposed, or rejected: the provider runs the call."""
+        return bool(self.server)
+
+    @property
     def stage(self) -> Literal["asked", "escalated"]:
         """Whether it has been escalated."""
         return "escalated" if self.escalated else "asked"
@@ -195,6 +200,10 @@ class StandingRule(Value):
         tool: Name of the tool.
         values: Argument name to the value that a call must have; empty for all calls.
         until: Time until which it holds, seconds since the epoch; 0 for no end.
+        session: Name of the session in whose tasks it holds; empty for the task alone.
+        agent: Agent whose calls it holds for, in a session; empty for every agent of the task.
+        revoked: Who has ended it, for a rule of a session, which remembers that; else empty.
+        revoked_at: When.
     """
 
     verb: Literal["approve", "reject"]
@@ -207,6 +216,14 @@ class StandingRule(Value):
     tool: str = ""
     values: dict[str, Json] = Field(default_factory=dict[str, Json])
     until: float = 0.0
+    session: str = ""
+    agent: str = ""
+    revoked: str = ""
+    revoked_at: float = 0.0
+
+    def stands(self, now: float) -> bool:
+        """Whether it was not ended, by a person or by its time, seconds since the epoch."""
+        return not self.revoked and not (self.until and now >= self.until)
 
 
 class Decided(Value):

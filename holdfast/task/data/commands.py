@@ -37,7 +37,8 @@ BODIES: Mapping[Verb, str] = {
     "approve": (
         'Approve what waits. {"approval": "<task id>:1", "by": "ann"}; optional: "arguments" (an'
         ' object in the place of the proposed one), "note", "always" (true: later calls too;'
-        ' or {"same": ["to"], "until": 1780000000}: those with the same values, and so long).'
+        ' or {"same": ["to"], "until": 1780000000}: those with the same values, and so long;'
+        ' with "scope": "session" in all tasks of the session).'
     ),
     "reject": (
         'Reject what waits. {"approval": "<task id>:1", "by": "ann"}; optional: "reason", "message"'

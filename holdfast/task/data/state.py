@@ -14,7 +14,7 @@ from holdfast.task.data.guard_rules import Guarded, GuardRule
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, ForkOf, InputRef, OpenState, SegmentRef
 from holdfast.task.data.undo import FollowUp, QueueChange, UndoState, WaitingChange
-from holdfast.values.base import ChainRef, Json, Value
+from holdfast.values.base import ChainRef, Json, Value, canonical, digest
 from holdfast.values.messages import Blob, ImagePart, Message, Usage
 from holdfast.values.money import NOTHING, Dollars
 from holdfast.values.settings import Budget
@@ -33,6 +33,15 @@ def known_head(head: TaskHead, described: Described | None) -> TaskHead:
         seen = described.commits
         session = session.model_copy(update={"commits": seen.length, "digest": seen.digest})
     return head.model_copy(update={"snapshot": described.snapshot, "session": session})
+
+
+HEAD_DIGITS = 16
+"""Digits of the digest by which a process knows that it has the head of the task."""
+
+
+def head_digest(head: TaskHead) -> str:
+    """Return the digest of a completed head, see `HEAD_DIGITS`."""
+    return digest(canonical(head.wire()))[:HEAD_DIGITS]
 
 
 class TaskInput(Value):
@@ -188,12 +197,13 @@ class Carried(Value):
             branch, oldest first: with the ordinal, a branch names a step for good.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
         standing: Decisions that hold for later calls, by the id of their approval, oldest first.
+        to_session: Such decisions on their way to the task's session, oldest first.
         children: Id to state of each child task. A finished one is dropped once its step is
             archived: the record of the step names it.
         settled: Number of child tasks that were dropped from `children`.
         said: Number of the newest order sent to any of them.
-        published: Status that lists show; with the ids of the approvals in the memo, and the number
-            of all that are open.
+        published: Status that lists show; with the ids of the approvals in the memo, the number of
+            all that are open, and the number of decisions for later calls.
         noticed: The open approvals that people were notified of.
         paused_by_run: Whether a streamed run that was to stop after its turn has paused the task:
             running its state resumes it. What a person has paused, a person resumes.
@@ -238,6 +248,7 @@ class Carried(Value):
     published: str = "running"
     published_approvals: tuple[str, ...] = ()
     published_count: int = 0
+    published_rules: int = 0
     noticed: tuple[str, ...] = ()
     serial: int = 0
     undelivered: tuple[int, ...] = ()
@@ -267,6 +278,7 @@ class Carried(Value):
     path: tuple[tuple[int, int], ...] = ()
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])
+    to_session: tuple[StandingRule, ...] = ()
     children: dict[str, ChildState] = Field(default_factory=dict[str, ChildState])
     settled: int = 0
     said: int = 0
@@ -334,6 +346,12 @@ class TaskRecord(Value):
 COMMIT = "commit"
 """Name of the signal that brings a session a turn."""
 
+RULE = "rule"
+"""Name of the signal that brings a session a decision for later calls in its tasks."""
+
+REVOKE = "revoke"
+"""Name of the signal that ends such a decision; its argument is the rule, with who has ended it."""
+
 
 class CommitRef(Value):
     """One turn of a session.
@@ -365,6 +383,7 @@ class SessionState(Value):
         recent: Ids of the tasks that committed last, so that a repeated commit is dropped.
         roll_events: History length at which the session continues as new.
         index_size: Number of commits in a full list.
+        rules: The newest decisions for later calls in its tasks, oldest first, also ended ones.
     """
 
     commits: tuple[CommitRef, ...] = ()
@@ -374,6 +393,7 @@ class SessionState(Value):
     recent: tuple[str, ...] = ()
     roll_events: int = 2000
     index_size: int = Field(default=500, ge=1)
+    rules: tuple[StandingRule, ...] = ()
 
 
 TaskInput.model_rebuild()

@@ -10,10 +10,10 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.calls import Approval, Begun, Outcome
+from holdfast.task.data.calls import Approval, Begun, Outcome, StandingRule
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import GuardRule
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import (
     Handed,
     JournalEntry,
@@ -22,7 +22,7 @@ from holdfast.task.data.records import (
     StepResult,
 )
 from holdfast.task.data.seal import Seal
-from holdfast.task.data.state import CommitRef, TaskInput
+from holdfast.task.data.state import TaskInput
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Content, ImagePart, Message, ToolCall, Usage
 from holdfast.values.money import NOTHING, Dollars
@@ -57,6 +57,8 @@ class AdvanceInput(Value):
         apart: Whether tools must not run in the activity: a guardrail may stop the step first.
         dollars: What is reserved for the model call; None without a budget in money.
         keeps: Whether money for a last answer must be left after the call.
+        head: Digest of the task's head, cut to 16 digits, for the first step: the process that has
+            described the agent just now need not ask for the head.
     """
 
     n: int
@@ -72,6 +74,7 @@ class AdvanceInput(Value):
     apart: bool = False
     dollars: Dollars | None = None
     keeps: bool = False
+    head: str = ""
 
 
 class GuardInput(Value):
@@ -98,6 +101,32 @@ class NoticeInput(Value):
 
     approval: Approval
     kind: Literal["asked", "escalated"] = "asked"
+
+
+class KeepInput(Value):
+    """Input of the activity that brings a session a decision for later calls.
+
+    Attributes:
+        session: The session.
+        rule: The decision.
+    """
+
+    session: SessionRef
+    rule: StandingRule
+
+
+class RecallInput(Value):
+    """Input of the activity that asks a session for its decisions on a call.
+
+    Attributes:
+        session: Workflow id of the session.
+        tool: Name of the tool.
+        agent: Name of the agent that calls it.
+    """
+
+    session: str
+    tool: str
+    agent: str
 
 
 class Probed(Value):
@@ -363,36 +392,6 @@ class View(Value):
     output: Handed | None = None
     usage: Usage = Usage()
     failure: Failure | None = None
-
-
-class CloseInput(Value):
-    """Input of the closing activity.
-
-    Attributes:
-        status: Status that the task closes with.
-        at: The transcript.
-        commit: Whether the session gets this task's turn.
-        failure: Verdict or reason that ended the task, if it is not finished.
-        ledger: Length and digest of the ledger that is to be stored.
-    """
-
-    status: TaskStatus
-    at: ChainRef = ChainRef()
-    commit: bool = False
-    failure: Failure | None = None
-    ledger: ChainRef = ChainRef()
-
-
-class Closed(Value):
-    """Result of the closing activity.
-
-    Attributes:
-        seal: The digests of what was stored of the task.
-        turn: What its session is to get; None for nothing.
-    """
-
-    seal: Seal
-    turn: CommitRef | None = None
 
 
 class TaskResult(Value):

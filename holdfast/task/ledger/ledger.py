@@ -19,7 +19,7 @@ from holdfast.task.data.records import (
     StepRecord,
     usual_step,
 )
-from holdfast.task.data.state import Described
+from holdfast.task.data.state import Described, head_digest, known_head
 from holdfast.task.data.undo import Before, FollowUp
 from holdfast.task.data.wire import Advanced, AdvanceInput, RunRequest
 from holdfast.task.ledger.open_steps import INLINE_BYTES, OpenSteps
@@ -184,7 +184,11 @@ class Ledger(OpenSteps):
             branch=self.s.branch,
             stream=current.stream,
             tried=current.tried if current.stream or self.given.head.run.streams else 0,
+            head=self._head_digest() if n == 1 and not current.journal else "",
         )
+
+    def _head_digest(self) -> str:
+        return head_digest(known_head(self.given.head, self.s.described))
 
     def advanced(self, n: int, got: Advanced, *, now: float = 0.0) -> Failure | None:
         """Record the result of a step activity: an answer, the step's result, or calls of tools.

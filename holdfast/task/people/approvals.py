@@ -196,9 +196,9 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
         found = _escalate(ledger, found, now=now)
     if not command.by:
         return "A decision needs the name of who decides (by)."
-    bound = str(command.body.get("digest", "")) or digest_of(found)
-    if bound != digest_of(found):
-        return f"Approval {wanted!r} is for other arguments than those that were decided on."
+    misdirected = _misdirected(found, command)
+    if misdirected:
+        return misdirected
     barred = deciders.refused(found, command.by, roles_of(command))
     if barred:
         return barred
@@ -216,6 +216,24 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
         case _:
             reason = f"{command.verb!r} does not decide an approval."
     return reason
+
+
+def _misdirected(found: Approval, command: Command) -> str:
+    """Return why a decision is not for the call as it would run now, or empty.
+
+    Votes for different arguments must not add up: where people have edited a call that needs
+    several of them, an approval has to say what it is for.
+    """
+    bound = str(command.body.get("digest", ""))
+    if bound and bound != digest_of(found):
+        return f"Approval {found.id!r} is for other arguments than those that were decided on."
+    is_named = bound or command.body.get("arguments") is not None
+    if command.verb == "approve" and found.bound and not is_named:
+        return (
+            f"{deciders.voters(found.votes)} has edited the arguments of {found.id!r}: say that you"
+            f" approve these, by arguments={found.as_agreed:.500} or digest={found.bound!r}."
+        )
+    return ""
 
 
 def digest_of(approval: Approval) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.commands import Command
+from holdfast.task.data.head import SessionRef
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, deciders, decisions
 from holdfast.values.base import Json, canonical
-from holdfast.values.messages import ToolCall
 from holdfast.values.settings import Always
+
+LARGEST_RULE = 4 * 1024
+"""Most bytes of the texts and values of a rule in a session, which keeps many of them."""
 
 
 def rules(ledger: Ledger) -> list[StandingRule]:
@@ -21,24 +25,50 @@ def rules(ledger: Ledger) -> list[StandingRule]:
     return [rule for rule in ledger.s.standing.values() if rule.branch == ledger.s.branch]
 
 
-def standing_rule(ledger: Ledger, call: ToolCall, policy: ToolPolicy) -> StandingRule | None:
+def standing_rule(
+    ledger: Ledger, n: int, i: int, policy: ToolPolicy, of_session: Sequence[StandingRule] = ()
+) -> StandingRule | None:
     """Return the newest decision that holds for a call, though its time may be over.
 
     Agents of one task may have different rules for tools of one name: a decision holds for calls
     that the person may decide.
+
+    Args:
+        ledger: The task.
+        n: The step.
+        i: Position of the call.
+        policy: The rules of its tool.
+        of_session: The decisions that the task's session has; those of the task come first.
     """
-    asker = ledger.given.head.asker
+    call, asker = ledger.at(n).calls[i], ledger.given.head.asker
     of_policy = deciders.of_rule(policy.approval, "tool", asker=asker, now=0)
-    probe = Approval(id="", arguments=call.arguments, tool=call.name).model_copy(update=of_policy)
-    return next((rule for rule in reversed(rules(ledger)) if _holds(rule, probe)), None)
+    agent = agent_of(ledger, n)
+    asked = Approval(id="", arguments=call.arguments, tool=call.name, agent=agent)
+    probe = asked.model_copy(update=of_policy)
+    known = (*of_session, *ledger.s.to_session, *rules(ledger))
+    return next((rule for rule in reversed(known) if _holds(rule, probe)), None)
 
 
-def stands(ledger: Ledger, n: int, i: int, policy: ToolPolicy, *, now: float) -> bool:
+def agent_of(ledger: Ledger, n: int) -> str:
+    """Return the name of the agent that runs a step."""
+    return ledger.at(n).open.step.agent or ledger.given.head.agent
+
+
+def stands(
+    ledger: Ledger,
+    n: int,
+    i: int,
+    policy: ToolPolicy,
+    of_session: Sequence[StandingRule] = (),
+    *,
+    now: float,
+) -> bool:
     """Apply the decision for later calls of a tool to one call; return whether there is one.
 
-    One whose time is over is dropped, so that a person is asked.
+    One whose time is over is dropped, so that a person is asked. Arguments are those of
+    `standing_rule`, and the time, seconds since the epoch.
     """
-    rule = standing_rule(ledger, ledger.at(n).calls[i], policy)
+    rule = standing_rule(ledger, n, i, policy, of_session)
     if rule is None:
         return False
     if rule.until and now >= rule.until:
@@ -63,7 +93,8 @@ def revoke(ledger: Ledger, command: Command) -> str:
 
 def _drop(ledger: Ledger, rule_id: str) -> None:
     kept = {id: rule for id, rule in ledger.s.standing.items() if id != rule_id}
-    ledger.change(standing=kept)
+    handed = tuple(rule for rule in ledger.s.to_session if rule.id != rule_id)
+    ledger.change(standing=kept, to_session=handed)
 
 
 def decide_always(ledger: Ledger, command: Command, *, now: float) -> str:
@@ -74,20 +105,13 @@ def decide_always(ledger: Ledger, command: Command, *, now: float) -> str:
         return approvals.decide(ledger, command, now=now)
     if isinstance(bounds, str):
         return bounds
-    if command.verb == "respond" or command.body.get("arguments") is not None:
-        return "Only a plain approve or reject can hold for later calls as well."
-    if command.verb == "approve" and found.quorum > 1:
-        return f"{found.quorum} people must approve each call: one cannot for later calls."
-    arguments = _arguments(found)
-    missing = [name for name in bounds.same if name not in arguments]
-    if missing:
-        return f"The call has no argument {missing[0]!r}, so later calls cannot have the same."
-    if bounds.until and now >= float(cast("float", bounds.until)):
-        return "The time until which it shall hold for later calls is over already."
-    reason = approvals.decide(ledger, command, now=now)
+    session = ledger.given.head.session if bounds.scope == "session" else None
+    reason = _barred(command, found, bounds, session, now=now)
+    reason = reason or approvals.decide(ledger, command, now=now)
     decided = ledger.asked.find(found.id)
     if reason or decided is None:
         return reason
+    arguments = _arguments(found)
     rule = StandingRule(
         verb="approve" if command.verb == "approve" else "reject",
         by=decided.by,
@@ -99,11 +123,44 @@ def decide_always(ledger: Ledger, command: Command, *, now: float) -> str:
         tool=decided.tool,
         values={name: arguments[name] for name in bounds.same},
         until=float(cast("float", bounds.until or 0)),
+        session=session.name if session else "",
+        agent=decided.agent if session else "",
     )
-    ledger.change(standing={**ledger.s.standing, rule.id: rule})
+    if session:
+        ledger.change(to_session=(*ledger.s.to_session, rule))
+    else:
+        ledger.change(standing={**ledger.s.standing, rule.id: rule})
     for approval in approvals.pending(ledger):
         if approval.kind == "tool" and _holds(rule, approval):
             _apply(ledger, approval, rule, now=now)
+    return ""
+
+
+def _barred(
+    command: Command, found: Approval, bounds: Always, session: SessionRef | None, *, now: float
+) -> str:
+    """Return why a decision cannot hold for later calls, or empty."""
+    if command.verb == "respond" or command.body.get("arguments") is not None:
+        return "Only a plain approve or reject can hold for later calls as well."
+    if command.verb == "approve" and found.quorum > 1:
+        return f"{found.quorum} people must approve each call: one cannot for later calls."
+    arguments = _arguments(found)
+    missing = [name for name in bounds.same if name not in arguments]
+    if missing:
+        return f"The call has no argument {missing[0]!r}, so later calls cannot have the same."
+    if bounds.until and now >= float(cast("float", bounds.until)):
+        return "The time until which it shall hold for later calls is over already."
+    if bounds.scope == "task":
+        return ""
+    if session is None:
+        return "The task has no session, so the decision can hold in this task alone."
+    kept = {name: arguments[name] for name in bounds.same}
+    size = len(canonical([kept, command.said, command.body.get("message")]))
+    if size > LARGEST_RULE:
+        return (
+            f"A session keeps rules of at most {LARGEST_RULE} bytes; this one has {size}. Say less,"
+            " or name other arguments as the same."
+        )
     return ""
 
 
@@ -127,7 +184,9 @@ def _arguments(approval: Approval) -> dict[str, Json]:
 
 def _holds(rule: StandingRule, approval: Approval) -> bool:
     """Whether a rule holds for a call: not if others must decide it, or more than one."""
-    if rule.tool != approval.tool or (approval.quorum > 1 and rule.verb == "approve"):
+    if rule.tool != approval.tool or rule.agent not in ("", approval.agent):
+        return False
+    if approval.quorum > 1 and rule.verb == "approve":
         return False
     given = _arguments(approval) if rule.values else {}
     same = all(
@@ -141,6 +200,7 @@ def _apply(ledger: Ledger, approval: Approval, rule: StandingRule, *, now: float
     changes = {"by": rule.by, "at": now, "note": rule.note, "message": rule.message}
     decided = approval.model_copy(update=changes)
     body = {**decisions.facts(ledger, approval), "verb": rule.verb, "rule": rule.id}
+    body |= {"session": rule.session} if rule.session else {}
     ledger.note("standing", now=now, by=rule.by, text=rule.note, body=body)
     if rule.verb == "approve":
         decisions.approve(ledger, decided)

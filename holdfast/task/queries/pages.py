@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from holdfast.task.data.calls import Approval
-from holdfast.task.data.records import Entry, OpenState, SegmentRef, StepRecord
+from holdfast.task.data.closing import EntriesPage, EntriesRequest
+from holdfast.task.data.records import OpenState, SegmentRef, StepRecord
 from holdfast.task.data.state import known_head
 from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import output_of
 from holdfast.task.people.approvals import asked_everywhere
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import ChainRef, Value, canonical
-from holdfast.values.steps import Task, TaskStep
+from holdfast.values.base import Value, canonical
+from holdfast.values.steps import TaskStep
 
 V = TypeVar("V", bound=Value)
 
@@ -24,42 +25,6 @@ PAGE_BYTES = 256 * 1024
 Texts of messages, tool results and outputs are at most 16 KB inline, the rest is in the archive.
 Arguments of calls, step_state, inputs of next steps and patches of the state are whole at any size.
 """
-
-
-class EntriesRequest(Value):
-    """Asks for ledger entries that are not in the archive yet.
-
-    Attributes:
-        skip: Entries to skip, counted from the end of the last segment.
-        opens: Whether to show the open steps, too.
-        task: Whether to describe the task, too.
-    """
-
-    skip: int = 0
-    opens: bool = False
-    task: bool = False
-
-
-class EntriesPage(Value):
-    """A page of the ledger.
-
-    Attributes:
-        segment: Newest segment of the archived part, which comes before.
-        entries: Entries, oldest first.
-        more: Whether there are more.
-        opens: The open steps.
-        branch: The present branch.
-        ledger: Length and digest of the chain of the whole ledger.
-        task: The task, when it was asked for; of a long input, its beginning.
-    """
-
-    segment: SegmentRef | None = None
-    entries: tuple[Entry, ...] = ()
-    more: bool = False
-    opens: tuple[OpenState, ...] = ()
-    branch: int = 0
-    ledger: ChainRef = ChainRef()
-    task: Task | None = None
 
 
 def page(values: Sequence[V]) -> tuple[V, ...]:

@@ -2,7 +2,7 @@
 
 A terminal obeys escape sequences, whoever wrote them: they set its title, clear it, write to the
 clipboard, or hide what follows. Marks that change the direction of writing show another text than
-the one that is there.
+the one that is there, and so do characters without width, which also hide whole texts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import re
 _OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and newline, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction of writing
-    "\u2028\u2029\ud800-\udfff]"  # line and paragraph separators, surrogates
+    "\u2028\u2029\ud800-\udfff"  # line and paragraph separators, surrogates
+    "\u00ad\u180e\u200b\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb"  # without width
+    "\U000e0001\U000e0020-\U000e007f]"  # tags: a second alphabet that nothing shows
+    "|(?<=[!-~])[\u200c\u200d]|[\u200c\u200d](?=[!-~])"  # joiners, where they join nothing
 )
 
 
@@ -26,9 +29,21 @@ def printable(text: str) -> str:
 
 def printable_json(text: str) -> str:
     r"""Write out, as in `\u009b`, what a terminal would obey in a JSON text: its value stays."""
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _OBEYED.sub(lambda found: "".join(map(_escaped, _units(found[0]))), text)
+
+
+def _units(character: str) -> tuple[int, ...]:
+    """Return the units of a character in UTF-16, of which escapes in JSON are made."""
+    data = character.encode("utf-16-be", "surrogatepass")
+    return tuple(int.from_bytes(data[k : k + 2], "big") for k in range(0, len(data), 2))
+
+
+def _escaped(unit: int) -> str:
+    return f"\\u{unit:04x}"
 
 
 def _written_out(found: re.Match[str]) -> str:
     code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"  # noqa: PLR2004  of one byte
+    if code < 0x100:  # noqa: PLR2004  of one byte
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004  of two bytes

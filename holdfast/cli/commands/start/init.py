@@ -25,8 +25,9 @@ async def init_command(directory: Path, *, as_json: bool) -> ExitCode:
     if as_json:
         output.emit({"directory": str(where), "files": [*FILES]})
     output.say(f"Wrote {', '.join(FILES)} to {str(directory)!r}. Next:", style="bold")
+    into = [] if directory == Path() else [shlex.join(["cd", str(directory)])]
     for line in (
-        shlex.join(["cd", str(directory)]),
+        *into,
         "pip install -e '.[dev]'",
         "pytest",
         "holdfast dev booking:agents --reload",

@@ -36,12 +36,18 @@ def book_room(room: str, day: str) -> str:
     return number
 
 
+@tool(effect="read")
+def multiply(a: float, b: float) -> float:
+    """Multiply two numbers, such as hours and a price."""
+    return a * b
+
+
 clerk = Agent(
     name="clerk",
     instructions="Book the rooms that you are asked for. Look first which ones are free.",
     # "offline" only calculates; any other name asks a provider: see HOLDFAST_MODEL in README.md.
     model=os.environ.get("HOLDFAST_MODEL", "offline"),
-    tools=[free_rooms, book_room],
+    tools=[free_rooms, book_room, multiply],
 )
 agents = [clerk]
 '''
@@ -134,7 +140,13 @@ services:
   worker:
     image: python:3.12-slim
     working_dir: /app
-    command: ["sh", "-c", "pip install --quiet . && exec holdfast worker booking:agents"]
+    # From a copy: to install a directory, pip writes into it.
+    command:
+      - sh
+      - -c
+      - >-
+        cp /src/*.py /src/pyproject.toml . && pip install --quiet . &&
+        exec holdfast worker booking:agents
     environment:
       TEMPORAL_ADDRESS: temporal:7233
       HOLDFAST_ARCHIVE: file:///archive
@@ -142,7 +154,7 @@ services:
       HOLDFAST_MODEL:
       OPENAI_API_KEY:
     volumes:
-      - .:/app:ro
+      - .:/src:ro
       - archive:/archive
     depends_on:
       - temporal

@@ -47,7 +47,7 @@ Send = Callable[[Said], Awaitable[None]]
 """Sends a decision."""
 
 LASTING = {
-    0: "As long as the task lasts",
+    0: "Until it is revoked",
     3600: "For one hour",
     86_400: "For one day",
     7 * 86_400: "For one week",
@@ -156,6 +156,11 @@ def _later(card: Card, chosen: Button, send: Send, dialog: ui.dialog) -> None:
         shown = next((each.text for each in card.fields if each.name == name), "")
         said = printable(cut(f"Only where {name} is {shown}"))
         same[name] = ui.checkbox(said, value=True)
+    where: Any = None
+    if card.session:
+        scopes = {"task": "In this task", "session": f"In all tasks of session {card.session}"}
+        where = ui.select(scopes, label="Where", value="task").props("outlined")
+        where.classes("w-full")
     lasting: Any = ui.select(LASTING, label="How long", value=0).props("outlined")
     lasting.classes("w-full")
 
@@ -164,7 +169,8 @@ def _later(card: Card, chosen: Button, send: Send, dialog: ui.dialog) -> None:
         names = [name for name, each in same.items() if each.value]
         seconds = cast("int", lasting.value)
         until = time.time() + seconds if seconds else None
-        await send(Said(always=Always(same=names, until=until)))
+        scope: Any = "task" if where is None else where.value
+        await send(Said(always=Always(same=names, until=until, scope=scope)))
 
     _actions(chosen.label, submit, dialog, is_danger=bool(chosen.warning), focus=True)
 

@@ -17,7 +17,7 @@ from holdfast.desk.pages.inbox.card import draw_card, draw_gone
 from holdfast.desk.pages.inbox.decisions import Said, Send, ask, decide
 from holdfast.desk.pages.inbox.filters import Filters, draw_nothing, show_keys
 from holdfast.desk.pages.inbox.rows import Rows, draw_several
-from holdfast.desk.pages.parts import button, heading, show_address, url
+from holdfast.desk.pages.parts import button, heading, link, show_address, url
 from holdfast.desk.views.buttons import Button
 from holdfast.desk.views.cards import (
     Card,
@@ -80,9 +80,11 @@ class Inbox:
     def _draw(self) -> None:
         with ui.row().classes("w-full items-end justify-between gap-2"):
             heading("Inbox", level=1)
-            ui.button(icon="keyboard", on_click=self._help, color=None).props(
-                'flat round dense aria-label="Keys"'
-            ).classes("text-slate-700 dark:text-slate-200")
+            with ui.row().classes("items-center gap-3"):
+                link("Standing rules", url("/rules", {}), "text-sm")
+                ui.button(icon="keyboard", on_click=self._help, color=None).props(
+                    'flat round dense aria-label="Keys"'
+                ).classes("text-slate-700 dark:text-slate-200")
         self._filters = Filters(self._filter)
         with ui.element("div").classes(
             "grid w-full grid-cols-1 items-start gap-4 lg:grid-cols-[20rem_minmax(0,1fr)]"
@@ -329,6 +331,7 @@ class Inbox:
             self._draw_list()
         elif self._chosen in decided:
             following = later or left
+            self._detail.clear()  # the next card comes when it is read; this one is decided
             self._choose(following[0].id if following else "")
         else:
             self._draw_list()

@@ -176,6 +176,7 @@ class Verbs:
                 given["reason"] or None,
                 agent=given["agent"] or None,
                 by=by,
+                reason=given["why"],
             )
             ui.navigate.to(task_url(made.task_id))
 
@@ -278,9 +279,12 @@ class Verbs:
             if label:
                 said = ui.textarea(label).props("outlined autogrow autofocus").classes("w-full")
             agent: Any = None
+            why: Any = None
             if has_agent:
                 agent = ui.input("Another agent (or leave it empty)").props("outlined")
+                why = ui.input("Reason (or leave it empty)").props("outlined")
                 agent.classes("w-full")
+                why.classes("w-full")
             keep: Any = None
             if keeps:
                 keep = ui.checkbox("Go on where an effect cannot be undone; it is recorded")
@@ -301,6 +305,7 @@ class Verbs:
                     "reason": typed,
                     "keep": bool(keep.value) if keep is not None else False,
                     "agent": cast("str", agent.value or "").strip() if agent is not None else "",
+                    "why": cast("str", why.value or "").strip() if why is not None else "",
                 }
                 await self._act(verb, run, done, given)
 

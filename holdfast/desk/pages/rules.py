@@ -1,0 +1,76 @@
+"""The decisions that hold for later calls, over all tasks and sessions."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from nicegui import ui
+
+from holdfast.desk.pages.frame import TICK_SECONDS, Frame
+from holdfast.desk.pages.parts import (
+    CARD,
+    STRONG,
+    button,
+    empty,
+    heading,
+    link,
+    quiet,
+    task_url,
+    text,
+    url,
+)
+from holdfast.desk.views.cards import shown_rule, task_of
+from holdfast.desk.views.words import cut
+from holdfast.task.data.calls import StandingRule
+from holdfast.values.text.redact import redact
+
+
+class Rules:
+    """The list of these decisions in one browser."""
+
+    def __init__(self, frame: Frame) -> None:
+        """Draw it."""
+        self._frame = frame
+        self._drawn: list[StandingRule] | None = None
+        heading("Standing rules", level=1)
+        quiet("Decisions that hold for later calls. What they have decided stays when they end.")
+        self._body = ui.element("ul").classes("m-0 flex w-full list-none flex-col gap-3 p-0")
+        ui.timer(TICK_SECONDS * 2, lambda: self._frame.look(self._look))
+
+    async def _look(self) -> None:
+        found = await self._frame.desk.runner.standing_rules()
+        if found == self._drawn:
+            return
+        self._drawn = found
+        self._body.clear()
+        with self._body:
+            if not found:
+                with ui.element("li").classes("w-full"):
+                    more = "In the inbox, w approves a call and later ones that fit."
+                    empty("rule", "No decision holds for later calls", more)
+            for rule in found:
+                self._draw(rule)
+
+    def _draw(self, rule: StandingRule) -> None:
+        look = f"{CARD} flex flex-wrap items-center justify-between gap-3"
+        with ui.element("li").classes(look):
+            with ui.column().classes("min-w-0 gap-1"):
+                said = redact(cut(shown_rule(rule)))
+                text("span", said, f"text-sm break-words {STRONG}")
+                with ui.row().classes("gap-x-4 gap-y-1"):
+                    link("The task it was given in", task_url(task_of(rule.id)), "text-sm")
+                    if rule.session:
+                        target = url("/sessions", {"name": rule.session})
+                        link("Its session", target, "text-sm")
+            if self._frame.can("revoke"):
+                made = button("Revoke").on_click(partial(self._revoke, rule))
+                made.props["aria-label"] = f"Revoke {rule.id}"
+
+    async def _revoke(self, rule: StandingRule) -> None:
+        runner = self._frame.desk.runner
+
+        async def run(by: str) -> None:
+            await runner.revoke_rule(rule, by)
+
+        await self._frame.act("revoke", rule.id, run, "Revoked.")
+        await self._frame.look(self._look, at_once=True)

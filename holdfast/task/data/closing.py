@@ -1,0 +1,91 @@
+"""Pages of the ledger, and the input and result of the closing activity, which stores them."""
+
+from __future__ import annotations
+
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Entry, OpenState, SegmentRef
+from holdfast.task.data.seal import Seal
+from holdfast.task.data.state import CommitRef
+from holdfast.values.base import ChainRef, Value
+from holdfast.values.steps import Task, TaskStatus
+
+
+class EntriesRequest(Value):
+    """Asks for ledger entries that are not in the archive yet.
+
+    Attributes:
+        skip: Entries to skip, counted from the end of the last segment.
+        opens: Whether to show the open steps, too.
+        task: Whether to describe the task, too.
+    """
+
+    skip: int = 0
+    opens: bool = False
+    task: bool = False
+
+
+class EntriesPage(Value):
+    """A page of the ledger.
+
+    Attributes:
+        segment: Newest segment of the archived part, which comes before.
+        entries: Entries, oldest first.
+        more: Whether there are more.
+        opens: The open steps.
+        branch: The present branch.
+        ledger: Length and digest of the chain of the whole ledger.
+        task: The task, when it was asked for; of a long input, its beginning.
+    """
+
+    segment: SegmentRef | None = None
+    entries: tuple[Entry, ...] = ()
+    more: bool = False
+    opens: tuple[OpenState, ...] = ()
+    branch: int = 0
+    ledger: ChainRef = ChainRef()
+    task: Task | None = None
+
+
+class Whole(Value):
+    """All that the closing activity needs of a task, so that it need not ask for it.
+
+    Attributes:
+        head: The task's head, completed.
+        page: The task and all ledger entries that are not archived.
+    """
+
+    head: TaskHead
+    page: EntriesPage
+
+
+class CloseInput(Value):
+    """Input of the closing activity.
+
+    Attributes:
+        status: Status that the task closes with.
+        at: The transcript.
+        commit: Whether the session gets this task's turn.
+        failure: Verdict or reason that ended the task, if it is not finished.
+        ledger: Length and digest of the ledger that is to be stored.
+        whole: The task; None for the activity to ask for it.
+    """
+
+    status: TaskStatus
+    at: ChainRef = ChainRef()
+    commit: bool = False
+    failure: Failure | None = None
+    ledger: ChainRef = ChainRef()
+    whole: Whole | None = None
+
+
+class Closed(Value):
+    """Result of the closing activity.
+
+    Attributes:
+        seal: The digests of what was stored of the task.
+        turn: What its session is to get; None for nothing.
+    """
+
+    seal: Seal
+    turn: CommitRef | None = None

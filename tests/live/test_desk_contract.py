@@ -1,0 +1,148 @@
+"""The HTTP API against its own description: any request has an answer of a described shape."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from holdfast import AgentRunner, ToolCall, tool
+from holdfast.desk import Limits, desk_app
+from holdfast.testing import ScriptedModel
+from tests.support.desk_api import client_of
+from tests.support.rig import MakeAgent, Rig
+
+MANY = Limits(writes_per_second=1e6, burst=1_000_000)
+STREAMS = ("/events", "/stream")
+ODD = st.sampled_from(["", "none", "\u202e", "../..", "%00", "9" * 30, "a" * 3_000, "'\"\\", "t:1"])
+TEXTS = ODD | st.text(max_size=20)
+JUNK = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
+
+
+@tool(needs_approval=True)
+def pay(to: str) -> str:
+    """Pay."""
+    return f"paid {to}"
+
+
+@pytest.fixture
+async def known(rig: Rig, make_agent: MakeAgent) -> AgentRunner:
+    """Give a runner whose task `waits` waits for a decision, in the session `s`."""
+    call = ToolCall(id="", name="pay", arguments='{"to": "kim"}')
+    model = ScriptedModel(lambda request: (call,) if len(request.messages) < 2 else "done")
+    await rig.serve(make_agent(pay, model=model))
+    return rig.runner()
+
+
+@pytest.fixture
+async def api(known: AgentRunner) -> AsyncGenerator[httpx.AsyncClient]:
+    async with client_of(desk_app(known, limits=MANY)) as client:
+        yield client
+
+
+def values(schema: dict[str, Any], document: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Make values that fit a schema, mostly."""
+    if "$ref" in schema:
+        return values(
+            document["components"]["schemas"][schema["$ref"].rpartition("/")[2]], document
+        )
+    if "anyOf" in schema:
+        return st.one_of([values(each, document) for each in schema["anyOf"]])
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"]) | TEXTS
+    match schema.get("type"):
+        case "string":
+            return TEXTS
+        case "boolean":
+            return st.booleans() | JUNK
+        case "integer" | "number":
+            return st.integers(-5, 10**12) | JUNK
+        case "array":
+            return st.lists(values(schema.get("items", {}), document), max_size=3)
+        case "object" if "properties" in schema:
+            named = {name: values(each, document) for name, each in schema["properties"].items()}
+            needed = set(schema.get("required", ()))
+            given_ = {name: each for name, each in named.items() if name in needed}
+            more = {name: each for name, each in named.items() if name not in needed}
+            return st.fixed_dictionaries(given_, optional=more) | JUNK
+        case "object":
+            return st.dictionaries(TEXTS, JUNK, max_size=3)
+        case _:
+            return JUNK
+
+
+@st.composite
+def requests(draw: st.DrawFn, document: dict[str, Any], task: str) -> tuple[str, str, str, Any]:
+    """Make a request: its method, the path as described, the address, and the body."""
+    routes = [
+        (method, path, about)
+        for path, methods in document["paths"].items()
+        for method, about in methods.items()
+        if not path.endswith(STREAMS)
+    ]
+    method, path, about = draw(st.sampled_from(routes))
+    address, query = path, dict[str, str]()
+    ids = st.sampled_from([task, f"{task}:1", "s", "s1", "1"])
+    for each in about.get("parameters", ()):
+        if each["in"] == "path":
+            found = quote(draw(ids | TEXTS.filter(bool)), safe="")
+            address = address.replace(f"{{{each['name']}}}", found)
+        elif each["in"] == "query" and draw(st.booleans()):
+            query[each["name"]] = str(draw(values(each["schema"], document)))
+    content = about.get("requestBody", {}).get("content", {}).get("application/json")
+    body = draw(values(content["schema"], document)) if content else None
+    pairs = "&".join(f"{name}={quote(text, safe='')}" for name, text in query.items())
+    return method, path, f"{address}?{pairs}", body
+
+
+def misfits(document: dict[str, Any], path: str, method: str, answer: httpx.Response) -> list[str]:
+    """Return how an answer differs from its description."""
+    described = document["paths"][path][method]["responses"].get(str(answer.status_code))
+    if described is None:
+        return [f"{answer.status_code} is not described"]
+    kind = answer.headers.get("content-type", "").partition(";")[0]
+    content = described.get("content", {})
+    if kind not in content:
+        return [f"{kind!r} is not described for {answer.status_code}, only {[*content]}"]
+    if "json" not in kind or kind == "application/jsonl":
+        return []
+    schema = {**content[kind]["schema"], "components": document["components"]}
+    validator: Any = Draft202012Validator(schema)
+    return [error.message[:300] for error in validator.iter_errors(json.loads(answer.content))]
+
+
+async def test_any_request_has_an_answer_of_a_described_shape(
+    api: httpx.AsyncClient, known: AgentRunner
+) -> None:
+    document: dict[str, Any] = (await api.get("/api/v1/openapi.json")).json()
+    task = await known.create_task("pay kim", session="s")
+    await known.run_step(task)
+    loop = asyncio.get_running_loop()
+
+    async def ask(method: str, path: str, address: str, body: Any) -> None:
+        sent = json.dumps(body)  # also Infinity and NaN, which are no JSON
+        headers = {"content-type": "application/json"}
+        answer = await api.request(method.upper(), address, content=sent, headers=headers)
+        assert answer.status_code < 500, answer.text
+        assert not misfits(document, path, method, answer), answer.text[:500]
+
+    @settings(
+        max_examples=150,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(requests(document, task.task_id))
+    def check(made: tuple[str, str, str, Any]) -> None:
+        asyncio.run_coroutine_threadsafe(ask(*made), loop).result()
+
+    await asyncio.to_thread(check)

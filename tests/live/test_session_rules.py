@@ -1,0 +1,147 @@
+"""Decisions for later calls in all tasks of a session, on the real server."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast import AgentRunner, Always, ApprovalRule, Task, tool
+from holdfast.agents.tools.decorator import Tool
+from holdfast.errors import CommandRefusedError
+from holdfast.testing import FakeOpenAI
+from tests.support.people import World, ask
+from tests.support.rig import MakeRunner, until
+
+IN_SESSION = Always(same=["to"], scope="session")
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def paying(world: World, rule: ApprovalRule | bool = True) -> Tool:
+    """Make a tool whose calls a person decides."""
+
+    @tool(needs_approval=rule)
+    def pay(to: str) -> str:
+        """Pay."""
+        world.done.append(to)
+        return f"paid {to}"
+
+    return pay
+
+
+async def asked_to_pay(
+    runner: AgentRunner, model: FakeOpenAI, to: str, session: str | None = "books", by: str = ""
+) -> tuple[Task, str]:
+    """Begin a task that wants to pay; return it, and the status in which it stops."""
+    model.call("pay", {"to": to})
+    task = await runner.create_task(f"pay {to}", session=session, by=by)
+    return task, (await runner.run_step(task)).status
+
+
+async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(paying(world))
+    session = runner.session("books")
+    first, status = await asked_to_pay(runner, model, "Kim")
+    assert status == "waiting"
+    asked = await ask(runner, first)
+    friday = datetime.now(UTC) + timedelta(days=3)
+    bounds = Always(same=["to"], until=friday, scope="session")
+    await runner.approve(asked, "ann", always=bounds)
+    model.reply("done")
+    await runner.run_task(first)
+    await runner.finalize_response(first)
+
+    [rule] = await session.standing_rules()
+    assert (rule.id, rule.session, rule.tool, rule.values, rule.by) == (
+        asked.id,
+        "books",
+        "pay",
+        {"to": "Kim"},
+        "ann",
+    )
+    assert rule.until == friday.timestamp()
+
+    second, status = await asked_to_pay(runner, model, "Kim")
+    assert (status, world.done) == ("done", ["Kim", "Kim"])
+    [used] = [each for each in await runner.audit(second) if each.kind == "standing"]
+    assert (used.actor, used.decision) == ("ann", "approved")
+    assert (used.body["rule"], used.body["session"]) == (asked.id, "books")
+    _, status = await asked_to_pay(runner, model, "Bob")
+    assert status == "waiting"  # other values
+    _, status = await asked_to_pay(runner, model, "Kim", session="other")
+    assert status == "waiting"
+    _, status = await asked_to_pay(runner, model, "Kim", session=None)
+    assert status == "waiting"
+
+    async def listed() -> bool:
+        return [each.id for each in await runner.standing_rules()] == [asked.id]
+
+    await until(listed)
+    assert (await runner.revoke_rule(rule, "ben")).status == "applied"
+    assert await session.standing_rules() == []
+    [ended] = await session.standing_rules(ended=True)
+    assert (ended.id, ended.revoked) == (asked.id, "ben")
+    _, status = await asked_to_pay(runner, model, "Kim")
+    assert status == "waiting"
+    with pytest.raises(CommandRefusedError, match="there are: none"):
+        await session.revoke_rule(asked.id, "ben")
+    assert not await runner.verify(second)
+
+
+async def test_a_rule_of_a_session_holds_for_the_rest_of_its_own_task(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(paying(world))
+    task, _ = await asked_to_pay(runner, model, "Kim")
+    await runner.approve(await ask(runner, task), "ann", always=IN_SESSION)
+    model.call("pay", {"to": "Kim"})
+    model.call("pay", {"to": "Bob"})
+    assert (await runner.run_task(task)).status == "waiting"
+    assert world.done == ["Kim", "Kim"]
+    assert json.loads((await ask(runner, task)).arguments) == {"to": "Bob"}
+
+
+async def test_a_rule_of_a_session_rejects_later_calls(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(paying(world))
+    task, _ = await asked_to_pay(runner, model, "Eve")
+    await runner.reject(await ask(runner, task), "ann", "never", always=IN_SESSION)
+    model.reply("done")
+    await runner.run_task(task)
+    later, status = await asked_to_pay(runner, model, "Eve")
+    assert (status, world.done) == ("done", [])
+    [source] = (await runner.get_completed_steps(later))[0].sources
+    assert "rejected by ann: never" in source.content
+
+
+async def test_a_rule_of_a_session_does_not_decide_what_its_person_may_not(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(paying(world, ApprovalRule(not_asker=True)))
+    task, _ = await asked_to_pay(runner, model, "Kim", by="kim")
+    await runner.approve(await ask(runner, task), "ann", always=IN_SESSION)
+    _, status = await asked_to_pay(runner, model, "Kim", by="kim")
+    assert (status, world.done) == ("done", ["Kim", "Kim"])
+    _, status = await asked_to_pay(runner, model, "Kim", by="ann")
+    assert status == "waiting"
+
+
+async def test_a_rule_of_a_session_needs_one_and_has_a_size(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(paying(world))
+    task, _ = await asked_to_pay(runner, model, "Kim", session=None)
+    with pytest.raises(CommandRefusedError, match="has no session"):
+        await runner.approve(await ask(runner, task), "ann", always=IN_SESSION)
+    task, _ = await asked_to_pay(runner, model, "K" * 5_000)
+    with pytest.raises(CommandRefusedError, match="at most 4096 bytes"):
+        await runner.approve(await ask(runner, task), "ann", always=IN_SESSION)
+    assert world.done == []
