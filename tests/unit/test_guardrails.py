@@ -128,6 +128,16 @@ def test_results_are_read_from_the_ledger() -> None:
     assert len(guardrail_results(undone, first="a").input) == 1
 
 
+def test_of_guardrails_that_ended_together_the_one_that_tripped_is_last() -> None:
+    entries = [
+        event(kind="input", name="trips", agent="a", tripped=True),
+        event(kind="input", name="first", agent="a"),
+        event(kind="input", name="second", agent="a"),
+    ]
+    results = guardrail_results(entries, first="a")
+    assert [each.guardrail.get_name() for each in results.input] == ["first", "second", "trips"]
+
+
 def test_the_error_of_a_trip_has_the_result() -> None:
     facts = {"kind": "output", "name": "g", "agent": "a", "tripped": True, "output": [1]}
     failure = Failure(type="OutputGuardrailTripwireTriggered", message="m", data=facts)

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
-from holdfast import Agent, ItemHelpers, ModelResponse, Usage, UserError
+from holdfast import (
+    Agent,
+    AgentsException,
+    ItemHelpers,
+    ModelResponse,
+    RunContextWrapper,
+    RunErrorDetails,
+    RunResult,
+    Usage,
+    UserError,
+)
 from holdfast.agents.handoffs.filters import HandoffInputData, next_input, remove_all_tools
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
@@ -140,3 +150,20 @@ def test_what_is_of_output_only_is_not_sent_back() -> None:
     made = ModelResponse([shell], Usage(), None).to_input_items()
     assert made == [{"type": "shell_call_output", "output": [{"stdout": "hi"}]}]
     assert shell["created_by"] == "a"
+
+
+def test_a_result_lets_go_of_its_agent() -> None:
+    agent = Agent("Ann")
+    result = RunResult("q", last_agent=agent)
+    result.release_agents()
+    assert result.last_agent is agent
+    del agent
+    gc.collect()
+    with pytest.raises(AgentsException, match="was released"):
+        _ = result.last_agent
+
+
+def test_details_of_an_error_are_made_by_position_too() -> None:
+    context = RunContextWrapper(None)
+    made = RunErrorDetails("q", [], [], ANN, context)
+    assert (made.last_agent, made.context_wrapper) == (ANN, context)

@@ -113,7 +113,7 @@ def test_structured_input_is_plain_json_unless_there_is_something_to_say_of_it()
     summary = described({"a": 1}, None, summary_of(schema))
     assert "Input Schema Summary:\n\n- b: The b." in summary
     shown = described({"a": 1}, schema, "")
-    assert "Input JSON Schema" in shown
+    assert "Input JSON Schema:" in shown
     assert '"integer"' in shown
 
 

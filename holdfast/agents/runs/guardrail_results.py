@@ -53,7 +53,10 @@ GuardrailT = TypeVar("GuardrailT", ToolInputGuardrail[Any], ToolOutputGuardrail[
 
 @dataclass(frozen=True)
 class GuardrailResults:
-    """Results of all guardrails of a run, each kind in the order in which they ran."""
+    """Results of all guardrails of a run, each kind in the order in which they were recorded.
+
+    Of the input and of the output, one that tripped is last: the others had ended before it.
+    """
 
     input: list[InputGuardrailResult] = field(default_factory=list[InputGuardrailResult])
     output: list[OutputGuardrailResult] = field(default_factory=list[OutputGuardrailResult])
@@ -162,6 +165,8 @@ def guardrail_results(
                 steps.append(step)
             case _:
                 continue
+    results.input.sort(key=_tripped)
+    results.output.sort(key=_tripped)
     calls = [each for step in steps for each in _calls_of(step)]
     for agent, tool, guards in calls:
         for result in (_tool_result(each, tool, agent or first, known) for each in guards):
@@ -170,6 +175,10 @@ def guardrail_results(
             else:
                 results.tool_output.append(result)
     return results
+
+
+def _tripped(result: InputGuardrailResult | OutputGuardrailResult) -> bool:
+    return result.output.tripwire_triggered
 
 
 def tripped_result(failure: Failure, known: Known | None = None) -> Result | None:

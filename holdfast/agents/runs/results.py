@@ -72,8 +72,9 @@ class RunData:
     input: str | list[dict[str, Json]]
     new_items: list[RunItem] = field(default_factory=list[RunItem])
     raw_responses: list[ModelResponse] = field(default_factory=list[ModelResponse])
-    last_agent: Agent = field(default=cast("Any", None), repr=False)
-    context_wrapper: RunContextWrapper[Any] = field(default=cast("Any", None))
+    # No plain defaults: they would be found on the class once an agent is released.
+    last_agent: Agent = field(default_factory=lambda: cast("Any", None), repr=False)
+    context_wrapper: RunContextWrapper[Any] = field(default_factory=lambda: cast("Any", None))
     input_guardrail_results: list[InputGuardrailResult] = field(
         default_factory=list[InputGuardrailResult]
     )
