@@ -110,11 +110,11 @@ def typed_failures() -> Generator[None]:
             category=ApplicationErrorCategory.BENIGN,
         ) from None
     except Exception as error:
-        _keep(error)
         is_ours, heals = isinstance(error, HoldfastError), heals_by_time(error)
         # Within a workflow task it is no news yet: the activity is repeated by itself.
         level = logging.DEBUG if heals and activity.info().is_local else logging.WARNING
         log.log(level, "An activity failed: %s", text_of(error), exc_info=not is_ours)
+        _keep(error)
         raise LoggedError(
             clean_message(error),
             *facts(remedy=clean_remedy(error), parks=isinstance(error, UserError)),
@@ -182,8 +182,8 @@ def users_code(what: str, function: Callable[..., Any] | None) -> Generator[None
         with naming(what, function):
             yield
     except Exception as error:
-        _keep(error)
         log.warning("Code of the user's failed: %s", text_of(error), exc_info=True)
+        _keep(error)
         known = facts(remedy=clean_remedy(error), parks=True)
         kind = type(error).__name__
         raise LoggedError(clean_message(error), *known, type=kind, non_retryable=True) from None
@@ -212,7 +212,7 @@ def _keep(error: Exception) -> None:
     """Keep an exception for the caller of the run, if that may be in this process."""
     task_id = activity.info().workflow_id if activity.in_activity() else None
     if task_id is not None and user_calls.is_carried(task_id):
-        raised.keep(task_id, error)
+        raised.keep(task_id, error, clean_message(error))
 
 
 def heals_by_time(error: Exception) -> bool:

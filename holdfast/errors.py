@@ -44,7 +44,6 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
         ├── ToolInputGuardrailTripwireTriggered
         ├── ToolOutputGuardrailTripwireTriggered
         ├── ToolTimeoutError
-        ├── MCPToolCancellationError
         ├── TaskAbandonedError
         └── UserError                   untouched, or waits: code of a run was found wrong
             ├── DeclarationError        untouched   also an InvalidArgumentError
@@ -475,11 +474,16 @@ class GuardrailTripwireTriggered(AgentsException):
         """Keep what was found, if it is given in the place of a text or beside it.
 
         Args:
-            texts: The text; or the result of an input or output guardrail.
+            texts: The text; or the result of an input or output guardrail; or the guardrail of a
+                tool and what it returned.
             guardrail: The guardrail of a tool.
             output: What it returned.
             more: As for HoldfastError.
         """
+        if texts and not (isinstance(texts[0], str) or hasattr(texts[0], "guardrail")):
+            guardrail, *rest = texts
+            output = rest[0] if rest else output
+            texts = ()
         if texts and not isinstance(texts[0], str):
             self.guardrail_result = texts[0]
             guardrail = getattr(texts[0], "guardrail", None)
@@ -541,10 +545,6 @@ class ToolTimeoutError(AgentsException):
         self.timeout_seconds = timeout_seconds
         text = f"Tool '{tool_name}' timed out after {timeout_seconds:g} seconds."
         super().__init__(*(texts or (text,)), remedy=remedy)
-
-
-class MCPToolCancellationError(AgentsException):
-    """A call of a tool of an MCP server was cut off by the server."""
 
 
 class TaskAbandonedError(AgentsException):

@@ -120,21 +120,21 @@ class ChildRun:
         """
         from holdfast.reading.run_hooks import HookFailed, HookNotifier
 
-        with _reading():
-            task = await self._reader.task(self._child)
-            notifier = HookNotifier(
-                hooks,
-                self._reader,
-                self._child,
-                call=invoke,
-                team=team_of(self._registry.agent(task.agent)),
-                context=context,
-                given=task.input,
-            )
-            try:
+        try:
+            with _reading():
+                task = await self._reader.task(self._child)
+                notifier = HookNotifier(
+                    hooks,
+                    self._reader,
+                    self._child,
+                    call=invoke,
+                    team=team_of(self._registry.agent(task.agent)),
+                    context=context,
+                    given=task.input,
+                )
                 await notifier.look()
-            except HookFailed as failed:
-                raise (failed.__cause__ or failed) from None
+        except HookFailed as failed:  # outside of _reading: what a hook raises is its own
+            raise (failed.__cause__ or failed) from None
 
     @property
     def _reader(self) -> Reader:

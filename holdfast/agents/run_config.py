@@ -267,7 +267,7 @@ def as_run_config(given: object) -> RunConfig:
     """Return a RunConfig unchanged, and make one from a mapping of its fields, or None.
 
     Raises:
-        TypeError: RunConfig does not have a field of that name.
+        WrongTypeError: RunConfig does not have a field of that name.
         UserError: It is another object, or a field has a wrong value.
     """
     if given is None:
@@ -275,6 +275,8 @@ def as_run_config(given: object) -> RunConfig:
     if isinstance(given, RunConfig):
         return replace(given)  # its fields may have been assigned to: they are checked again
     if isinstance(given, Mapping):
-        return RunConfig(**cast("Mapping[str, Any]", given))
+        settings = cast("Mapping[str, Any]", given)
+        check_known("run_config settings", settings, _names(RunConfig))
+        return RunConfig(**settings)
     msg = f"run_config must be a RunConfig or a dict of its fields; it was {shown(given)}."
     raise UserError(msg)

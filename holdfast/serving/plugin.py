@@ -28,6 +28,7 @@ from holdfast.activities.tools.session_rules import keep_rule, session_rules
 from holdfast.activities.tools.tool import ToolActivities
 from holdfast.activities.user_loop import UserLoops
 from holdfast.agents.agent import Agent
+from holdfast.agents.runs.teams import check_tool_names, reachable
 from holdfast.archive.archive import Archive
 from holdfast.archive.external_storage import archive_storage
 from holdfast.engine.converter import holdfast_converter
@@ -73,7 +74,9 @@ class Activities:
         """
         prices = Prices.from_environment() if prices is None else prices
         notifiers = checked_notifiers(notify)
+        agents = tuple(agents)
         self.registry = Registry(agents, archive, prices=prices, notifies=bool(notifiers))
+        check_tool_names(reachable(agents), "warn")
         source = Source(archive, Cache())
         tools = ToolActivities(self.registry, source)
         steps = StepActivities(self.registry, source, tools.inline)

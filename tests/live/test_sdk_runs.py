@@ -36,8 +36,9 @@ from holdfast import (
     retry_policies,
     tool,
 )
-from holdfast.errors import ModelRequestError, UserError
+from holdfast.errors import ArchiveError, ModelRequestError, UserError
 from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.code import raised
 from holdfast.values.messages import ToolCall
 
 OK = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
@@ -93,6 +94,75 @@ async def test_error_of_a_guardrail_reaches_its_caller_as_what_it_is() -> None:
     assert isinstance(error, StepFailedError)
     assert (error.seats, error.cause_type) == (2, "BookedOutError")
     assert type(error.__cause__) is BookedOutError
+
+
+class TicketError(OSError):
+    """An error with members in C, arguments, and an attribute named like one of ours."""
+
+    def __init__(self, task_id: int) -> None:
+        self.task_id = task_id
+        super().__init__(2, "no such ticket", "tickets.txt")
+
+
+async def test_an_error_keeps_its_arguments_and_attributes_and_not_its_frames() -> None:
+    @output_guardrail
+    def tickets(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
+        raise TicketError(7)
+
+    agent = Agent(name="a", model=ScriptedModel(["x"]), output_guardrails=[tickets])
+    with pytest.raises(TicketError) as caught:
+        await run(agent)
+    error: Any = caught.value
+    cause = error.__cause__
+    assert isinstance(error, StepFailedError)
+    assert (error.errno, error.strerror, error.filename) == (2, "no such ticket", "tickets.txt")
+    assert (error.args, error.task_id) == ((2, "no such ticket"), 7)
+    assert "no such ticket" in str(error)
+    assert "run the step again" in str(error)
+    assert cause is not None
+    assert cause.__traceback__ is None
+
+
+class PickyError(Exception):
+    """An error of which no subclass can be made."""
+
+    def __init_subclass__(cls, **_more: Any) -> None:
+        msg = "no subclass"
+        raise RuntimeError(msg)
+
+
+async def test_an_error_of_which_no_class_can_be_made_is_the_cause() -> None:
+    @output_guardrail
+    def picky(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
+        raise PickyError
+
+    agent = Agent(name="a", model=ScriptedModel(["x"]), output_guardrails=[picky])
+    with pytest.raises(StepFailedError) as caught:
+        await run(agent)
+    assert type(caught.value.__cause__) is PickyError
+
+
+def test_of_errors_of_one_class_that_were_kept_the_one_that_stopped_the_task_is_taken() -> None:
+    first, second = BookedOutError(2), BookedOutError(3)
+    for error in (first, second):
+        raised.keep("t1", error, str(error))
+    assert raised.take("t1", "BookedOutError", "Step failed: 2 seats are left") is first
+    assert raised.take("t1", "BookedOutError", "Step failed: 3 seats are left") is None
+    raised.keep("t1", first, str(first))
+    raised.drop("t1")
+    assert raised.take("t1", "BookedOutError", "Step failed: 2 seats are left") is None
+
+
+def test_of_errors_of_one_class_none_is_taken_whose_message_is_another() -> None:
+    raised.keep("t1", BookedOutError(3), "3 seats are left")
+    assert raised.take("t1", "BookedOutError", "Step failed: 2 seats are left") is None
+
+
+async def test_error_of_a_task_that_is_closed_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped: list[str] = []
+    monkeypatch.setattr(raised, "drop", dropped.append)
+    result = await run(Agent(name="a", model=ScriptedModel(["x"])))
+    assert dropped == [result.task_id]
 
 
 async def test_error_of_a_model_is_of_its_own_class_and_of_ours() -> None:
@@ -242,6 +312,24 @@ async def test_agent_as_a_tool_runs_outside_of_a_task_too() -> None:
     assert (hooks.seen, bool(told)) == (["inner"], True)
 
 
+class Failing(RunHooks[Any]):
+    """Raises an error of ours."""
+
+    async def on_agent_start(self, _context: Any, _agent: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        msg = "the hook's own archive"
+        raise ArchiveError(msg)
+
+
+async def test_what_a_hook_of_a_nested_run_raises_is_not_taken_for_an_unread_run() -> None:
+    call = ToolCall(id="c1", name="ask", arguments='{"input": "q"}')
+    made = asking(Failing(), [], [])
+    outer = Agent(name="outer", model=ScriptedModel([call, "done"]), tools=[made])
+    result = await run(outer)
+    assert result.final_output == "done"
+    [said] = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+    assert said.startswith("An error occurred while running the tool")
+
+
 # ---- hooks, states
 
 
@@ -270,6 +358,18 @@ async def test_state_of_a_run_with_its_answer_goes_on_from_there_once() -> None:
     assert [item["content"] for item in second.to_input_list()] == ["Q", "one", "And then?", "two"]
     assert (again.final_output, again.task_id) == ("two", second.task_id)
     assert same.final_output == "one"
+
+
+async def test_state_with_an_answer_is_refused_with_an_agent_that_does_not_know_its_own() -> None:
+    agent, other = (Agent(name=name, model=ScriptedModel(["x"] * 2)) for name in ("a", "b"))
+    async with AgentRunner.local(agent, other, data_dir=None) as runner:
+        state = (await Runner.run(agent, "Q", runner=runner)).to_state()
+        state.add_input("And then?")
+        with pytest.raises(UserError, match="ended with agent 'a', which 'b' and its team do not"):
+            await Runner.run(other, state, runner=runner)
+        lead = Agent(name="lead", model=ScriptedModel([]), handoffs=[agent])
+        result = await Runner.run(lead, state, runner=runner)
+    assert result.last_agent is agent
 
 
 async def test_several_tools_of_one_name_are_as_the_policy_says() -> None:

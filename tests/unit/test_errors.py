@@ -138,3 +138,11 @@ def test_an_error_made_by_hand_names_its_guardrail() -> None:
     error = ToolInputGuardrailTripwireTriggered(guardrail=guard, output="found")
     assert str(error) == "ToolInputGuardrail 'check' triggered its tripwire."
     assert (error.guardrail, error.output) == (guard, "found")
+
+
+def test_an_error_made_as_the_agents_sdk_makes_it_has_guardrail_and_output() -> None:
+    function: Any = print
+    guard: ToolInputGuardrail[Any] = ToolInputGuardrail(function, "check")
+    error = ToolInputGuardrailTripwireTriggered(guard, "found")
+    assert str(error) == "ToolInputGuardrail 'check' triggered its tripwire."
+    assert (error.guardrail, error.output) == (guard, "found")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from holdfast import Agent, UserError, tool
 from holdfast.activities.data.registry import Registry, live
+from holdfast.agents.handoffs import filters
 from holdfast.agents.handoffs.filters import (
     END,
     PREAMBLE,
@@ -35,6 +38,7 @@ from holdfast.agents.items.run_items import (
 )
 from holdfast.agents.runs.teams import check_tool_names
 from holdfast.archive.archive import Archive
+from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.task.handoff_calls import IGNORED, called_handoff, handed_to, transfer_message
 from holdfast.values.messages import Message, ToolCall
 
@@ -57,6 +61,20 @@ def takes_two(_ctx: Any, _input: Any) -> None:
 
 
 # ---- names and what is told
+
+
+def test_a_worker_process_warns_of_tools_of_one_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def transfer_to_bob() -> None:
+        """Do something else."""
+
+    ann = Agent(name="ann", tools=[transfer_to_bob], handoffs=[BOB])
+    with caplog.at_level(logging.WARNING, logger="holdfast"):
+        HoldfastPlugin(archive=Archive(tmp_path), agents=[ann])
+        HoldfastPlugin(archive=Archive(tmp_path), agents=[BOB])
+    [record] = caplog.records
+    assert "'ann' has more than one tool or handoff named 'transfer_to_bob'" in record.message
 
 
 @pytest.mark.parametrize(
@@ -276,6 +294,16 @@ def test_a_nested_history_folds_around_what_was_said_last() -> None:
 
 def test_new_items_stay_for_the_record_when_a_history_is_nested() -> None:
     assert nest_handoff_history(DATA).new_items == DATA.new_items
+
+
+def test_markers_that_are_set_again_and_again_are_remembered_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrappers = filters._Wrappers()
+    monkeypatch.setattr(filters, "_wrappers", wrappers)
+    for start in ("<A>", "<A>", "<B>", "<A>", filters.START):
+        filters.set_conversation_history_wrappers(start=start)
+    assert [start for start, _ in wrappers.used] == [filters.START, "<A>", "<B>"]
 
 
 def test_a_folded_history_unfolds_to_the_same_items() -> None:

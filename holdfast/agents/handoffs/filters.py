@@ -159,7 +159,9 @@ def set_conversation_history_wrappers(*, start: str | None = None, end: str | No
     """
     _wrappers.start = _wrappers.start if start is None else start
     _wrappers.end = _wrappers.end if end is None else end
-    _wrappers.used.append(get_conversation_history_wrappers())
+    pair = get_conversation_history_wrappers()
+    if pair not in _wrappers.used:
+        _wrappers.used.append(pair)
 
 
 def reset_conversation_history_wrappers() -> None:

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from holdfast.agents.hooks import check_run_hooks
 from holdfast.agents.tools.context import ToolContext
 from holdfast.errors import UserError
 from holdfast.values.code.user_calls import invoke
-from holdfast.values.runs.call_decisions import CallDecisions
 from holdfast.values.text.logs import log
+from holdfast.values.text.shown import shown
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,9 @@ def check_run_options(given: RunOptions) -> None:
 
     Raises:
         UserError: One cannot.
+        WrongTypeError: The hooks are not RunHooks.
     """
+    check_run_hooks(given["hooks"])
     on_stream: object = given["on_stream"]
     if on_stream is not None and not callable(on_stream):
         msg = (
@@ -90,9 +93,19 @@ def check_run_options(given: RunOptions) -> None:
             " position."
         )
         raise UserError(msg)
-    most = given["on_stream_max_pending_events"]
-    if most is not None and most <= 0:
-        msg = f"on_stream_max_pending_events must be a positive integer or None; it was {most!r}."
+    most: object = given["on_stream_max_pending_events"]
+    is_count = isinstance(most, int) and not isinstance(most, bool) and most > 0
+    if most is not None and not is_count:
+        msg = (
+            "on_stream_max_pending_events must be a positive integer or None; it was"
+            f" {shown(most)}."
+        )
+        raise UserError(msg)
+    if given["conversation_id"] and given["previous_response_id"]:
+        msg = (
+            "conversation_id and previous_response_id exclude each other: the provider keeps the"
+            " conversation under one of them. Give one."
+        )
         raise UserError(msg)
 
 
@@ -119,8 +132,6 @@ async def run_apart(tool: Any, ctx: ToolContext[Any, Any], made: str | list[Any]
     )
     if tool.run_config is not None:
         ctx.run_config = tool.run_config
-    ctx.decisions = CallDecisions()  # those of this call say nothing about the calls of its run
-    ctx.tool_input = tool.parse(ctx.arguments) if tool.is_structured else None
     arguments: dict[str, Any] = {
         "context": ctx,
         "max_turns": tool.max_turns,

@@ -380,7 +380,7 @@ def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | St
     """Return the error of the class that the Agents SDK raises; the task waits in either case."""
     if not isinstance(error, StepFailedError):
         return error
-    cause = raised.take(error.task_id, error.cause_type)
+    cause = raised.take(error.task_id, error.cause_type, str(error))
     if cause is not None and not isinstance(cause, UserError):
         return raised.also_of(error, cause)
     if error.cause_type == UserError.__name__:

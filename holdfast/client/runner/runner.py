@@ -97,7 +97,7 @@ def checked_call(
         raise TypeError(msg)
     if isinstance(input, RunState):
         if input.after is not None:
-            agent = team_of(agent).of(input.agent_name)
+            agent = _next_agent(agent, input.agent_name)
         input, given = _with_state(agent, input, given)
     config = as_run_config(given.get("run_config"))
     handlers = check_handlers(given.get("error_handlers"))
@@ -132,6 +132,23 @@ def checked_call(
         invoke=invoke,
         tool_call=call,
     )
+
+
+def _next_agent(given: Agent, name: str) -> Agent:
+    """Return the agent with which a state goes on whose run has its answer.
+
+    Raises:
+        UserError: The agent that was given and its team have none of this name.
+    """
+    team = team_of(given)
+    if name and not team.has(name):
+        msg = (
+            f"Run state agent not found in agent map: the run of the state ended with agent"
+            f" {name!r}, which {given.name!r} and its team do not know. Pass that agent, or one"
+            " that can hand over to it."
+        )
+        raise UserError(msg)
+    return team.of(name)
 
 
 _KEPT = ("conversation_id", "previous_response_id")

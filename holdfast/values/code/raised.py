@@ -9,32 +9,95 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections import OrderedDict
-from typing import Any, cast
+from collections import OrderedDict, deque
+from contextlib import suppress
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import Any, NamedTuple, cast
 
-from holdfast.errors import ModelError, StepFailedError, with_remedy
+from holdfast.errors import HoldfastError, ModelError, StepFailedError
+from holdfast.values.text.logs import log
 
 MOST_KEPT = 100
-"""Most tasks of which an exception is kept; that of the oldest task is dropped."""
+"""Most tasks of which exceptions are kept; those of the oldest task are dropped."""
+
+MOST_OF_A_TASK = 10
+"""Most exceptions that are kept of a task: guardrails that run together may all raise."""
+
+_TEXT = "_holdfast_text"
+"""Where an error has the text of the failure: its `args` are those of its cause."""
+
+
+class Kept(NamedTuple):
+    """An exception that may have stopped a task.
+
+    Attributes:
+        message: Its message, as the failure of the task has it.
+        error: The exception.
+    """
+
+    message: str
+    error: Exception
+
 
 _lock = threading.Lock()
-_kept: OrderedDict[str, Exception] = OrderedDict()
+_kept: OrderedDict[str, deque[Kept]] = OrderedDict()
 
 
-def keep(task_id: str, error: Exception) -> None:
-    """Keep the newest exception that stops a task."""
+def keep(task_id: str, error: Exception, message: str) -> None:
+    """Keep an exception that may stop a task, without the frames in which it was raised.
+
+    Frames hold the variables of everything that was being called, files and secrets included.
+
+    Args:
+        task_id: The task.
+        error: The exception.
+        message: Its message, as the failure of the task has it.
+    """
+    without_frames(error)
     with _lock:
-        _kept.pop(task_id, None)
-        _kept[task_id] = error
+        known = _kept.pop(task_id, None) or deque[Kept](maxlen=MOST_OF_A_TASK)
+        known.append(Kept(message, error))
+        _kept[task_id] = known
         while len(_kept) > MOST_KEPT:
             _kept.popitem(last=False)
 
 
-def take(task_id: str, kind: str) -> Exception | None:
-    """Return the exception that was kept for a task, once; None if its class has another name."""
+def take(task_id: str, kind: str, text: str) -> Exception | None:
+    """Return the exception that stopped a task, and forget all that were kept for it.
+
+    Args:
+        task_id: The task.
+        kind: Name of the exception's class.
+        text: Text of the failure; it has the exception's message in it.
+
+    Returns:
+        The newest of this class with the longest such message; None if there is none.
+    """
     with _lock:
-        found = _kept.pop(task_id, None)
-    return found if found is not None and type(found).__name__ == kind else None
+        known = _kept.pop(task_id, ())
+    fits = [each for each in known if type(each.error).__name__ == kind and each.message in text]
+    return max(reversed(fits), key=lambda each: len(each.message)).error if fits else None
+
+
+def drop(task_id: str) -> None:
+    """Forget the exceptions of a task that is closed."""
+    with _lock:
+        _kept.pop(task_id, None)
+
+
+def without_frames(error: BaseException) -> None:
+    """Take the tracebacks off an exception and off those that it was made of."""
+    seen: set[int] = set()
+    due: list[BaseException | None] = [error]
+    while due:
+        each = due.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.with_traceback(None)
+        due += [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            due += cast("BaseExceptionGroup[BaseException]", each).exceptions
 
 
 def also_of(error: StepFailedError, cause: Exception) -> StepFailedError:
@@ -46,7 +109,8 @@ def also_of(error: StepFailedError, cause: Exception) -> StepFailedError:
             made of as its own cause.
 
     Returns:
-        The failure; the given one if no class can be made of both. Its `__cause__` is the cause.
+        The failure; the given one if no class can be made of both. Its `__cause__` is the cause,
+        whose `args` and attributes it has, also where these are named like those of a failure.
     """
     origin = cause.__cause__ if isinstance(cause, ModelError) else None
     causes = [each for each in (cause, origin) if isinstance(each, Exception)]
@@ -55,10 +119,15 @@ def also_of(error: StepFailedError, cause: Exception) -> StepFailedError:
         if made is None:
             continue
         for each in causes:
+            _copy_slots(each, made)
             made.__dict__.update(vars(each))
-        made.__dict__.update(vars(error))
+        own = vars(error)
+        if not isinstance(cause, HoldfastError):  # what its own handler reads goes first
+            own = {name: value for name, value in own.items() if name not in vars(cause)}
+        made.__dict__.update(own)
         made.__dict__.pop("__notes__", None)  # the text has them
-        made.args = error.args
+        made.args = causes[-1].args
+        made.__dict__[_TEXT] = str(error)
         made.__cause__ = causes[-1]
         return made
     error.__cause__ = causes[-1]
@@ -70,8 +139,22 @@ def _made(error: StepFailedError, kinds: tuple[type[Exception], ...]) -> StepFai
         own: Any = type(error)  # a type is hashable, which mypy does not see
         kind = _class_of(own, kinds)
         return kind.__new__(kind)
-    except TypeError:  # a class that is final, needs arguments, or is laid out otherwise in C
+    except Exception:  # also of code of the class: __init_subclass__, a metaclass, __new__
+        log.debug("No class can be made of %s", kinds, exc_info=True)
         return None
+
+
+def _copy_slots(cause: Exception, made: Exception) -> None:
+    """Copy the attributes that are in no dict, as `errno` and `filename` of an OSError."""
+    classes = type(cause).__mro__
+    for each in classes[: classes.index(BaseException)]:
+        for name, member in vars(each).items():
+            if not isinstance(member, MemberDescriptorType | GetSetDescriptorType):
+                continue
+            if name.startswith("__"):
+                continue
+            with suppress(AttributeError, TypeError, ValueError):  # it is not set, or read-only
+                member.__set__(made, member.__get__(cause))
 
 
 @functools.lru_cache(maxsize=256)
@@ -86,4 +169,4 @@ def _class_of(
 
 
 def _text(error: Any) -> str:
-    return with_remedy(str(error.args[0]), error.remedy)
+    return str(vars(error)[_TEXT])

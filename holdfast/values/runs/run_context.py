@@ -29,8 +29,8 @@ class RunContextWrapper(Generic[ContextT]):
         task_id: The run's task.
         decisions: Decisions on tool calls that were taken here; `RunResult.to_state()` takes them
             over. In a worker process, a context knows none.
-        tool_input: The structured arguments of the call of an agent as a tool that makes the run,
-            outside of a task; None elsewhere.
+        tool_input: None, unless you set it: a name of the Agents SDK's that no run fills in. The
+            arguments of a call of an agent as a tool are in the input of the run that it makes.
     """
 
     context: ContextT

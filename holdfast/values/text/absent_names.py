@@ -48,6 +48,10 @@ _BY_REASON: dict[str, str] = {
     " set_default_openai_harness set_default_openai_agent_registration",
     "a model call that takes too long is repeated; the StepFailedError of the last attempt is what"
     " to catch": "ModelTimeoutError",
+    "a call that an MCP server cuts off is made again where that is safe, else the task waits for a"
+    " person; a server's own error is the tool's result, see docs/mcp.md": (
+        "MCPToolCancellationError"
+    ),
     "RunConfig(output_guardrail_blocked_message=...) takes a text": (
         "OutputGuardrailBlockedMessageArgs OutputGuardrailBlockedMessageFormatter"
     ),
