@@ -114,13 +114,13 @@ async def test_an_error_keeps_its_arguments_and_attributes_and_not_its_frames() 
         await run(agent)
     error: Any = caught.value
     cause = error.__cause__
-    assert isinstance(error, StepFailedError)
     assert (error.errno, error.strerror, error.filename) == (2, "no such ticket", "tickets.txt")
     assert (error.args, error.task_id) == ((2, "no such ticket"), 7)
     assert "no such ticket" in str(error)
     assert "run the step again" in str(error)
     assert cause is not None
     assert cause.__traceback__ is None
+    assert isinstance(error, StepFailedError)
 
 
 class PickyError(Exception):

@@ -180,7 +180,7 @@ async def test_a_run_config_that_cannot_be_used_is_refused_with_what_would_fit(
 
 
 async def test_a_run_config_with_a_field_that_there_is_not_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UserError, match="Unknown run_config settings: modell.*mean 'model'"):
+    with pytest.raises(UserError, match=r"Unknown run_config settings: modell.*mean 'model'"):
         await Runner.run(Agent(name="a"), "q", run_config={"modell": "m"})
 
 
