@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+import holdfast
 from holdfast import Agent, ItemHelpers, RunState, Usage, function_tool
 from holdfast.agents.items.raw_items import RawItem
 
@@ -80,3 +83,8 @@ def test_a_function_tool_takes_strict_mode_and_timeout() -> None:
 
     assert (look.strict_json_schema, look.timeout_seconds) == (True, 2.5)
     assert look.params_json_schema["additionalProperties"] is False
+
+
+def test_a_name_that_nothing_here_raises_is_refused_with_what_happens_instead() -> None:
+    with pytest.raises(ImportError, match=r"no MCPToolCancellationError: .*docs/mcp.md"):
+        _ = getattr(holdfast, "MCPToolCancellationError")  # noqa: B009  no type checker knows it
