@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -299,11 +300,11 @@ def test_new_items_stay_for_the_record_when_a_history_is_nested() -> None:
 def test_markers_that_are_set_again_and_again_are_remembered_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wrappers = filters._Wrappers()
+    wrappers = SimpleNamespace(start=START, end=END, used=[(START, END)])
     monkeypatch.setattr(filters, "_wrappers", wrappers)
-    for start in ("<A>", "<A>", "<B>", "<A>", filters.START):
+    for start in ("<A>", "<A>", "<B>", "<A>", START):
         filters.set_conversation_history_wrappers(start=start)
-    assert [start for start, _ in wrappers.used] == [filters.START, "<A>", "<B>"]
+    assert [start for start, _ in wrappers.used] == [START, "<A>", "<B>"]
 
 
 def test_a_folded_history_unfolds_to_the_same_items() -> None:

@@ -169,4 +169,5 @@ def _class_of(
 
 
 def _text(error: Any) -> str:
-    return str(vars(error)[_TEXT])
+    text: str = error.__dict__[_TEXT]
+    return text
