@@ -193,8 +193,10 @@ class Asking:
 
     def _is_forgotten(self, request: ModelRequest, error: Exception) -> bool:
         """Whether the whole conversation is sent instead: no policy is asked before that."""
-        may = self._continuation is not None and isinstance(error, ModelRequestError)
-        return bool(request.previous_response_id) and may and self._continuation.may_send_all(error)
+        kept = self._continuation
+        if kept is None or not request.previous_response_id:
+            return False
+        return isinstance(error, ModelRequestError) and kept.may_send_all(error)
 
     async def _attempted(self, request: ModelRequest) -> ModelAnswer:
         key, model = self._key, self._model

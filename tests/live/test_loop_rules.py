@@ -291,18 +291,17 @@ async def test_a_filter_runs_for_each_attempt_of_a_model_call(run: Run, model: F
     assert len(runs) == 2
 
 
-async def test_a_filter_leaves_calls_that_have_the_same_id(run: Run) -> None:
+async def test_a_filter_leaves_calls_that_have_the_same_id(run: Run, model: FakeOpenAI) -> None:
     def same(data: CallModelData) -> ModelInputData:
         return data.model_data
 
-    with FakeOpenAI(strict=False) as api:  # as other providers: each answer numbers its calls
-        api.call("look", {"where": "left"}, id="call_0")
-        api.call("look", {"where": "right"}, id="call_0")
-        api.reply("done")
-        chat = ChatCompletionsModel("small", base_url=api.base_url, api_key="sk-test")
-        config = RunConfig(call_model_input_filter=same)
-        await run("q", look, of={"model": chat}, run_config=config)
-    told = [message.text for message in api.requests[-1].messages if message.role == "tool"]
+    model.call("look", {"where": "left"}, id="call_0")
+    model.call("look", {"where": "right"}, id="call_0")
+    model.reply("done")
+    chat = ChatCompletionsModel("small", base_url=model.base_url, api_key="sk-test")
+    await run("q", look, of={"model": chat}, run_config=RunConfig(call_model_input_filter=same))
+    await chat.close()
+    told = [message.text for message in model.requests[-1].messages if message.role == "tool"]
     assert told == ["seen left", "seen right"]
 
 

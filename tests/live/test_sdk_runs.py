@@ -160,7 +160,7 @@ async def test_failed_model_call_is_not_made_again_when_the_policy_refuses(
     assert model.asked == 1
 
 
-class OwnModel:
+class OwnModel:  # what Holdfast asks of a model
     """Raises an error of its own."""
 
     name = "own"

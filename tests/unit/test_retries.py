@@ -77,9 +77,13 @@ async def test_policy_and_model_are_told_of_the_call() -> None:
             asked.append(request)
             return ModelRetryAdvice(retry_after=3)
 
+    def again(context: RetryPolicyContext) -> bool:
+        told.append(context)
+        return True
+
     failure = await after(
         ValueError("mine"),
-        lambda context: bool(told.append(context)) or True,
+        again,
         model=Advising(),
         most=9,
         previous_response_id="resp_1",
