@@ -28,7 +28,6 @@ from holdfast.agents.runs.rules import run_head
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
 from holdfast.client.agent_runner.base import new_id
 from holdfast.errors import ModelRefusalError, ModelUnavailableError
-from holdfast.models import ChatCompletionsModel
 from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
 from holdfast.task.data.state import TaskInput
 from holdfast.testing import FakeOpenAI, ScriptedModel
@@ -289,20 +288,6 @@ async def test_a_filter_runs_for_each_attempt_of_a_model_call(run: Run, model: F
     model.reply("done")
     await run("q", run_config=RunConfig(call_model_input_filter=note))
     assert len(runs) == 2
-
-
-async def test_a_filter_leaves_calls_that_have_the_same_id(run: Run, model: FakeOpenAI) -> None:
-    def same(data: CallModelData) -> ModelInputData:
-        return data.model_data
-
-    model.call("look", {"where": "left"}, id="call_0")
-    model.call("look", {"where": "right"}, id="call_0")
-    model.reply("done")
-    chat = ChatCompletionsModel("small", base_url=model.base_url, api_key="sk-test")
-    await run("q", look, of={"model": chat}, run_config=RunConfig(call_model_input_filter=same))
-    await chat.close()
-    told = [message.text for message in model.requests[-1].messages if message.role == "tool"]
-    assert told == ["seen left", "seen right"]
 
 
 async def test_a_filter_that_returns_something_else_is_an_error_of_the_user(run: Run) -> None:

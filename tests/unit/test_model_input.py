@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.runs.model_input import once_each
+from holdfast import Agent
+from holdfast.agents.runs.model_input import CallModelData, ModelInputData, filtered, once_each
+from holdfast.models import ModelRequest
+from holdfast.models.openai.items import from_response_items
 
 
 def call(arguments: str = "{}", call_id: str = "call_0") -> dict[str, Any]:
@@ -60,3 +63,14 @@ def test_what_the_conversation_itself_repeats_stays() -> None:
     before = [QUESTION, *turn, *turn]
     assert once_each([*before, QUESTION], before) == [*before, QUESTION]
     assert len(once_each([*before, *turn], before)) == 5
+
+
+async def test_a_filter_that_changes_nothing_leaves_calls_of_one_id() -> None:
+    def same(data: CallModelData) -> ModelInputData:
+        return data.model_data
+
+    turns = [call("1"), output("a"), call("2"), output("b"), call("2"), output("b")]
+    messages = from_response_items([QUESTION, *turns])
+    request = ModelRequest(model="m", messages=messages)
+    sent = await filtered(same, request, Agent(name="a", model="offline"), None)
+    assert sent.messages == messages
