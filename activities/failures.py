@@ -67,6 +67,10 @@ LASTING = frozenset(
 """Refusals of the Temporal server that the next attempt would get as well."""
 
 
+SHORTEST_WAIT_SECONDS = 0.001
+"""Shortest time until a model call is repeated: that of Temporal's timers."""
+
+
 class LoggedError(ApplicationError):
     """A failure that is in the log already: Temporal need not log it again, with its traceback."""
 
@@ -82,7 +86,7 @@ def log_failures_once() -> None:
 
 
 @contextmanager
-def typed_failures() -> Generator[None]:
+def typed_failures(*, attempts: int = 0) -> Generator[None]:
     """Turn every exception into one that the task understands.
 
     What time can heal is retried, with the provider's Retry-After obeyed. An archive or a server
@@ -92,6 +96,10 @@ def typed_failures() -> Generator[None]:
     The original error is logged, with its traceback unless it is a HoldfastError. It does not
     become the cause of the new one: causes are stored in the history, and secrets would have to be
     cut out of their texts.
+
+    Args:
+        attempts: Number of the attempt from which on a model that is not available is no reason
+            for another one; 0 leaves that to the server.
     """
     try:
         yield
@@ -101,12 +109,14 @@ def typed_failures() -> Generator[None]:
         _keep(error)
         asked = error.retry_after
         wait = None if asked is None or not asked >= 0 else min(asked, LONGEST_WAIT_SECONDS)
-        delay = None if wait is None else timedelta(seconds=wait)
+        # Temporal takes a wait of zero for none given, and waits for 1, 2, 4 s and so on.
+        delay = None if wait is None else timedelta(seconds=max(wait, SHORTEST_WAIT_SECONDS))
         raise ApplicationError(
             clean_message(error),
             *facts(remedy=clean_remedy(error)),
             type=type(error).__name__,
             next_retry_delay=delay,
+            non_retryable=0 < attempts <= activity.info().attempt,
             category=ApplicationErrorCategory.BENIGN,
         ) from None
     except Exception as error:

@@ -24,7 +24,7 @@ from holdfast.task.data.closing import Closed, CloseInput
 from holdfast.task.data.failures import CERTAIN, NOT_STARTED, PARKS, REMEDY, Failure, fact_of
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
-from holdfast.task.data.state import COMMIT, CommitRef, Described
+from holdfast.task.data.state import COMMIT, MOST_LOST, CommitRef, Described
 from holdfast.task.data.wire import Advanced, GuardInput, ToolInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
@@ -49,8 +49,6 @@ LOST_TOOL = LOSSES[:1]
 """The same of a tool, which is given 30 days. Each call's event has these names."""
 
 COUNTED = RetryPolicy(maximum_interval=timedelta(seconds=30), non_retryable_error_types=LOSSES)
-MOST_LOST = 5
-"""Attempts of one activity that may be lost: one that ends its worker would do so for ever."""
 
 
 async def quick(
@@ -146,6 +144,10 @@ async def describe(ledger: Ledger) -> Described:
 async def advance(ledger: Ledger, n: int, *, now: float, more: dict[str, object]) -> Advanced:
     """Run an open step up to its next call that needs the task.
 
+    The server starts it again where a worker was lost, also when the agent allows fewer attempts:
+    the activity itself then ends it after a model call that has failed (`AdvanceInput.attempts`).
+    Another activity would not know what the lost one had handed over by its heartbeats.
+
     Args:
         ledger: The task.
         n: The step.
@@ -161,7 +163,7 @@ async def advance(ledger: Ledger, n: int, *, now: float, more: dict[str, object]
         start_to_close_timeout=timedelta(seconds=rules.timeout + 60),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=RetryPolicy(
-            maximum_attempts=rules.attempts, maximum_interval=timedelta(seconds=60)
+            maximum_attempts=rules.starts, maximum_interval=timedelta(seconds=60)
         ),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         summary=step_label(ledger, n),

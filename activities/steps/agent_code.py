@@ -32,7 +32,13 @@ from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Blob, Message, ToolCall, Usage, clean
-from holdfast.values.runs.retries import ModelRetrySettings
+from holdfast.values.runs.retries import (
+    ModelRetrySettings,
+    RetryDecision,
+    RetryPolicy,
+    RetryPolicyContext,
+    decided,
+)
 from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.runs.usage import Usage as RunUsage
 from holdfast.values.steps import ToolOutput
@@ -384,7 +390,16 @@ class RegisteredCode(AgentCode):
             return None
         own = self._live.model_settings.retry
         policy = self.registry.code(ref) if ref else own.policy if own is not None else None
-        return replace(settings, policy=policy)
+        return replace(settings, policy=None if policy is None else self._named_policy(policy))
+
+    def _named_policy(self, policy: RetryPolicy) -> RetryPolicy:
+        """Return a policy whose own errors name it, and leave the task waiting."""
+
+        async def ask(context: RetryPolicyContext) -> RetryDecision:
+            with users_code(f"retry policy for agent {self.agent.name!r}", policy):
+                return await decided(policy, context)
+
+        return ask
 
     def with_secrets(self, request: ModelRequest) -> ModelRequest:
         """Put secrets of hosted tools into a request that is about to leave the process."""

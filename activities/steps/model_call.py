@@ -176,14 +176,27 @@ class Asking:
             return await self._attempted(request)
         try:
             return await self._attempted(request)
-        except Exception as error:  # noqa: BLE001  it is raised, as one that says what follows
-            raise await next_failure(
+        except Exception as error:
+            if self._is_forgotten(request, error):
+                raise
+            failure = await next_failure(
                 error,
                 retry,
                 model=self._model,
                 attempt=activity.info().attempt,
+                most=request.settings.attempts - 1,
                 streams=self._key is not None,
-            ) from error.__cause__
+                previous_response_id=request.previous_response_id or None,
+                conversation_id=request.conversation_id or None,
+            )
+            raise failure from failure.__cause__
+
+    def _is_forgotten(self, request: ModelRequest, error: Exception) -> bool:
+        """Whether the whole conversation is sent instead: no policy is asked before that."""
+        kept = self._continuation
+        if kept is None or not request.previous_response_id:
+            return False
+        return isinstance(error, ModelRequestError) and kept.may_send_all(error)
 
     async def _attempted(self, request: ModelRequest) -> ModelAnswer:
         key, model = self._key, self._model

@@ -167,7 +167,7 @@ class StepActivities:
     @activity.defn(name="step")
     async def step(self, given: AdvanceInput) -> Advanced:
         """Run the step up to its next call that needs the task; make at most one model call."""
-        with typed_failures():
+        with typed_failures(attempts=given.attempts):
             # What may be done twice is a model call or a read.
             async with heartbeats(trusts_start=True) as pulse:
                 keep_handed_over(pulse)

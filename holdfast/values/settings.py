@@ -141,7 +141,8 @@ class ModelSettings(Settings):
         timeout_seconds: Longest time of one attempt; None is 600.
         timeout: The same, by its name in the Agents SDK.
         max_attempts: Attempts before the task asks a person; None is 10. The waits between them
-            double from 1 s to at most 60 s; a Retry-After of the provider is obeyed instead.
+            double from 1 s to at most 60 s; a Retry-After of the provider is obeyed instead. A
+            call whose worker process was lost is made again in any case, up to four times.
         retry: When a failed call is made again, in place of that: a ModelRetrySettings, or a dict
             of its fields.
 

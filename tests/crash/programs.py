@@ -312,7 +312,7 @@ def make_agent(job: Job) -> Agent:  # noqa: C901  a table
     more: dict[str, Any] = {}
     worker: AgentWorker = FunctionCallingAgentWorker()
     match job.agent:
-        case "plain":
+        case "plain" | "asking-once":
             pass
         case "signing":
             worker = Signing(job.version, job.home)
@@ -346,7 +346,7 @@ def make_agent(job: Job) -> Agent:  # noqa: C901  a table
         model="fake-model",
         tools=list(tools.values()),
         worker=worker,
-        model_settings=ModelSettings(max_attempts=5),
+        model_settings=ModelSettings(max_attempts=1 if job.agent == "asking-once" else 5),
         **more,
     )
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from holdfast import StepFailedError
-from holdfast.workflows.activity_calls import MOST_LOST
+from holdfast.task.data.state import MOST_LOST
 from tests.crash.lab import Lab, Labs
 
 POINTS = {

@@ -28,6 +28,18 @@ async def test_killed_while_a_model_call_is_in_flight(lab: Lab) -> None:
     assert await lab.scheduled(task, "tool") == 0
 
 
+async def test_a_lost_worker_is_no_attempt_that_failed(lab: Lab) -> None:
+    lab.hold_model(0)
+    worker = await lab.serve(agent="asking-once")
+    task = await lab.create("look:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.api.until_held()
+    await lab.kill(worker)
+    lab.start(agent="asking-once")
+    assert (await running).output == "final look(a)"
+    assert lab.asked == [0, 0, 1]
+
+
 async def test_killed_after_the_model_answered_and_before_the_tool_ran(lab: Lab) -> None:
     worker = lab.start(die=(("schedule:tool", 2),))
     task = await lab.create("charge:a charge:b")

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, RunConfig, Runner, RunState, StepFailedError, UserError, handoff
+from holdfast import (
+    Agent,
+    ModelRetrySettings,
+    ModelSettings,
+    RunConfig,
+    Runner,
+    RunState,
+    StepFailedError,
+    UserError,
+    handoff,
+)
 from holdfast.models import ChatCompletionsModel
 from holdfast.testing import FakeOpenAI
 from tests.live.test_loop import Run
@@ -67,6 +77,19 @@ async def test_what_the_provider_has_forgotten_is_sent_again(run: Run, model: Fa
         (first, None, ["function_call_output"]),
         (None, None, ["user", "function_call", "function_call_output"]),
     ]
+
+
+async def test_what_is_forgotten_is_sent_again_before_a_retry_policy_is_asked(
+    run: Run, model: FakeOpenAI
+) -> None:
+    model.call("look")
+    model.fail(400, code="previous_response_not_found")
+    model.reply("done")
+    retry = ModelRetrySettings(max_retries=3, policy=lambda _: True)
+    config = RunConfig(model_settings=ModelSettings(retry=retry))
+    result = await run("q", look, auto_previous_response_id=True, run_config=config)
+    assert result.final_output == "done"
+    assert sent(model)[2] == (None, None, ["user", "function_call", "function_call_output"])
 
 
 async def test_a_run_goes_on_after_an_undo_from_the_answer_before_it(

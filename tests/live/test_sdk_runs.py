@@ -37,6 +37,7 @@ from holdfast import (
     tool,
 )
 from holdfast.errors import ArchiveError, ModelRequestError, UserError
+from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.code import raised
 from holdfast.values.messages import ToolCall
@@ -227,6 +228,42 @@ async def test_failed_model_call_is_not_made_again_when_the_policy_refuses(
     with pytest.raises(APIConnectionError):
         await run(agent, run_config=RunConfig(model_settings=ModelSettings(retry=retry)))
     assert model.asked == 1
+
+
+class OwnModel:  # what Holdfast asks of a model
+    """Raises an error of its own."""
+
+    name = "own"
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        raise BookedOutError(0)
+
+
+@pytest.mark.parametrize("most", [None, 1])
+async def test_error_of_a_model_that_was_asked_again_reaches_the_caller(most: int | None) -> None:
+    backoff = ModelRetryBackoffSettings(initial_delay=0, jitter=False)
+    told: list[int] = []
+
+    def again(context: RetryPolicyContext) -> bool:
+        told.append(context.max_retries)
+        return True
+
+    retry = ModelRetrySettings(max_retries=most, backoff=backoff, policy=again)
+    settings = ModelSettings(retry=retry, max_attempts=2)
+    with pytest.raises(BookedOutError) as caught:
+        await run(Agent(name="a", model=OwnModel(), model_settings=settings))
+    error: Any = caught.value
+    assert (error.seats, told) == (0, [1])
+
+
+async def test_error_in_a_retry_policy_names_it() -> None:
+    def broken(_context: RetryPolicyContext) -> bool:
+        raise KeyError("limit")
+
+    retry = ModelRetrySettings(max_retries=2, policy=broken)
+    agent = Agent(name="a", model=Broken(lost()), model_settings=ModelSettings(retry=retry))
+    with pytest.raises(StepFailedError, match="retry policy for agent 'a'"):
+        await run(agent)
 
 
 # ---- prompts at the provider

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities.failures import not_started, text_of, typed_failures
 from holdfast.agents.output_type import AgentOutputSchema
@@ -14,6 +16,7 @@ from holdfast.agents.tools.guardrails import ToolInputGuardrail
 from holdfast.errors import (
     ArchiveError,
     ModelRequestError,
+    ModelUnavailableError,
     NoWorkerError,
     StepFailedError,
     TaskNotFoundError,
@@ -40,6 +43,35 @@ def failed_with(error: Exception) -> Failure:
     with pytest.raises(ApplicationError) as caught, typed_failures():
         raise error
     return failure_of(caught.value)
+
+
+@pytest.mark.parametrize(("asked", "wait"), [(0.0, 0.001), (2.5, 2.5), (None, None)])
+async def test_a_wait_of_zero_is_the_shortest_that_the_server_has(
+    asked: float | None, wait: float | None
+) -> None:
+    def call() -> None:
+        with typed_failures():
+            raise ModelUnavailableError("busy", retry_after=asked)
+
+    with pytest.raises(ApplicationError) as caught:
+        ActivityEnvironment().run(call)
+    delay = caught.value.next_retry_delay
+    assert (None if delay is None else delay.total_seconds()) == wait
+
+
+@pytest.mark.parametrize(("most", "attempt", "ends"), [(1, 1, True), (2, 1, False), (0, 9, False)])
+async def test_a_failed_model_call_ends_the_step_at_the_last_attempt_of_its_agent(
+    most: int, attempt: int, *, ends: bool
+) -> None:
+    def call() -> None:
+        with typed_failures(attempts=most):
+            raise ModelUnavailableError("busy")
+
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, attempt=attempt)
+    with pytest.raises(ApplicationError) as caught:
+        environment.run(call)
+    assert caught.value.non_retryable == ends
 
 
 def as_client(failure: Failure) -> Exception:

@@ -11,9 +11,10 @@ import pytest
 
 from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
-from holdfast.models.openai.failures import model_error, retry_after
+from holdfast.models.openai.failures import model_error
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import user
+from holdfast.values.runs.asked_waits import retry_after
 from holdfast.values.settings import ModelSettings
 
 KEY = "sk-very-secret-0123456789"

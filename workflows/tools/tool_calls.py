@@ -12,6 +12,7 @@ from holdfast.models.openai.hosted_items import APPROVED
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Asks, Outcome
 from holdfast.task.data.failures import INTERRUPTED, NOT_REPEATABLE, NOT_STARTED, TIMED_OUT, Failure
+from holdfast.task.data.state import MOST_LOST
 from holdfast.task.data.wire import Nesting, Probed
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing
@@ -19,7 +20,6 @@ from holdfast.task.people.questions import question_text
 from holdfast.task.tool_calls import Call, Room, Running, ready_calls
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
-    MOST_LOST,
     failure_of,
     is_certain,
     is_lost,

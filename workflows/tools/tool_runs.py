@@ -18,6 +18,7 @@ from temporalio.workflow import ActivityCancellationType
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Called, LongCall, Outcome
 from holdfast.task.data.failures import AGAIN, NOT_STARTED
+from holdfast.task.data.state import MOST_LOST
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
@@ -28,7 +29,6 @@ from holdfast.values.pauses import pause_of
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
     LOST_TOOL,
-    MOST_LOST,
     MOST_STARTS,
     START_PAUSES,
     failure_of,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,47 +70,84 @@ async def filtered(
             f" {type(edited).__name__}."
         )
         raise UserError(msg)
-    messages = from_response_items(once_each(edited.input))
+    messages = from_response_items(once_each(edited.input, to_response_items(request.messages)))
     changes = {"messages": messages, "instructions": edited.instructions or ""}
     return request.model_copy(update=changes)
 
 
-def once_each(items: Sequence[Any]) -> list[dict[str, Json]]:
-    """Leave out repeated items, which the Responses API refuses.
+def once_each(items: Sequence[Any], before: Sequence[Any] = ()) -> list[dict[str, Json]]:
+    """Leave out items that a filter has repeated, which the Responses API refuses.
 
-    Two items are the same if their type and their id, or the id of their call, are. The newest of
-    them stays, in its place; a call or a thought, which must precede others, in that of the oldest.
+    A call or its output is repeated where both are equal to those before: some providers give the
+    calls of each answer the same ids. Of other items the id decides, or with a role all that they
+    are. The newest stays, in its place; a call or a thought, which must precede others, in that of
+    the oldest.
+
+    Args:
+        items: What the filter returned.
+        before: What it was given: what stands there more than once may do so.
     """
     found = [plain(item) for item in items]
-    places: dict[tuple[str, str], int] = {}
-    newest: dict[tuple[str, str], dict[str, Json]] = {}
-    for place, item in enumerate(found):
-        key = _key(item)
-        if key is None:
-            continue
-        newest[key] = item
-        if key not in places or key[0] not in _PRECEDE:
-            places[key] = place
+    keys = _keys(found)
+    often = Counter(keys)
+    may = Counter(_keys([plain(item) for item in before]))
+    newest = dict(zip(keys, found, strict=True))
+    seen: Counter[str] = Counter()
     kept: list[dict[str, Json]] = []
-    for place, item in enumerate(found):
-        key = _key(item)
-        if key is None:
-            kept.append(item)
-        elif places[key] == place:
-            kept.append(newest[key])
+    for key, item in zip(keys, found, strict=True):
+        seen[key] += 1
+        most = max(may[key], 1)
+        precedes = item.get("type") in _PRECEDE
+        stays = seen[key] <= most if precedes else seen[key] > often[key] - most
+        if not key or stays:
+            kept.append(newest[key] if precedes and key and most == 1 else item)
     return kept
 
 
 _PRECEDE = ("function_call", "reasoning", "custom_tool_call")
 
 
-def _key(item: dict[str, Json]) -> tuple[str, str] | None:
-    """Return what identifies an item; None for a message that anybody may write."""
-    kind, own, call = (item.get(name) for name in ("type", "id", "call_id"))
+def _keys(items: Sequence[dict[str, Json]]) -> list[str]:
+    """Return what identifies each item; nothing for a message that anybody may write."""
+    calls = _others(items, is_output=False)
+    outputs = _others(reversed(items), is_output=True)
+    return [
+        _key(item, call, output)
+        for item, call, output in zip(items, calls, reversed(outputs), strict=True)
+    ]
+
+
+def _others(items: Iterable[dict[str, Json]], *, is_output: bool) -> list[dict[str, Json] | None]:
+    """Return for each item the newest call, or output, of its call id up to there."""
+    newest: dict[Json, dict[str, Json]] = {}
+    found: list[dict[str, Json] | None] = []
+    for item in items:
+        call = item.get("call_id")
+        if isinstance(call, str) and call and _is_output(item) == is_output:
+            newest[call] = item
+        found.append(newest.get(call) if isinstance(call, str) else None)
+    return found
+
+
+def _is_output(item: dict[str, Json]) -> bool:
+    return str(item.get("type")).endswith("_output")
+
+
+def _key(
+    item: dict[str, Json], call: dict[str, Json] | None, output: dict[str, Json] | None
+) -> str:
+    kind, own = item.get("type"), item.get("id")
     if not isinstance(kind, str) or (item.get("role") and not own):
-        return None
-    identity = call if isinstance(call, str) and call else own
-    return (kind, identity) if isinstance(identity, str) and identity else None
+        return ""
+    if call is not None or output is not None:
+        return _text([kind, call, output])
+    if item.get("role"):
+        return _text([kind, item])
+    return _text([kind, own]) if isinstance(own, str) and own else ""
+
+
+def _text(data: object) -> str:
+    return json.dumps(data, sort_keys=True, default=str)
 
 
 def without_reasoning_ids(messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from math import isfinite
 from typing import Any, NoReturn
 
 import openai
@@ -26,6 +23,7 @@ from holdfast.errors import (
 )
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.runs.asked_waits import retry_after
 
 _HEALED_BY_TIME = frozenset({408, 409, 425, 429})
 _NOT_HEALED_BY_TIME = frozenset(
@@ -216,26 +214,6 @@ def refuse_missing_key(model: str) -> NoReturn:
         " the step again. For a server that wants no key pass any text;"
         ' model="offline" needs neither key nor network.',
     )
-
-
-def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """Return the seconds that the provider asks to wait, or None.
-
-    Args:
-        headers: Response headers; `retry-after-ms`, or `retry-after` in seconds or as HTTP date.
-        now: Present time in seconds since 1970; None reads the clock.
-    """
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers.get(name, "")) / unit
-        except ValueError:
-            continue
-        return max(0.0, seconds) if isfinite(seconds) else None
-    try:
-        date = parsedate_to_datetime(headers.get("retry-after", ""))
-        return max(0.0, date.timestamp() - (time.time() if now is None else now))
-    except (ValueError, OverflowError, TypeError, IndexError):  # whatever stands there
-        return None
 
 
 def _message_in(body: Mapping[str, Json]) -> str:

@@ -83,6 +83,10 @@ class TaskInput(Value):
     secret: str = ""
 
 
+MOST_LOST = 5
+"""Attempts of one activity that may be lost: one that ends its worker would do so for ever."""
+
+
 class AgentRules(Value):
     """Rules by which the task runs the steps of an agent.
 
@@ -101,6 +105,11 @@ class AgentRules(Value):
     attempts: int = 10
     parallel: int = 1
     guards: tuple[GuardRule, ...] = ()
+
+    @property
+    def starts(self) -> int:
+        """Most starts of the activity of a step: lost workers are no attempts that failed."""
+        return max(self.attempts, MOST_LOST)
 
 
 class Described(AgentRules):

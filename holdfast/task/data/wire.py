@@ -59,6 +59,8 @@ class AdvanceInput(Value):
         keeps: Whether money for a last answer must be left after the call.
         head: Digest of the task's head, cut to 16 digits, for the first step: the process that has
             described the agent just now need not ask for the head.
+        attempts: Number of the attempt whose failed model call stops the step, where the server
+            would start the activity more often, for lost workers; else 0.
     """
 
     n: int
@@ -75,6 +77,7 @@ class AdvanceInput(Value):
     dollars: Dollars | None = None
     keeps: bool = False
     head: str = ""
+    attempts: int = 0
 
 
 class GuardInput(Value):

@@ -19,7 +19,7 @@ from holdfast.task.data.records import (
     StepRecord,
     usual_step,
 )
-from holdfast.task.data.state import Described, head_digest, known_head
+from holdfast.task.data.state import AgentRules, Described, head_digest, known_head
 from holdfast.task.data.undo import Before, FollowUp
 from holdfast.task.data.wire import Advanced, AdvanceInput, RunRequest
 from holdfast.task.ledger.open_steps import INLINE_BYTES, OpenSteps
@@ -150,13 +150,13 @@ class Ledger(OpenSteps):
                 tried=current.tried,
             )
         described = self.s.described
-        attempts = described.rules(opened.step.agent).attempts if described is not None else 0
+        starts = described.rules(opened.step.agent).starts if described is not None else 0
         changes: dict[str, object] = {
             "open": opened,
             "failure": None,
             "owner": owner,
             "stream": current.stream or asked.stream,
-            "tried": current.tried + attempts,
+            "tried": current.tried + starts,
         }
         self._put(current.model_copy(update=changes))
         self.change(failure=None)
@@ -172,6 +172,8 @@ class Ledger(OpenSteps):
         usual = current.open == usual_step(current.n)
         data = canonical(current.open.wire())
         small = len(data) <= INLINE_BYTES
+        described = self.s.described
+        rules = AgentRules() if described is None else described.rules(current.open.step.agent)
         journal = ChainRef(length=len(current.journal), digest=current.chain)
         return AdvanceInput(
             n=current.n,
@@ -185,6 +187,7 @@ class Ledger(OpenSteps):
             stream=current.stream,
             tried=current.tried if current.stream or self.given.head.run.streams else 0,
             head=self._head_digest() if n == 1 and not current.journal else "",
+            attempts=rules.attempts if rules.attempts < rules.starts else 0,
         )
 
     def _head_digest(self) -> str:

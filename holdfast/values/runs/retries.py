@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, cast
 
 from pydantic import Field, PlainSerializer
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from holdfast.errors import ModelRequestError, ModelUnavailableError
+from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
+from holdfast.values.runs.asked_waits import retry_after
 
 INITIAL_SECONDS = 0.25
 LONGEST_SECONDS = 2.0
@@ -280,7 +281,15 @@ async def decided(policy: RetryPolicy, context: RetryPolicyContext) -> RetryDeci
 
 
 async def next_failure(
-    error: Exception, settings: ModelRetrySettings, *, model: Any, attempt: int, streams: bool
+    error: Exception,
+    settings: ModelRetrySettings,
+    *,
+    model: Any,
+    attempt: int,
+    most: int,
+    streams: bool,
+    previous_response_id: str | None = None,
+    conversation_id: str | None = None,
 ) -> Exception:
     """Return the failure of an attempt as Temporal takes it: one to repeat, or one not to.
 
@@ -289,30 +298,35 @@ async def next_failure(
         settings: Whether it is repeated.
         model: The model.
         attempt: Number of the attempt, from 1.
+        most: Most repetitions, with those that `max_attempts` allows where no `max_retries` is set.
         streams: Whether the answer was streamed.
+        previous_response_id: The answer that the call goes on from, or None.
+        conversation_id: The provider's conversation that it is added to, or None.
     """
     policy: RetryPolicy | None = settings.policy
-    most = settings.max_retries
     backoff = settings.backoff or ModelRetryBackoffSettings()
     if policy is None:
         if not isinstance(error, ModelUnavailableError):
             return error
         wait = error.retry_after
         return _again(error, backoff.seconds(attempt) if wait is None else wait)
-    if most is not None and attempt > most:
-        return _no_more(error)
+    if attempt > most:
+        return error if settings.max_retries is None else _no_more(error)
     cause = error.__cause__
     origin = cause if isinstance(cause, Exception) else error
-    advice = _advice(model, origin, attempt, streams=streams)
+    asked = ModelRetryAdviceRequest(origin, attempt, streams, previous_response_id, conversation_id)
+    advice = _advice(model, asked)
     known = normalized(error)
     if advice is not None and advice.normalized is not None:
         known = advice.normalized
-    context = RetryPolicyContext(origin, attempt, most or 0, streams, known, advice)
+    context = RetryPolicyContext(origin, attempt, most, streams, known, advice)
     said = await decided(policy, context)
     unsafe = advice is not None and advice.replay_safety == "unsafe"
     if not said.retry or (unsafe and not said.approve_unsafe_replay):
         return _no_more(error)
-    return _again(error, backoff.seconds(attempt) if said.delay is None else said.delay)
+    waits = (said.delay, known.retry_after, advice.retry_after if advice is not None else None)
+    wait = next((each for each in waits if each is not None), backoff.seconds(attempt))
+    return _again(error, wait)
 
 
 def normalized(error: Exception) -> ModelRetryNormalizedError:
@@ -333,25 +347,36 @@ def normalized(error: Exception) -> ModelRetryNormalizedError:
         error_code=found("code"),
         message=str(error),
         request_id=found("request_id"),
-        retry_after=found("retry_after"),
+        retry_after=_wait_of(known),
         is_network_error=lost or (isinstance(error, ModelUnavailableError) and status is None),
         is_timeout=is_timeout,
     )
 
 
-def _advice(
-    model: Any, error: Exception, attempt: int, *, streams: bool
-) -> ModelRetryAdvice | None:
+def _wait_of(errors: Iterable[BaseException]) -> float | None:
+    """Return the seconds that the provider asked to wait: as our error has it, or the response."""
+    for each in errors:
+        wait: Any = getattr(each, "retry_after", None)
+        headers: Any = getattr(getattr(each, "response", None), "headers", None)
+        if wait is None and isinstance(headers, Mapping):
+            wait = retry_after(cast("Mapping[str, str]", headers))
+        if isinstance(wait, int | float) and wait >= 0:
+            return float(wait)
+    return None
+
+
+def _advice(model: Any, asked: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
     ask = getattr(getattr(model, "model", model), "get_retry_advice", None)
     if not callable(ask):
         return None
-    advice: Any = ask(ModelRetryAdviceRequest(error, attempt, streams))
+    advice: Any = ask(asked)
     return cast("ModelRetryAdvice | None", advice)
 
 
 def _again(error: Exception, seconds: float) -> Exception:
     made = ModelUnavailableError(str(error), retry_after=seconds)
-    made.__cause__ = error.__cause__
+    # What the model itself raised reaches the caller of the run once there are no more attempts.
+    made.__cause__ = error.__cause__ if isinstance(error, ModelError) else error
     return made
 
 

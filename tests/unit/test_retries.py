@@ -1,0 +1,101 @@
+"""What follows a failed model call, as `ModelSettings(retry=...)` says: the wait, and the cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from openai import RateLimitError
+
+from holdfast import (
+    ModelRetryAdvice,
+    ModelRetryAdviceRequest,
+    ModelRetryBackoffSettings,
+    ModelRetrySettings,
+    RetryDecision,
+    RetryPolicyContext,
+)
+from holdfast.errors import ModelUnavailableError
+from holdfast.values.runs.retries import next_failure, normalized
+
+BACKOFF = ModelRetryBackoffSettings(initial_delay=0.5, jitter=False)
+
+
+def limited(**headers: str) -> RateLimitError:
+    request: Any = httpx.Request("POST", "https://example.com")
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    response: Any = httpx.Response(429, headers=names, request=request)
+    return RateLimitError("slow down", response=response, body=None)
+
+
+async def after(error: Exception, policy: Any, **more: Any) -> Exception:
+    settings = ModelRetrySettings(backoff=BACKOFF, policy=policy)
+    given: dict[str, Any] = {"model": None, "attempt": 1, "most": 2, "streams": False, **more}
+    return await next_failure(error, settings, **given)
+
+
+@pytest.mark.parametrize(
+    ("error", "delay", "wait"),
+    [
+        (ModelUnavailableError("busy", retry_after=7), None, 7),
+        (limited(retry_after="8"), None, 8),
+        (limited(retry_after_ms="250"), None, 0.25),
+        (limited(retry_after="8"), 0, 0),
+        (ModelUnavailableError("busy", retry_after=0), None, 0),
+        (ModelUnavailableError("busy"), None, 0.5),
+        (limited(), None, 0.5),
+    ],
+)
+async def test_wait_is_that_of_the_policy_then_of_the_provider_then_of_the_backoff(
+    error: Exception, delay: float | None, wait: float
+) -> None:
+    failure = await after(error, lambda _: RetryDecision(retry=True, delay=delay))
+    assert isinstance(failure, ModelUnavailableError)
+    assert failure.retry_after == wait
+
+
+async def test_what_the_provider_asks_is_known_of_the_cause_as_well() -> None:
+    error = ModelUnavailableError("busy")
+    error.__cause__ = limited(retry_after="9")
+    assert normalized(error).retry_after == 9
+
+
+async def test_an_error_that_is_repeated_is_kept_as_the_cause() -> None:
+    error = ValueError("mine")
+    failure = await after(error, lambda _: True)
+    assert isinstance(failure, ModelUnavailableError)
+    assert failure.__cause__ is error
+
+
+async def test_policy_and_model_are_told_of_the_call() -> None:
+    asked: list[ModelRetryAdviceRequest] = []
+    told: list[RetryPolicyContext] = []
+
+    class Advising:
+        def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice:
+            asked.append(request)
+            return ModelRetryAdvice(retry_after=3)
+
+    def again(context: RetryPolicyContext) -> bool:
+        told.append(context)
+        return True
+
+    failure = await after(
+        ValueError("mine"),
+        again,
+        model=Advising(),
+        most=9,
+        previous_response_id="resp_1",
+        conversation_id="conv_1",
+    )
+    assert isinstance(failure, ModelUnavailableError)
+    assert failure.retry_after == 3
+    assert [each.max_retries for each in told] == [9]
+    [request] = asked
+    assert (request.previous_response_id, request.conversation_id) == ("resp_1", "conv_1")
+
+
+async def test_no_policy_is_asked_after_the_last_attempt() -> None:
+    error = ValueError("mine")
+    assert await after(error, pytest.fail, attempt=3) is error
