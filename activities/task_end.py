@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from temporalio import activity
 
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, WithinTaskError, task_id
+from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.activities.spans import tell_of_closed
@@ -41,9 +41,6 @@ from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep
 
-OURS = "holdfast.workers."
-"""The modules of the AgentWorkers whose code is known."""
-
 
 class ClosingActivities:
     """Writes to the archive and to sessions for the tasks of one worker process."""
@@ -74,8 +71,8 @@ class ClosingActivities:
 
     async def _close(self, given: CloseInput) -> Closed:
         source = self._source
-        head = await source.head() if given.whole is None else given.whole.head
-        task, page, entries = await source.record(given.whole)
+        head = await source.head()
+        task, page, entries = await source.record()
         segment = page.segment
         archived = archived_entries(segment)
         entries = entries[: given.ledger.length - archived]  # without what came since it closes
@@ -132,10 +129,6 @@ class ClosingActivities:
         before = await read_messages(source.archive, adds) if adds else []
         transcript = await source.transcript(given.at)
         worker = self._registry.of(head).agent(head.agent).made_worker
-        if activity.info().is_local and not worker.finalize_task.__module__.startswith(OURS):
-            # A workflow task that a user's code ends the process in would be repeated for ever.
-            msg = f"The AgentWorker of agent {head.agent!r} chooses what the session keeps."
-            raise WithinTaskError(msg)
         blocked = _blocked(head, given, opens)
         if given.status == "finished" or transcript:
             with naming(f"finalize_task of agent {head.agent!r}", worker.finalize_task):

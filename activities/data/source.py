@@ -21,7 +21,7 @@ from holdfast.archive.contents import read_json
 from holdfast.archive.segments import read_archived, read_messages, turns
 from holdfast.errors import DigestMismatchError
 from holdfast.task.data.calls import call_digest
-from holdfast.task.data.closing import EntriesPage, EntriesRequest, Whole
+from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, InputRef, JournalEntry, OpenStep, usual_step
 from holdfast.task.data.state import SessionState, head_digest
@@ -175,15 +175,12 @@ class Source(LargeValues):
             return call, dict(given.state)
         return call, dict((await self._view(ViewRequest(n=given.n, state=True))).state)
 
-    async def record(self, known: Whole | None) -> tuple[Task, EntriesPage, list[Entry]]:
+    async def record(self) -> tuple[Task, EntriesPage, list[Entry]]:
         """Return the task with its whole input, and the ledger entries that are not archived yet.
 
-        One query for both, because each costs a workflow activation; none if they are known.
+        One query for both, because each costs a workflow activation.
         """
-        if known is None:
-            page, entries = await self.entries(task=True)
-        else:
-            page, entries = known.page, list(known.page.entries)
+        page, entries = await self.entries(task=True)
         task = page.task or await self.status()  # a worker of before a deploy sends none
         return await self._with_input(task), page, entries
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 from collections.abc import Sequence
 
@@ -22,6 +21,7 @@ from holdfast.activities.notices.notifiers import (
 from holdfast.errors import NotificationError
 from holdfast.task.data.wire import NoticeInput
 from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.text.redact import redact
 
 LONGEST_SECONDS = 30.0
@@ -70,23 +70,13 @@ async def _failure(notifier: Notifier, notice: Notice) -> Exception | None:
     """Send a message by one notifier; return why it was not delivered, or None."""
     try:
         async with asyncio.timeout(LONGEST_SECONDS):
-            await _send(notifier, notice)
+            await invoke(notifier.send, notice)  # a plain method in a daemon thread: it may hang
     except TimeoutError:
         text = f"{type(notifier).__name__} has not delivered the message {notice.id!r} in time."
         return NotificationError(text)
     except Exception as error:  # noqa: BLE001  the others get the message all the same
         return error
     return None
-
-
-async def _send(notifier: Notifier, notice: Notice) -> None:
-    """Send a message; a plain method runs in a thread: it would hold up the whole worker."""
-    if inspect.iscoroutinefunction(notifier.send):
-        await notifier.send(notice)
-        return
-    sent = await asyncio.to_thread(notifier.send, notice)
-    if sent is not None:
-        await sent
 
 
 def notice_of(given: NoticeInput) -> Notice:

@@ -286,7 +286,7 @@ def checked_notifiers(given: Iterable[Notifier] | None) -> tuple[Notifier, ...]:
     """Return notifiers that were given to a worker; those of the environment when none were.
 
     Raises:
-        InvalidArgumentError: One has no async method `send`.
+        InvalidArgumentError: One has no method `send`.
     """
     if given is None:
         return notifiers_from_environment()

@@ -99,6 +99,9 @@ class StepActivities:
         # finds is only a guess: the task says which description it took, at the first step.
         self._source.cache.drop(task_id())
         registry = self._registry.of(head)
+        if activity.info().is_local and head.agent not in registry.names:
+            msg = f"Another worker process may serve agent {head.agent!r}."
+            raise WithinTaskError(msg)
         agent = registry.agent(head.agent)
         if activity.info().is_local and any(each.mcp_servers for each in (agent, *agent.team())):
             msg = f"The MCP servers of agent {agent.name!r} may have to be started first."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from temporalio import activity
+from temporalio.client import WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.failures import typed_failures
@@ -25,7 +27,13 @@ async def session_rules(wanted: RecallInput) -> list[StandingRule]:
     handle = activity.client().get_workflow_handle(wanted.session)
     with typed_failures():
         try:
-            found = await handle.query("standing_rules", result_type=list[StandingRule])
+            found = await handle.query(
+                "standing_rules",
+                result_type=list[StandingRule],
+                reject_condition=QueryRejectCondition.NOT_OPEN,
+            )
+        except WorkflowQueryRejectedError:  # ended by an operator: nobody could revoke its rules
+            return []
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:  # nothing has begun it yet
                 return []

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -33,7 +32,7 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from holdfast import Agent, AgentRunner, Task, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.activities import long_calls
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.filters import HandoffInputData
@@ -52,7 +51,7 @@ from holdfast.reading.streams.events import RawResponsesStreamEvent
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_process import build_worker
-from holdfast.values.messages import Message, ToolCall, assistant, user
+from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.settings import ModelSettings
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
 from tests.support.tool_servers import Place
@@ -307,13 +306,6 @@ def make_helper(job: Job, tools: dict[str, Tool]) -> Tool:
     return helper.as_tool(parameters=Errand, input_builder=say)
 
 
-class OwnEnd(FunctionCallingAgentWorker):
-    """Chooses what its session keeps: closing its tasks calls code of a user."""
-
-    def finalize_task(self, task: Task, messages: Sequence[Message]) -> Sequence[Message]:
-        return super().finalize_task(task, messages)
-
-
 def make_agent(job: Job) -> Agent:  # noqa: C901  a table
     """Make the agent that a job names."""
     tools = make_tools(job)
@@ -330,8 +322,6 @@ def make_agent(job: Job) -> Agent:  # noqa: C901  a table
             worker = AskActAsk()
         case "fan":
             worker = FanOut()
-        case "own-end":
-            worker = OwnEnd()
         case "asking":
             tools = {name: replace(each, needs_approval=True) for name, each in tools.items()}
         case "without-charge":

@@ -62,22 +62,20 @@ async def test_an_abandoned_task_leaves_nothing_in_the_session(lab: Lab) -> None
 
 
 async def test_a_finalize_that_no_worker_survives_leaves_nothing_after_an_abandon(lab: Lab) -> None:
-    # The first end is that within the workflow task, which leaves the agent's own code alone.
-    worker = lab.start(die=(("end:close", 2),), agent="own-end")
+    worker = lab.start(die=(("end:close", 1),))
     task = await lab.create("charge:a", session="alice")
     await lab.runner.run_task(task)
     finalizing = asyncio.create_task(lab.runner.finalize_response(task))
     for _ in range(MOST_LOST - 1):
         await lab.until_dead(worker)
-        worker = lab.start(die=(("end:close", 1),), agent="own-end")
+        worker = lab.start(die=(("end:close", 1),))
     await lab.until_dead(worker)
-    # The next one dies as it is about to try again.
-    worker = lab.start(die=(("schedule:close", 1),), agent="own-end")
+    worker = lab.start(die=(("schedule:close", 1),))  # it dies as it is about to try again
     with pytest.raises(StepFailedError, match="could not be closed"):
         await finalizing
     await lab.until_dead(worker)
     await lab.runner.abandon(task, reason="not needed", by="anna")
-    lab.start(agent="own-end")
+    lab.start()
     await lab.until_status(task, "abandoned")
     assert await lab.runner.session("alice").chat_history() == []
     assert await lab.runner.verify(task) == []

@@ -1,9 +1,8 @@
-"""Activities that run within a workflow task: describing an agent and closing a task."""
+"""What runs within a workflow task, as a local activity: the description of the agent."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -11,36 +10,34 @@ import pytest
 from temporalio import activity
 from temporalio.client import Client
 
-from holdfast import Task, tool
-from holdfast.activities import task_end
-from holdfast.archive import segments
+from holdfast import Task, TaskStep, tool
+from holdfast.activities.data import source
+from holdfast.activities.steps import step
 from holdfast.errors import ArchiveError
+from holdfast.task.data.head import TaskHead
 from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import Message
+from holdfast.values.base import ChainRef
 from holdfast.workers import FunctionCallingAgentWorker
-from tests.support.rig import MakeRunner, activities_of
+from tests.support.rig import MakeRunner, activities_of, until_status
 
 
 def new_id() -> str:
     return f"within-{uuid4().hex}"
 
 
-async def ways(client: Client, task_id: str) -> list[tuple[str, str]]:
-    """List how the task was described and closed, in the order of its history."""
-    found: list[tuple[str, str]] = []
+async def ways(client: Client, task_id: str) -> list[str]:
+    """List how the agent was described, in the order of the task's history."""
+    found: list[str] = []
     async for event in client.get_workflow_handle(task_id).fetch_history_events():
         marker = event.marker_recorded_event_attributes
         if marker.marker_name == "core_local_activity":
-            data = marker.details["data"].payloads[0].data.decode()
-            kind = next(each for each in ("describe", "close") if f'"{each}"' in data)
-            found.append((kind, "failed" if marker.HasField("failure") else "within"))
-        kind = event.activity_task_scheduled_event_attributes.activity_type.name
-        if kind in ("describe", "close"):
-            found.append((kind, "by itself"))
+            found.append("failed" if marker.HasField("failure") else "within")
+        if event.activity_task_scheduled_event_attributes.activity_type.name == "describe":
+            found.append("by itself")
     return found
 
 
-async def test_a_task_is_described_and_closed_within_its_workflow_tasks(
+async def test_an_agent_is_described_within_the_workflow_task(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     @tool(effect="read")
@@ -53,13 +50,13 @@ async def test_a_task_is_described_and_closed_within_its_workflow_tasks(
     model.call("look")
     model.reply("done")
     assert str(await runner.chat("q", task_id=task_id, session="alice")) == "done"
-    assert await ways(runner.client, task_id) == [("describe", "within"), ("close", "within")]
-    assert await activities_of(runner.client, task_id) == ["step", "step"]
+    assert await ways(runner.client, task_id) == ["within"]
+    assert await activities_of(runner.client, task_id) == ["step", "step", "close"]
     assert len(await runner.session("alice").chat_history()) == 4
     assert await runner.verify(task_id) == []
 
 
-async def test_no_process_asks_for_what_it_was_sent(
+async def test_the_first_step_does_not_ask_for_what_its_process_has_found_out(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -74,84 +71,67 @@ async def test_no_process_asks_for_what_it_was_sent(
     runner = await make_runner()
     model.reply("done")
     await runner.chat("q")
-    assert asked == []
-
-
-class Choosing(FunctionCallingAgentWorker):
-    """Chooses what the session keeps, and counts how often it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.began = 0
-
-    def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
-        self.began += 1
-        return list(transcript)[:1]
+    assert set(asked) == {"close"}
 
 
 async def test_code_of_users_runs_outside_of_workflow_tasks(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
-    worker = Choosing()
-    runner = await make_runner(worker=worker)
+    made: list[bool] = []
+
+    class Beginning(FunctionCallingAgentWorker):
+        def initialize_step(self, task: Task) -> TaskStep:
+            made.append(activity.info().is_local)
+            return super().initialize_step(task)
+
+    runner = await make_runner(worker=Beginning())
     task_id = new_id()
     model.reply("done")
-    await runner.chat("q", task_id=task_id, session="alice")
-    assert await ways(runner.client, task_id) == [
-        ("describe", "within"),
-        ("close", "failed"),
-        ("close", "by itself"),
-    ]
-    assert worker.began == 1
-    assert [each.role for each in await runner.session("alice").chat_history()] == ["user"]
+    await runner.chat("q", task_id=task_id)
+    assert await ways(runner.client, task_id) == ["failed", "by itself"]
+    assert made == [False]
 
 
 async def test_what_takes_too_long_within_a_workflow_task_is_done_by_itself(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, began = segments.write_record, list[bool]()
+    read, began = source.commits_now, list[bool]()
 
-    async def write_record(*args: Any) -> Any:
+    async def commits_now(head: TaskHead) -> ChainRef:
         began.append(activity.info().is_local)
         if began == [True]:
             await asyncio.Event().wait()  # until it is cancelled
-        return await write(*args)
+        return await read(head)
 
-    monkeypatch.setattr(task_end, "write_record", write_record)
+    monkeypatch.setattr(step, "commits_now", commits_now)
     runner = await make_runner()
     task_id = new_id()
     model.reply("done")
     assert str(await runner.chat("q", task_id=task_id)) == "done"
     assert began == [True, False]
-    assert await ways(runner.client, task_id) == [
-        ("describe", "within"),
-        ("close", "failed"),
-        ("close", "by itself"),
-    ]
+    assert await ways(runner.client, task_id) == ["failed", "by itself"]
     assert await runner.verify(task_id) == []
 
 
 async def test_what_fails_for_good_within_a_workflow_task_is_not_repeated_at_once(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, tried = segments.write_record, list[bool]()
+    read, tried = source.commits_now, list[bool]()
 
-    async def write_record(*args: Any) -> Any:
+    async def commits_now(head: TaskHead) -> ChainRef:
         tried.append(activity.info().is_local)
         if len(tried) == 1:
-            msg = "the disk is full"
+            msg = "the session is odd"
             raise ValueError(msg)
-        return await write(*args)
+        return await read(head)
 
-    monkeypatch.setattr(task_end, "write_record", write_record)
+    monkeypatch.setattr(step, "commits_now", commits_now)
     runner = await make_runner()
     model.reply("done")
     task = await runner.create_task("q")
-    await runner.run_task(task)
-    with pytest.raises(Exception, match="the disk is full"):
-        await runner.finalize_response(task)
-    assert tried == [True]
-    assert str(await runner.finalize_response(task)) == "done"
+    found = await until_status(runner, task, "needs_attention")
+    assert ("the session is odd" in found.error, tried) == (True, [True])
+    assert (await runner.run_task(task)).output == "done"
 
 
 async def test_what_time_heals_is_repeated_by_the_activity(
@@ -160,19 +140,19 @@ async def test_what_time_heals_is_repeated_by_the_activity(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    write, tried = segments.write_record, list[bool]()
+    read, tried = source.commits_now, list[bool]()
 
-    async def write_record(*args: Any) -> Any:
+    async def commits_now(head: TaskHead) -> ChainRef:
         tried.append(activity.info().is_local)
         if len(tried) <= 2:
-            msg = "the disk is busy"
+            msg = "the archive is busy"
             raise ArchiveError(msg)
-        return await write(*args)
+        return await read(head)
 
-    monkeypatch.setattr(task_end, "write_record", write_record)
+    monkeypatch.setattr(step, "commits_now", commits_now)
     runner = await make_runner()
     model.reply("done")
     assert str(await runner.chat("q")) == "done"
     assert tried == [True, False, False]
-    told = [each for each in caplog.records if "the disk is busy" in each.getMessage()]
+    told = [each for each in caplog.records if "the archive is busy" in each.getMessage()]
     assert len(told) == 1  # not of the one that the task repeats at once

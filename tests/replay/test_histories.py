@@ -51,7 +51,7 @@ async def test_a_history_that_the_code_would_not_write_is_noticed(rig: Rig) -> N
     task_id = await SCENARIOS["stepwise"](rig)
     [history] = await histories(rig.engine.client, task_id)
     text = history.to_json()
-    for name, other in (('"tool"', '"tooth"'), ('"step"', '"stop"')):
+    for name, other in (('"tool"', '"tooth"'), ('"step"', '"stop"'), ('"close"', '"closed"')):
         assert name in text
         changed = WorkflowHistory.from_json(task_id, text.replace(name, other))
         with pytest.raises(Exception, match=r"(?i)nondeterminism|does not match"):

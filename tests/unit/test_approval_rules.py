@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -29,7 +30,13 @@ class Desk:
     """A task whose first step has calls that wait under a rule, and people who decide them."""
 
     def __init__(
-        self, rule: ApprovalRule, *, asker: str = "", calls: int = 1, sums: tuple[int, ...] = ()
+        self,
+        rule: ApprovalRule,
+        *,
+        asker: str = "",
+        calls: int = 1,
+        sums: tuple[int, ...] = (),
+        servers: tuple[str, ...] = (),
     ) -> None:
         head = TaskHead(agent="a", asker=asker)
         self.ledger = Ledger(TaskInput(head=head, input="q"), task_id="t", now=1.0)
@@ -37,7 +44,10 @@ class Desk:
         self.ledger.described(Described(snapshot="s", policies={"pay": policy}))
         self.ledger.begin(RunRequest(), now=2.0)
         texts = [f'{{"sum": {each}}}' for each in sums] or [PROPOSED] * calls
-        asked = tuple(ToolCall(id=f"c{i}", name="pay", arguments=t) for i, t in enumerate(texts))
+        asked = tuple(
+            ToolCall(id=f"c{i}", name="pay", arguments=t, server=server)
+            for i, (t, server) in enumerate(zip_longest(texts, servers, fillvalue=""))
+        )
         self.ledger.change(opens=(self.ledger.at(N).model_copy(update={"calls": asked}),))
         seconds = rule.expires_seconds or 0
         for i in range(len(asked)):
@@ -315,3 +325,12 @@ def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="time zone"):
         Always(until=datetime(2030, 1, 1))  # noqa: DTZ001  the claim
     assert Always(until=datetime(1970, 1, 2, tzinfo=UTC)).until == 86_400
+
+
+def test_a_decision_on_one_servers_tool_is_none_on_anothers_of_its_name() -> None:
+    desk = Desk(ApprovalRule(), calls=3, servers=("sandbox", "sandbox", "prod"))
+    assert desk.decide("ann", always=True) == ""
+    assert [desk.at(i).status for i in range(3)] == ["approved", "approved", "open"]
+    policy = ToolPolicy(needs_approval="yes")
+    known = [standing.standing_rule(desk.ledger, N, i, policy) for i in range(3)]
+    assert [rule is not None for rule in known] == [True, True, False]

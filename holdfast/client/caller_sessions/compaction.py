@@ -95,6 +95,9 @@ class OpenAIResponsesCompactionSession(SessionABC):
     async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
         """Fold the items, if there are many or it is forced.
 
+        Items that others have added meanwhile are kept: nothing is folded then. The exchange is two
+        calls of the session, so a process that dies between them leaves it empty.
+
         Raises:
             ValueError: The id of a response is to be sent, and there is none.
             Exception: Whatever the client or the session raises; the items are as they were, unless
@@ -115,6 +118,8 @@ class OpenAIResponsesCompactionSession(SessionABC):
         sent: dict[str, Any] = {"previous_response_id": response} if by_id else {"input": items}
         folded = await client_of(self._given).responses.compact(model=self.model, **sent)
         made = [_as_dict(each) for each in folded.output or []]
+        if await self.underlying_session.get_items() != items:
+            return
         await self.underlying_session.clear_session()
         if made:
             await self.underlying_session.add_items(made)

@@ -198,6 +198,7 @@ class StandingRule(Value):
         roles: Roles of the person who decided.
         id: Id of the approval with which it was given.
         tool: Name of the tool.
+        server: Server of the provider that has it; empty for a tool of the agent.
         values: Argument name to the value that a call must have; empty for all calls.
         until: Time until which it holds, seconds since the epoch; 0 for no end.
         session: Name of the session in whose tasks it holds; empty for the task alone.
@@ -214,6 +215,7 @@ class StandingRule(Value):
     roles: tuple[str, ...] = ()
     id: str = ""
     tool: str = ""
+    server: str = ""
     values: dict[str, Json] = Field(default_factory=dict[str, Json])
     until: float = 0.0
     session: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState, SegmentRef
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import CommitRef
@@ -47,18 +46,6 @@ class EntriesPage(Value):
     task: Task | None = None
 
 
-class Whole(Value):
-    """All that the closing activity needs of a task, so that it need not ask for it.
-
-    Attributes:
-        head: The task's head, completed.
-        page: The task and all ledger entries that are not archived.
-    """
-
-    head: TaskHead
-    page: EntriesPage
-
-
 class CloseInput(Value):
     """Input of the closing activity.
 
@@ -68,7 +55,6 @@ class CloseInput(Value):
         commit: Whether the session gets this task's turn.
         failure: Verdict or reason that ended the task, if it is not finished.
         ledger: Length and digest of the ledger that is to be stored.
-        whole: The task; None for the activity to ask for it.
     """
 
     status: TaskStatus
@@ -76,7 +62,6 @@ class CloseInput(Value):
     commit: bool = False
     failure: Failure | None = None
     ledger: ChainRef = ChainRef()
-    whole: Whole | None = None
 
 
 class Closed(Value):

@@ -43,7 +43,9 @@ def standing_rule(
     call, asker = ledger.at(n).calls[i], ledger.given.head.asker
     of_policy = deciders.of_rule(policy.approval, "tool", asker=asker, now=0)
     agent = agent_of(ledger, n)
-    asked = Approval(id="", arguments=call.arguments, tool=call.name, agent=agent)
+    asked = Approval(
+        id="", arguments=call.arguments, tool=call.name, agent=agent, server=call.server
+    )
     probe = asked.model_copy(update=of_policy)
     known = (*of_session, *ledger.s.to_session, *rules(ledger))
     return next((rule for rule in reversed(known) if _holds(rule, probe)), None)
@@ -121,6 +123,7 @@ def decide_always(ledger: Ledger, command: Command, *, now: float) -> str:
         roles=approvals.roles_of(command),
         id=decided.id,
         tool=decided.tool,
+        server=decided.server,
         values={name: arguments[name] for name in bounds.same},
         until=float(cast("float", bounds.until or 0)),
         session=session.name if session else "",
@@ -184,7 +187,9 @@ def _arguments(approval: Approval) -> dict[str, Json]:
 
 def _holds(rule: StandingRule, approval: Approval) -> bool:
     """Whether a rule holds for a call: not if others must decide it, or more than one."""
-    if rule.tool != approval.tool or rule.agent not in ("", approval.agent):
+    if (rule.tool, rule.server) != (approval.tool, approval.server):
+        return False
+    if rule.agent not in ("", approval.agent):
         return False
     if approval.quorum > 1 and rule.verb == "approve":
         return False
