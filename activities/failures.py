@@ -120,16 +120,14 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
             category=ApplicationErrorCategory.BENIGN,
         ) from None
     except Exception as error:
-        is_ours, heals = isinstance(error, HoldfastError), heals_by_time(error)
-        # Within a workflow task it is no news yet: the activity is repeated by itself.
-        level = logging.DEBUG if heals and activity.info().is_local else logging.WARNING
-        log.log(level, "An activity failed: %s", text_of(error), exc_info=not is_ours)
+        is_ours = isinstance(error, HoldfastError)
+        log.warning("An activity failed: %s", text_of(error), exc_info=not is_ours)
         _keep(error)
         raise LoggedError(
             clean_message(error),
             *facts(remedy=clean_remedy(error), parks=isinstance(error, UserError)),
             type=type(error).__name__,
-            non_retryable=not heals,
+            non_retryable=not heals_by_time(error),
         ) from None
 
 

@@ -37,9 +37,6 @@ CLOCKS_SECONDS = 300.0
 """How long a difference between the clocks is remembered, at least."""
 
 ASKING_SECONDS = 10.0
-WORKFLOW_TASK = timedelta(seconds=10)
-"""How long the server waits for a workflow task before it gives it to another worker process."""
-
 CANCEL_SECONDS = 2.0
 """How long an attempt that the server wants cancelled waits for the cancellation."""
 
@@ -64,18 +61,11 @@ class Lease:
         Args:
             pulse: Heartbeats of the attempt.
         """
-        info = activity.info()
-        begun, here = info.started_time.timestamp(), time.time()
         self.ask: Callable[[str], Awaitable[None]] = partial(_ask, pulse=pulse)
+        delay = _clocks.delay(activity.info().started_time.timestamp(), time.time())
+        self._started = None if delay is None else now() - delay
         self._confirmed: float | None = None
-        if info.is_local:  # begun by this process, and its workflow task cannot be asked for
-            self._started: float | None = now() - max(here - begun, 0.0)
-            self.ask, self._confirmed = _refuse, self._started
-            timeout = WORKFLOW_TASK
-        else:
-            delay = _clocks.delay(begun, here)
-            self._started = None if delay is None else now() - delay
-            timeout = info.heartbeat_timeout or timedelta(seconds=ASKING_SECONDS)
+        timeout = activity.info().heartbeat_timeout or timedelta(seconds=ASKING_SECONDS)
         self._trusted = TRUSTED_SHARE * timeout.total_seconds()
 
     def trust_start(self) -> None:
@@ -182,12 +172,6 @@ async def tell_server(*details: Json) -> None:
     handle = activity.client().get_async_activity_handle(task_token=info.task_token)
     timeout = timedelta(seconds=ASKING_SECONDS)
     await handle.with_context(context).heartbeat(*details, rpc_timeout=timeout)
-
-
-async def _refuse(what: str) -> None:
-    """Refuse to act for a workflow task that may belong to another worker process by now."""
-    msg = f"The {what} was not begun: the workflow task that it is part of has taken too long."
-    raise NotOursError(msg, type=NOT_STARTED)
 
 
 async def _ask(what: str, pulse: Pulse) -> None:
@@ -335,7 +319,7 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
             current_lease().trust_start()
         yield current.get()
         return
-    pulse = Pulse(_not_sent if activity.info().is_local else activity.heartbeat)
+    pulse = Pulse()
     begin_lease(pulse)
     if trusts_start:
         current_lease().trust_start()

@@ -13,7 +13,6 @@ from temporalio.exceptions import (
     ApplicationError,
     FailureError,
     TimeoutType,
-    is_cancelled_exception,
 )
 from temporalio.exceptions import (
     TimeoutError as TemporalTimeout,
@@ -33,9 +32,6 @@ from holdfast.task.queries.labels import call_label, step_label
 T = TypeVar("T")
 
 QUICK = timedelta(minutes=2)
-WITHIN = timedelta(seconds=2)
-"""How long an activity may hold up the workflow task that it runs in."""
-
 LONGEST_TOOL = timedelta(days=30)
 MOST_STARTS = 8
 """How often a call is scheduled again that is known not to have started."""
@@ -101,44 +97,10 @@ def is_lost(error: ActivityError) -> bool:
             return False
 
 
-async def within(name: str, given: Any, kind: type[T], *, summary: str) -> T | None:
-    """Run a short activity within the workflow task, as a local activity, once.
-
-    It needs no activity task and no further workflow task: three events of history, not six, and
-    fewer round trips. Meanwhile the task handles nothing else.
-
-    Returns:
-        Its result; None if it took too long, or failed with what time or `quick` can mend.
-
-    Raises:
-        FailureError: It failed for another reason, or was cancelled. A replay raises what was the
-            cause of an ActivityError.
-    """
-    try:
-        found: T = await workflow.execute_local_activity(
-            name,
-            given,
-            result_type=kind,
-            schedule_to_close_timeout=WITHIN,  # the wait for a free slot counts, too
-            retry_policy=RetryPolicy(maximum_attempts=1),
-            summary=summary,
-        )
-    except FailureError as error:
-        cause = error.cause if isinstance(error, ActivityError) else error
-        is_final = isinstance(cause, ApplicationError) and cause.non_retryable
-        if is_final or is_cancelled_exception(error):
-            raise
-        return None
-    return found
-
-
 async def describe(ledger: Ledger) -> Described:
     """Ask the worker process for the agent's snapshot."""
     head = ledger.given.head
-    found = await within("describe", head, Described, summary=head.agent)
-    if found is None:
-        found = await quick(ledger, "describe", head, Described, summary=head.agent)
-    return found
+    return await quick(ledger, "describe", head, Described, summary=head.agent)
 
 
 async def advance(ledger: Ledger, n: int, *, now: float, more: dict[str, object]) -> Advanced:
@@ -204,11 +166,7 @@ async def archive(ledger: Ledger) -> SegmentRef:
 
 
 async def close(ledger: Ledger, sent: CloseInput) -> Closed:
-    """Archive the whole task, and what its session is to get.
-
-    Not within the workflow task: that has accepted the end, and as long as it is not over, the end
-    is not recorded. A record of it could be read though the task has gone on.
-    """
+    """Archive the whole task, and what its session is to get."""
     return await quick(ledger, "close", sent, Closed, summary=sent.status)
 
 

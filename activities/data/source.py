@@ -12,7 +12,6 @@ from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import WorkflowHandle
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.cache import TaskMemory
@@ -40,17 +39,6 @@ BUSY_PAUSES = (0.1, 0.2, 0.5, 1, 2, 3, 5, 5, 5, 5)
 
 _left_queue: ContextVar[bytes] = ContextVar("holdfast_left_queue", default=b"")
 """Task token of the activity attempt that has left the queue of a worker that may be dead."""
-
-
-class WithinTaskError(ApplicationError):
-    """An activity that runs within the workflow task cannot do its work there.
-
-    The task runs it by itself then, so this is no failure to report.
-    """
-
-    def __init__(self, message: str) -> None:
-        """Say what it cannot do."""
-        super().__init__(message, type="WithinTask", category=ApplicationErrorCategory.BENIGN)
 
 
 class Source(LargeValues):
@@ -247,14 +235,7 @@ class Source(LargeValues):
         return await self._query("view", View, asked)
 
     async def _query(self, name: str, kind: type[T], *args: object) -> T:
-        """Ask the task, one question after the other, and again while others keep it busy.
-
-        Raises:
-            WithinTaskError: The activity runs within the workflow task, which is to end first.
-        """
-        if activity.info().is_local:
-            msg = f"Task {task_id()!r} cannot answer {name!r} before this activity is over."
-            raise WithinTaskError(msg)
+        """Ask the task, one question after the other, and again while others keep it busy."""
         handle = await self._reach()
         async with self.memory().asking:
             for pause in (*BUSY_PAUSES, 0.0):

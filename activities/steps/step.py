@@ -12,7 +12,6 @@ from temporalio import activity
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import (
     Source,
-    WithinTaskError,
     commits_now,
     seen_before,
     task_id,
@@ -99,13 +98,7 @@ class StepActivities:
         # finds is only a guess: the task says which description it took, at the first step.
         self._source.cache.drop(task_id())
         registry = self._registry.of(head)
-        if activity.info().is_local and head.agent not in registry.names:
-            msg = f"Another worker process may serve agent {head.agent!r}."
-            raise WithinTaskError(msg)
         agent = registry.agent(head.agent)
-        if activity.info().is_local and any(each.mcp_servers for each in (agent, *agent.team())):
-            msg = f"The MCP servers of agent {agent.name!r} may have to be started first."
-            raise WithinTaskError(msg)
         snapshot = await registry.publish(head.agent)
         team = {each.name: self._rules(registry, each, head) for each in snapshot.team}
         described = Described(

@@ -411,7 +411,7 @@ async def test_a_task_without_guardrails_has_no_activity_for_them(
     task = await guarding.runner.create_task("hi")
     await guarding.runner.run_task(task)
     client = guarding.runner.client
-    assert await activities_of(client, task.task_id) == ["step"]
+    assert await activities_of(client, task.task_id) == ["describe", "step"]
 
 
 # ---- output

@@ -15,8 +15,8 @@ from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, until, until_status
 
-APART = ["step", "tool", "step", "close"]
-INLINE = ["step", "step", "close"]
+APART = ["describe", "step", "tool", "step", "close"]
+INLINE = ["describe", "step", "step", "close"]
 
 
 class Looking(NamedTuple):

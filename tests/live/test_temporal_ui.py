@@ -83,6 +83,7 @@ async def test_a_task_tells_its_story_in_temporals_ui(
     described = await handle.describe()
     assert await described.static_summary() == "agent: Pay Bob what 121 times 3 is"
     assert await summaries(runner, task) == [
+        ("describe", "agent"),
         ("step", "gpt-5-mini, step 1"),
         ("step", "gpt-5-mini, step 2"),
         ("check", "pay {to: bob, cents: 30…"),  # the edited arguments

@@ -652,6 +652,7 @@ async def test_a_turn_costs_two_activities(make_runner: MakeRunner, model: FakeO
     task = await runner.create_task("q")
     await runner.run_task(task)
     assert await activities_of(runner.client, task.task_id) == [
+        "describe",
         *(["step", "tool"] * 3),
         "step",
     ]
