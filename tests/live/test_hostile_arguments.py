@@ -29,6 +29,7 @@ from holdfast import (
     RunResultStreaming,
     RunState,
     configure,
+    run_demo_loop,
     set_default_openai_api,
     set_default_openai_client,
     set_default_openai_key,
@@ -82,6 +83,7 @@ CHANGES_THE_PROCESS = (
     configure, set_tracing_disabled, instrument, set_default_openai_api, set_default_openai_client,
     set_default_openai_key,
 )  # fmt: skip
+READS_THE_TERMINAL = (run_demo_loop,)
 MAKERS = (
     AgentRunner.connect, Image.from_path, Image.from_url, Image.from_bytes, RunState.of,
     RunState.from_json, RunState.from_string, messages.user, messages.assistant, messages.system,
@@ -343,7 +345,8 @@ def is_made_by_users(kind: Any) -> bool:
 
 
 def is_called_by_users(function: Any) -> bool:
-    is_drawn = inspect.isfunction(function) and function not in CHANGES_THE_PROCESS
+    apart = (*CHANGES_THE_PROCESS, *READS_THE_TERMINAL)
+    is_drawn = inspect.isfunction(function) and function not in apart
     return is_drawn and bool(parameters(function))
 
 

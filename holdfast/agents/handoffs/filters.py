@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import UserError
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
@@ -175,7 +176,15 @@ def get_conversation_history_wrappers() -> tuple[str, str]:
 
 
 def default_handoff_history_mapper(transcript: list[Item]) -> list[Item]:
-    """Fold items into one assistant message: a numbered line for each, between two markers."""
+    """Fold items into one assistant message: a numbered line for each, between two markers.
+
+    Raises:
+        UserError: The transcript is no list of items.
+    """
+    given = cast("object", transcript)
+    if not is_array(given) or not all(map(is_object, given)):
+        msg = f"A transcript is a list of input items; it was {shown(given)}."
+        raise UserError(msg)
     lines = [f"{k}. {_line(item)}" for k, item in enumerate(transcript, 1)] or [NOTHING]
     start, end = get_conversation_history_wrappers()
     return [{"role": "assistant", "content": "\n".join((PREAMBLE, start, *lines, end))}]

@@ -67,7 +67,8 @@ def check_known(what: str, given: Collection[object], known: Collection[str]) ->
     Raises:
         WrongTypeError: There is such a field.
     """
-    unknown = [str(name) for name in given if name not in known]
+    names = [str(name) for name in given if name not in known]
+    unknown = [name.encode(errors="backslashreplace").decode() for name in names]
     if unknown:
         near = get_close_matches(unknown[0], known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -6,17 +6,24 @@ function: the process that runs the model asks it after each attempt that has fa
 
 from __future__ import annotations
 
+import functools
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import Field, PlainSerializer
+from pydantic import Field, PlainSerializer, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
+from holdfast.errors import (
+    InvalidArgumentError,
+    ModelError,
+    ModelRequestError,
+    ModelUnavailableError,
+)
 from holdfast.values.runs.asked_waits import retry_after
+from holdfast.values.text.misfits import misfit
 
 INITIAL_SECONDS = 0.25
 LONGEST_SECONDS = 2.0
@@ -24,9 +31,28 @@ MULTIPLIER = 2.0
 JITTER = 0.25
 """Largest part of a wait by which it is changed at random."""
 
+T = TypeVar("T")
+
+
+def _worded(kind: type[T]) -> type[T]:
+    """Have a checked dataclass raise InvalidArgumentError, with words for what does not fit."""
+    checked = kind.__init__
+
+    @functools.wraps(checked)
+    def init(self: T, /, *args: Any, **fields: Any) -> None:
+        try:
+            checked(self, *args, **fields)
+        except ValidationError as error:
+            raise InvalidArgumentError(misfit(kind.__name__, error)) from None
+
+    kind.__init__ = init  # type: ignore[assignment, method-assign]
+    return kind
+
+
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+@_worded
 @checked_dataclass
 class ModelRetryBackoffSettings:
     """The waits between attempts; what is not set is as the Agents SDK has it.
@@ -165,6 +191,7 @@ RetryPolicy = Callable[[RetryPolicyContext], bool | RetryDecision | Awaitable[bo
 """Decides whether a failed model call is made again."""
 
 
+@_worded
 @checked_dataclass
 class ModelRetrySettings:
     """When a model call that has failed is made again.
