@@ -79,13 +79,18 @@ async def test_what_the_provider_has_forgotten_is_sent_again(run: Run, model: Fa
     ]
 
 
+def always(_context: object) -> bool:
+    """Make a failed model call again, whatever it was."""
+    return True
+
+
 async def test_what_is_forgotten_is_sent_again_before_a_retry_policy_is_asked(
     run: Run, model: FakeOpenAI
 ) -> None:
     model.call("look")
     model.fail(400, code="previous_response_not_found")
     model.reply("done")
-    retry = ModelRetrySettings(max_retries=3, policy=lambda _: True)
+    retry = ModelRetrySettings(max_retries=3, policy=always)
     config = RunConfig(model_settings=ModelSettings(retry=retry))
     result = await run("q", look, auto_previous_response_id=True, run_config=config)
     assert result.final_output == "done"

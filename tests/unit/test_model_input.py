@@ -25,7 +25,7 @@ def thought(text: str) -> dict[str, Any]:
 
 
 QUESTION = {"role": "user", "content": "q"}
-ANSWER = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
+ANSWER: dict[str, Any] = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
 
 

@@ -14,6 +14,7 @@ from holdfast import (
     ModelRetryBackoffSettings,
     ModelRetrySettings,
     RetryDecision,
+    RetryPolicy,
     RetryPolicyContext,
 )
 from holdfast.errors import ModelUnavailableError
@@ -29,7 +30,7 @@ def limited(**headers: str) -> RateLimitError:
     return RateLimitError("slow down", response=response, body=None)
 
 
-async def after(error: Exception, policy: Any, **more: Any) -> Exception:
+async def after(error: Exception, policy: RetryPolicy, **more: Any) -> Exception:
     settings = ModelRetrySettings(backoff=BACKOFF, policy=policy)
     given: dict[str, Any] = {"model": None, "attempt": 1, "most": 2, "streams": False, **more}
     return await next_failure(error, settings, **given)
@@ -98,4 +99,4 @@ async def test_policy_and_model_are_told_of_the_call() -> None:
 
 async def test_no_policy_is_asked_after_the_last_attempt() -> None:
     error = ValueError("mine")
-    assert await after(error, pytest.fail, attempt=3) is error
+    assert await after(error, lambda _: pytest.fail("asked"), attempt=3) is error
