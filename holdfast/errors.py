@@ -151,9 +151,9 @@ class TaskExistsError(HoldfastError):
             difference: How it differs from the one that was to be made, where it may exist.
         """
         self.task_id = task_id
-        other = f" as another one: {difference}" if difference else ""
+        other = f": {difference}" if difference else ""
         super().__init__(
-            f"Task {task_id!r} exists already{other} and was left untouched.",
+            f"Task {task_id!r} exists already and was left untouched{other}.",
             remedy="Choose another task_id, or use get_task to go on with the existing one.",
         )
 

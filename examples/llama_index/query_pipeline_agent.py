@@ -180,7 +180,7 @@ def main() -> None:
     step_output = agent.run_step(task.task_id)
     print(f"One step: {step_output}", flush=True)
     step_output = agent.run_step(task.task_id)
-    print(f"ReAct: {step_output.is_last} {agent.finalize_response(task.task_id)}")
+    print(f"ReAct: {step_output.is_last} {agent.finalize_response(task.task_id)}", flush=True)
     print([f"{message.role.value}: {message.content}" for message in agent.chat_history])
 
     retrying = QueryPipelineAgentWorker(retry_pipeline()).as_agent()

@@ -3,8 +3,9 @@
 LlamaIndex's programs name neither their agents nor their tasks. So names are made of the program,
 of its run, and of what is asked: the same lines give the same names. A run that was killed, or was
 ended by an error, is gone on with when the program is started again: what has its answer is read,
-what was in the middle goes on, and nothing is paid for twice. A run that came to its end is over,
-and the next start is a new one.
+what was in the middle goes on, and nothing is paid for twice, but for model calls inside a step of
+the program's own that was cut off. A run that came to its end is over, and the next start is a new
+one.
 
 A file in the data directory stands for each run that is not over.
 """

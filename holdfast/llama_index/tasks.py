@@ -17,6 +17,7 @@ from holdfast.errors import (
     InvalidArgumentError,
     StepFailedError,
     StepNotFoundError,
+    TaskClosedError,
     TaskExistsError,
     TaskNotFoundError,
     message_of,
@@ -35,7 +36,6 @@ from holdfast.task.data.calls import Approval
 from holdfast.values import steps
 from holdfast.values.base import Json
 from holdfast.values.parts.images import Image
-from holdfast.values.steps import CLOSED
 from holdfast.values.text.shown import shown
 
 IMAGES = "image_docs"
@@ -317,13 +317,14 @@ class Tasks:
     async def run_task(self, task_id: str) -> steps.AgentResponse:
         """Run a task to its end and finalize it; one that waits for a person says what for."""
         runner = await self.connect()
-        found = await runner.get_task(task_id) if task_id in self._found else None
-        if found is None or found.status not in CLOSED:
+        try:
             output = await runner.run_task(task_id)
-            if output.status == "waiting":
-                await self._ensure_clear(task_id)
-                said = f"The task waits: {'; '.join(output.waiting_for)}"
-                return steps.AgentResponse(response=said, task_id=task_id, status="waiting")
+        except TaskClosedError:  # by the program that was killed, or another one beside this
+            return await self.finalize(task_id)
+        if output.status == "waiting":
+            await self._ensure_clear(task_id)
+            said = f"The task waits: {'; '.join(output.waiting_for)}"
+            return steps.AgentResponse(response=said, task_id=task_id, status="waiting")
         return await self.finalize(task_id)
 
     async def finalize(self, task_id: str) -> steps.AgentResponse:

@@ -26,9 +26,10 @@ from temporalio.worker import Worker
 import holdfast
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
-from holdfast.engine.dev_server import launch, watch
+from holdfast.engine.dev_server import launch, leases, watch
 from holdfast.engine.dev_server.datadir import locked, read_json, write_json
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
+from holdfast.engine.dev_server.launch import ServerRecord
 from holdfast.engine.dev_server.leases import (
     acquire_lease,
     leased_server,
@@ -230,6 +231,33 @@ async def test_a_killed_server_comes_back_on_its_port_with_all_tasks(data_dir: P
         found = await client.get_workflow_handle(f"task-{number}").describe()
         assert found.status == WorkflowExecutionStatus.RUNNING
     assert await work(client, "task-7") == "x"
+
+
+async def test_a_server_that_is_killed_under_its_user_comes_back_and_a_stopped_one_does_not(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leased_server(data_dir) as before:
+        os.kill(before.pid, signal.SIGKILL)
+
+        def is_back() -> bool:
+            found = find_server(data_dir)
+            return found is not None and found.pid != before.pid
+
+        await wait_until(is_back, SOON)
+        after = await ensure_server(data_dir)  # waits until it answers
+        assert after.address == before.address
+        client = await connect_embedded(before)
+        await start_task(client, "after-the-kill")
+        await stop_server(data_dir)
+        seen: list[Path] = []
+
+        def looked(directory: Path) -> ServerRecord | None:
+            seen.append(directory)
+            return launch.read_record(directory)
+
+        monkeypatch.setattr(leases, "read_record", looked)
+        await wait_until(lambda: len(seen) > 1, SOON)
+        assert find_server(data_dir) is None
 
 
 async def test_a_taken_port_is_replaced_by_a_free_one(data_dir: Path) -> None:

@@ -169,7 +169,32 @@ async def test_errors_are_results(connect: Connect, model: FakeOpenAI) -> None:
         model.reply("42")
         await client.call_tool("agent", {"message": "q", "task_id": "taken"})
         result = await client.call_tool("agent", {"message": "other", "task_id": "taken"})
-        assert "exists already" in result.content[0].text
+        assert result.content[0].text == (
+            "Task 'taken' exists already and was left untouched: its input is 'q', and this one's"
+            " 'other'. Leave `message` out to go on with it, or choose another `task_id`."
+        )
+        model.fail(400)
+        result = await client.call_tool("agent", {"message": "q", "task_id": "fails"})
+        said = "Call again with task_id 'fails' and without `message` to try again."
+        assert result.content[0].text.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "Give `message` to begin a task"),
+        ({"message": ""}, "Give `message` to begin a task"),
+        ({"message": 5}, "`message` must be a text; it was 5"),
+        ({"message": "q", "task_id": {"a": 1}}, "`task_id` must be a text"),
+    ],
+)
+async def test_arguments_that_no_task_can_begin_with_are_refused(
+    connect: Connect, model: FakeOpenAI, given: dict[str, Any], said: str
+) -> None:
+    async with connect() as client:
+        with pytest.raises(MCPError, match=said):
+            await client.call_tool("agent", given)
+    assert model.requests == []
 
 
 PROGRAM = '''

@@ -54,7 +54,7 @@ def test_two_names_of_a_directory_are_one(tmp_path: Path) -> None:
 def test_a_file_is_not_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(ServerStartError, match="is a file, not a directory"):
+        with pytest.raises(ServerStartError, match="file' is a file, not a directory"):
             prepare(path)
 
 

@@ -107,7 +107,7 @@ def read_form(data: object) -> StateForm:
         raise UserError(msg)
     version: object = data.get(VERSION)
     if version is None:
-        msg = f"Run state is missing schema version: {_NO_STATE.lower()}; it has no {VERSION}."
+        msg = f"Run state is missing schema version. {_NO_STATE}: it has no {VERSION}."
         raise UserError(msg)
     if not isinstance(version, str):
         msg = f"Run state schema version has an invalid type: {VERSION} must be a text."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -31,13 +31,17 @@ from holdfast.errors import (
     CommandRefusedError,
     HoldfastError,
     InvalidArgumentError,
+    StepFailedError,
     TaskClosedError,
+    TaskExistsError,
+    message_of,
 )
 from holdfast.reading.step_events import event_text
 from holdfast.task.data.calls import Approval
 from holdfast.values.base import Json, digest
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import shown
 from holdfast.values.version import __version__
 
 ENDS_WITH_QUESTIONS = "2026-07-28"
@@ -138,16 +142,20 @@ class AgentTools:
             known = ", ".join(self._agents)
             raise MCPError(INVALID_PARAMS, f"There is no agent {params.name!r}. Agents: {known}.")
         runner = self._runner(agent.name)
-        given = params.arguments or {}
-        task_id = str(params.request_state or given.get("task_id") or _id_by_key(ctx))
+        message, known = _read(params.arguments or {})
+        task_id = params.request_state or known or _id_by_key(ctx)
+        if not (message or task_id):
+            msg = "Give `message` to begin a task, or `task_id` to go on with one."
+            raise MCPError(INVALID_PARAMS, msg)
+        task_id = task_id or f"mcp-{uuid.uuid4().hex[:24]}"
         try:
-            await self._ensure(runner, agent, task_id, str(given.get("message") or ""))
+            await self._ensure(runner, agent, task_id, message)
             async with _progress(runner, ctx, task_id):
                 await self._take(runner, ctx, params)
                 return await self._run(runner, ctx, task_id)
         except HoldfastError as error:
             log.warning("A call of agent %r failed: %s", agent.name, error)
-            text = f"Task {task_id!r}: {redact(str(error))}"
+            text = redact(f"{message_of(error)} {_remedy(error, task_id)}")
             return _result(text, task_id, "failed", is_error=True)
 
     async def _ensure(self, runner: AgentRunner, agent: Agent, task_id: str, message: str) -> None:
@@ -249,11 +257,33 @@ def _result(
     )
 
 
+def _read(given: Mapping[str, Json]) -> tuple[str, str]:
+    """Read message and task id from the arguments of a call; empty for what is not given.
+
+    Raises:
+        MCPError: One of them is no text.
+    """
+    for name in ("message", "task_id"):
+        if not isinstance(given.get(name), str | None):
+            msg = f"`{name}` must be a text; it was {shown(given[name])}."
+            raise MCPError(INVALID_PARAMS, msg)
+    return given.get("message") or "", given.get("task_id") or ""
+
+
+def _remedy(error: HoldfastError, task_id: str) -> str:
+    """Say to a client what to do about an error; those of Python's API are nothing to it."""
+    if isinstance(error, TaskExistsError):
+        return "Leave `message` out to go on with it, or choose another `task_id`."
+    if isinstance(error, StepFailedError):
+        return f"Call again with task_id {task_id!r} and without `message` to try again."
+    return error.remedy
+
+
 def _id_by_key(ctx: ServerRequestContext[Any, Any]) -> str:
-    """Return the id of a task that a call without one begins: by its key, else a new one."""
+    """Return the id of the task of a call's key; empty without a key."""
     meta: Any = ctx.meta or {}
     key = meta.get(KEY)
-    return f"mcp-{digest(str(key).encode())[:24]}" if key else f"mcp-{uuid.uuid4().hex[:24]}"
+    return f"mcp-{digest(str(key).encode())[:24]}" if key else ""
 
 
 def _can_ask(ctx: ServerRequestContext[Any, Any]) -> bool:

@@ -51,8 +51,10 @@ def prepare(data_dir: Path) -> Path:
         with tempfile.TemporaryFile(dir=path):
             pass
     except (FileExistsError, NotADirectoryError) as error:
+        files = (each for each in (path, *path.parents) if each.is_file())
+        wrong = str(next(files, error.filename))
         raise ServerStartError(
-            f"The data directory {str(path)!r} cannot be used: {error.filename!r} is a file, not"
+            f"The data directory {str(path)!r} cannot be used: {wrong!r} is a file, not"
             " a directory. Name another data_dir, or move that file away."
         ) from error
     except OSError as error:

@@ -7,22 +7,28 @@ before the server: a runner that stops the server checks for leases under the lo
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from holdfast.engine.dev_server.datadir import locked, prepare, read_json, write_json
+from holdfast.engine.dev_server.datadir import located, locked, prepare, read_json, write_json
 from holdfast.engine.dev_server.launch import read_record
 from holdfast.engine.dev_server.process import is_alive, start_time
 from holdfast.engine.dev_server.server import ensure_server, stop_locked
 from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.errors import ServerStartError
 from holdfast.values.base import Value
+from holdfast.values.text.logs import log
 
 RELEASE_GRACE_SECONDS = 0.2
 """Shorter than a graceful stop, which would make every script end a second later. A kill is safe:
 acknowledged writes are in the SQLite file, and no client waits for an answer."""
+
+LOOK_SECONDS = 1.0
+"""How often a process looks whether its server lives: a look takes a fraction of a millisecond."""
 
 
 class Lease(Value):
@@ -80,14 +86,37 @@ async def release_lease(lease: Lease) -> bool:
 async def leased_server(data_dir: Path) -> AsyncGenerator[ServerInfo]:
     """Use the server of this directory for the length of an `async with` block.
 
+    A server that is killed meanwhile is started again; one that was stopped is not.
+
     Raises:
         ServerStartError: The directory cannot be used, or the server did not start.
     """
     lease = await acquire_lease(data_dir)
     try:
-        yield await ensure_server(data_dir)
+        info = await ensure_server(data_dir)
+        reviving = asyncio.create_task(_revive(data_dir))
+        try:
+            yield info
+        finally:
+            reviving.cancel()
+            await asyncio.gather(reviving, return_exceptions=True)
     finally:
         await release_lease(lease)
+
+
+async def _revive(data_dir: Path) -> None:
+    """Start the server of this directory again whenever it was killed, until cancelled."""
+    directory = located(data_dir)
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        record = read_record(directory)  # None: somebody has stopped it
+        if record is None or is_alive(record.pid, record.started):
+            continue
+        log.warning("The Temporal server of %s was killed: it is started again", directory)
+        try:
+            await ensure_server(data_dir)
+        except ServerStartError as error:
+            log.warning("It could not be started: %s", error)
 
 
 def live_leases(directory: Path) -> list[Path]:
