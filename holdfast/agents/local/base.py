@@ -12,6 +12,7 @@ from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import ToolApprovalItem
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.declaration import refuse_to_offer
+from holdfast.agents.tools.error_texts import default_tool_error_function
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import EffectHook, EnabledPredicate, FailureFormatter
 from holdfast.agents.tools.tool import Tool
@@ -75,6 +76,13 @@ class CallRejectedError(AgentsException):
     """An `on_approval` function rejected a call; its text is what the model reads."""
 
 
+def told_error(ctx: ToolContext[Any, Any], error: Exception) -> str:
+    """Make the model's text for a failed call: of a rejected one, the reason alone."""
+    if isinstance(error, CallRejectedError):
+        return str(error)
+    return default_tool_error_function(ctx, error)
+
+
 class LocalTool(Tool[..., Any], Generic[AskedT]):
     """A tool whose calls have an item type of their own, and that runs here.
 
@@ -109,6 +117,7 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
             msg = f"on_approval must be a function (ctx, approval_item); it was {shown(given)}."
             raise WrongTypeError(msg)
         self.on_approval = on_approval
+        options.setdefault("failure_error_function", told_error)
         super().__init__(
             name,
             description,

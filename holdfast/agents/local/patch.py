@@ -14,7 +14,7 @@ from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.openai.local_items import read_json
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.json_shapes import as_text, is_object
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import CallKind
 from holdfast.values.runs.run_context import RunContextWrapper
@@ -113,13 +113,12 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
             options: Other attributes of `Tool`.
 
         Raises:
-            UserError: The editor lacks a method.
+            UserError: The editor has none of the methods.
         """
-        missing = [each for each in get_args(OperationType) if not hasattr(editor, each)]
-        if missing:
+        if not any(hasattr(editor, each) for each in get_args(OperationType)):
             msg = (
-                f"ApplyPatchTool(editor=...) needs create_file, update_file and delete_file;"
-                f" {shown(editor)} has no {', '.join(missing)}."
+                "ApplyPatchTool(editor=...) needs an object with create_file, update_file and"
+                f" delete_file; {shown(editor)} has none of them."
             )
             raise UserError(msg)
         self.editor = editor
@@ -164,13 +163,20 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
         """Have the editor make the change.
 
         Raises:
+            UserError: It has no method for this change.
             WrongTypeError: It returned something else than a text, an ApplyPatchResult or None.
             Exception: An error of the editor.
         """
-        said: object = await invoke(getattr(self.editor, asked.type), asked)
+        change = getattr(self.editor, asked.type, None)
+        if change is None:
+            msg = f"The editor of tool {self.name!r} has no {asked.type}; nothing was changed."
+            raise UserError(msg)
+        said: object = await invoke(change, asked)
         if isinstance(said, ApplyPatchResult):
-            text = said.output or ""
-            return ErrorResult(text) if said.status == "failed" else text
+            said = {"status": said.status, "output": said.output}
+        if is_object(said):
+            text = as_text(said.get("output"))
+            return ErrorResult(text) if said.get("status") == "failed" else text
         if said is None or isinstance(said, str):
             return said or ""
         msg = (
