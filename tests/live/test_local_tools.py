@@ -228,7 +228,7 @@ async def test_a_patch_is_made_by_the_editor_and_taken_back_by_an_undo(
         "output": "updated",
     }
     assert sent(model) == [PATCH, told]
-    fork = await runner.fork(task, at="s2")
+    fork = await runner.fork(task, at="s1")
     model.add(reply("done too"))
     assert (await runner.run_task(fork)).output == "done too"
     assert sent(model) == [PATCH, told]

@@ -67,7 +67,6 @@ class LocalOptions(TypedDict, total=False):
     tool_output_guardrails: list[ToolOutputGuardrail]
     undo_needs_approval: bool
     undo_idempotent: bool
-    defer_loading: bool
     allowed_callers: list[Literal["direct", "programmatic"]] | None
     custom_data_extractor: None
 

@@ -64,11 +64,11 @@ class CustomTool(LocalTool[str]):
             msg = f"CustomTool {name!r} cannot use its format: {wrong}"
             raise UserError(msg)
         self.format = format
-        options["defer_loading"] = defer_loading
         super().__init__(
             name, description, needs_approval=needs_approval, on_approval=on_approval, **options
         )
         self.on_invoke_tool = on_invoke_tool
+        self.defer_loading = defer_loading
 
     @property
     def definition(self) -> dict[str, Json]:
