@@ -13,6 +13,7 @@ from holdfast import (
     ApplyPatchTool,
     CustomTool,
     LocalShellTool,
+    ModelBehaviorError,
     ShellCallOutcome,
     ShellCommandOutput,
     ShellCommandRequest,
@@ -257,3 +258,12 @@ async def test_a_patch_that_fails_is_told_as_failed_and_stays_without_an_undo(
 async def test_a_model_without_such_tools_is_refused(make_agent: MakeAgent) -> None:
     with pytest.raises(UserError, match="shell"):
         Agent(name="a", model="chat:some", tools=[ShellTool(Ran())])
+
+
+async def test_a_call_of_a_tool_that_the_agent_lacks_ends_the_run(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    await run.serve()
+    model.add(reply("", items=[SHELL]))
+    with pytest.raises(ModelBehaviorError, match="without a shell tool"):
+        await run("q")
