@@ -32,6 +32,10 @@ def shell(said: Any = "x", **options: Any) -> ShellTool:
     return ShellTool(lambda request: said, **options)
 
 
+def say_nothing(ctx: Any, item: Any) -> Any:
+    return {}
+
+
 def test_items_of_calls_and_results_survive_being_read_and_written() -> None:
     items = [CALL, EDIT, RESULT, {"type": "custom_tool_call_output", "call_id": "d", "output": "t"}]
     messages = from_response_items(items)
@@ -122,7 +126,7 @@ async def test_an_executor_or_an_approval_that_says_nothing_usable_is_told() -> 
     arguments = json.dumps(CALL["action"])
     with pytest.raises(WrongTypeError, match="ShellResult"):
         await shell(7).run(ctx, arguments)
-    undecided = shell(needs_approval=True, on_approval=lambda ctx, item: {})
+    undecided = shell(needs_approval=True, on_approval=say_nothing)
     with pytest.raises(UserError, match="must return"):
         await undecided.run(ctx, arguments)
     assert json.loads(await shell("out").run(ctx, arguments)) == {

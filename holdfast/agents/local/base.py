@@ -205,12 +205,13 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
         item = ToolApprovalItem(ctx.agent, self.raw_call(ctx), tool_name=self.name)
         with naming(f"on_approval of tool {self.name!r}", decide):
             said: object = await invoke(decide, ctx, item)
+        answered: object = said
         given = dict(cast("Mapping[str, Json]", said)) if isinstance(said, Mapping) else {}
         approve, reason = given.get("approve"), given.get("reason") or ""
         if not isinstance(approve, bool) or not isinstance(reason, str):
             msg = (
                 f"on_approval of tool {self.name!r} must return"
-                f' {{"approve": bool, "reason": str}}; it returned {shown(said)}.'
+                f' {{"approve": bool, "reason": str}}; it returned {shown(answered)}.'
             )
             raise UserError(msg, remedy="To have a person decide, leave on_approval out.")
         if not approve:
