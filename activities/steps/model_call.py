@@ -27,6 +27,7 @@ from holdfast.models.base import (
     refuse_hosted,
 )
 from holdfast.models.draft import Draft
+from holdfast.models.local_names import named
 from holdfast.models.prices import Prices, priced
 from holdfast.reading.streams.hub import StreamHub, StreamKey, local_hub
 from holdfast.reading.streams.progress import write_progress
@@ -154,7 +155,7 @@ class Asking:
             made = await self._respond(self._code.with_secrets(whole))
             took = {"at": round(time.time(), 3), "took": round(time.monotonic() - begun, 3)}
             answer = priced(admitted(made, self._model.name), self._prices, sent.model)
-            answer = answer.model_copy(update=took)
+            answer = named(answer, sent.tools).model_copy(update=took)
             answered(span, answer)
         return answer
 

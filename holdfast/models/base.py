@@ -306,7 +306,8 @@ def _cleaned(answer: ModelAnswer) -> ModelAnswer:
 def _cleaned_call(call: ToolCall) -> ToolCall:
     if all(map(gate.is_unicode, (call.id, call.name, call.arguments))):
         return call
-    return ToolCall(id=clean(call.id), name=clean(call.name), arguments=clean(call.arguments))
+    texts = {name: clean(getattr(call, name)) for name in ("id", "name", "arguments")}
+    return call.model_copy(update=texts)
 
 
 def _cleaned_content(content: Content) -> Content:

@@ -18,6 +18,7 @@ from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import approval_request
 from holdfast.models.openai.items import to_response_items
+from holdfast.models.openai.local_items import call_item
 from holdfast.reading.recorded import Recorded
 from holdfast.task.data.calls import Approval
 from holdfast.task.queries.pages import point
@@ -160,6 +161,14 @@ def _call(approval: Approval) -> RawItem:
         name, server = approval.tool, approval.server
         call = ToolCall(id=approval.call_id, name=name, arguments=approval.arguments, server=server)
         return RawItem(approval_request(call))
+    if approval.call_kind:
+        of_tool = ToolCall(
+            id=approval.call_id,
+            name=approval.tool,
+            arguments=approval.arguments,
+            kind=approval.call_kind,
+        )
+        return RawItem({**call_item(of_tool), "name": approval.tool})
     return RawItem(
         {
             "type": "function_call",

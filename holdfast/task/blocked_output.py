@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import OpenState
 from holdfast.task.ledger.references import last_round, resolve_adds
 from holdfast.values.messages import Message
@@ -31,6 +32,6 @@ def after_block(current: OpenState, placeholder: str = "") -> tuple[Message, ...
     _, said = last_round(adds, current.calls)
     for call in current.calls:
         if call.id not in said and not current.result.quiet:
-            told = Message(role="tool", call_id=call.id, content=placeholder or WITHHELD)
+            told = Outcome(content=placeholder or WITHHELD).message(call)
             kept.append(told)
     return tuple(kept)

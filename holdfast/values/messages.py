@@ -121,6 +121,10 @@ Part = TextPart | ImagePart | FilePart
 Content = str | Blob | tuple[Part, ...]
 
 
+CallKind = Literal["", "shell_call", "local_shell_call", "apply_patch_call", "custom_tool_call"]
+"""Type of a call's item, where the provider has one for calls of a tool; empty for a function."""
+
+
 class ToolCall(Value):
     """A model's wish to call a tool.
 
@@ -131,12 +135,15 @@ class ToolCall(Value):
         server: Of a call that an MCP server of the provider is to run, and for which the provider
             asks for an approval: the label of the server, with which the name begins. Empty for a
             call that is run here.
+        kind: Type of its item, if it is no function call: "shell_call", "apply_patch_call" ... Its
+            arguments are then what the item asks for: the action, the operation, the text.
     """
 
     id: str
     name: str
     arguments: str = "{}"
     server: str = ""
+    kind: CallKind = ""
 
     @property
     def bare_name(self) -> str:

@@ -32,7 +32,16 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast import (
+    Agent,
+    AgentRunner,
+    ShellCommandRequest,
+    ShellTool,
+    TaskStep,
+    TaskStepOutput,
+    ToolContext,
+    tool,
+)
 from holdfast.activities import long_calls
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.filters import HandoffInputData
@@ -151,6 +160,19 @@ def make_tools(job: Job) -> dict[str, Tool]:
         return await act(ctx, thing)
 
     return {"look": look, "peek": peek, "book": book, "charge": charge}
+
+
+def make_shell(job: Job) -> Tool:
+    """Make a shell tool that only tells what it was asked for."""
+
+    async def run(request: ShellCommandRequest) -> str:
+        [command] = request.data.action.commands
+        note(job.home, "start", thing=command)
+        await held(job.home, "shell")
+        note(job.home, "end", thing=command)
+        return f"ran {command}"
+
+    return ShellTool(run)
 
 
 async def held(home: Path, what: str) -> None:
@@ -330,6 +352,8 @@ def make_agent(job: Job) -> Agent:  # noqa: C901  a table
             return _make_team(job, tools)
         case "guarded":
             more = make_guardrails(job)
+        case "shell":
+            tools = {"shell": make_shell(job)}
         case "mcp":
             more["mcp_servers"], tools = [Place(job.home / "mcp").stdio()], {}
         case "nested":

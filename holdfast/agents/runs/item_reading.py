@@ -24,6 +24,7 @@ from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.models.openai.items import to_response_items
+from holdfast.models.openai.local_items import LOCAL_RESULTS, shell_text
 from holdfast.task.ledger.references import last_round
 from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json
@@ -217,6 +218,10 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
             return HandoffCallItem(agent, RawItem(raw))
         case "reasoning":
             return ReasoningItem(agent, RawItem(raw))
+        case "shell_call_output":
+            return ToolCallOutputItem(agent, RawItem(raw), shell_text(raw))
+        case kind if kind in LOCAL_RESULTS:
+            return ToolCallOutputItem(agent, RawItem(raw), raw.get("output", ""))
         case kind if kind in OF_PROVIDER:
             return cast("RunItem", OF_PROVIDER[kind](agent, RawItem(raw)))
         case _:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.local_items import LOCAL_CALLS, LOCAL_RESULTS, local_problem
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.json_shapes import is_array, is_object
@@ -55,6 +56,8 @@ def check_item(index: int, item: object) -> dict[str, Json]:
             _check_text(index, item, "approval_request_id")
             if not isinstance(item.get("approve"), bool):
                 _refuse(index, "its 'approve' is neither true nor false")
+        case _ if kind in LOCAL_CALLS | LOCAL_RESULTS and (wrong := local_problem(item)):
+            _refuse(index, wrong)
         case _:
             pass
     return item

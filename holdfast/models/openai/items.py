@@ -33,6 +33,18 @@ from holdfast.models.openai.item_checks import (
     has_refusal,
     kind_of,
 )
+from holdfast.models.openai.local_items import (
+    LOCAL_CALLS,
+    LOCAL_RESULTS,
+    asked_in,
+    call_item,
+    is_stub,
+    local_call,
+    local_result,
+    result_item,
+    run_by_provider,
+    without_asked,
+)
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.json_shapes import as_text, is_array, is_object
@@ -53,10 +65,10 @@ from holdfast.values.parts.images import address, part_at
 from holdfast.values.text.shown import shown
 
 Item = dict[str, Json]
-_CALLS = ("function_call", APPROVAL_REQUEST)
+_CALLS = frozenset({"function_call", APPROVAL_REQUEST, *LOCAL_CALLS})
 """Items that are calls of a message."""
 
-_RESULTS = ("function_call_output", APPROVAL_RESPONSE)
+_RESULTS = frozenset({"function_call_output", APPROVAL_RESPONSE, *LOCAL_RESULTS})
 """Items that answer one of them."""
 
 _OF_FILES = ("file_data", "file_url", "file_id", "filename")
@@ -122,7 +134,7 @@ def assistant_message(output: Sequence[Item]) -> Message:
         whole = gate.mended(item) if item.get("type") == "message" else item
         turn.add(_without_empty_logprobs(_without_images(check_item(index, whole))))
     needs_items = any(
-        kind_of(item) not in ("message", *_CALLS)
+        kind_of(item) not in ("message", "function_call", APPROVAL_REQUEST)
         or "phase" in item
         or has_logprobs(item)
         or has_annotations(item)
@@ -142,6 +154,14 @@ class _Turn:
         self.entries.append(item)
         self.kinds.append(kind_of(item))
 
+    def _is_call(self, item: Item) -> bool:
+        return kind_of(item) in _CALLS and not self._is_run(item)
+
+    def _is_run(self, item: Item) -> bool:
+        """Whether an item is a call that the provider has run itself."""
+        is_local = kind_of(item) in LOCAL_CALLS
+        return is_local and item["call_id"] in run_by_provider(self.entries)
+
     def is_ended_by(self, item: Item) -> bool:
         """Return whether `item` belongs to the next message.
 
@@ -159,7 +179,7 @@ class _Turn:
         return any(kind in _CALLS for kind in self.kinds)
 
     def message(self, *, keep_ids: bool = True) -> Message:
-        calls = tuple(_read_call(item) for item in self.entries if kind_of(item) in _CALLS)
+        calls = tuple(_read_call(item) for item in self.entries if self._is_call(item))
         contents = [_read_content(item) for item in self.entries if kind_of(item) == "message"]
         content: Content = contents[0] if len(contents) == 1 else "".join(map(_text_of, contents))
         return Message(
@@ -184,16 +204,20 @@ class _Turn:
         empty = not content and self.kinds == ["message"]
         if usual and plain and not refusal and not empty:
             return tuple(item for item in self.entries if not _usual_place(kind_of(item)))
-        return tuple(_shorten(item, content) for item in self.entries)
+        return tuple(
+            item if self._is_run(item) else _shorten(item, content) for item in self.entries
+        )
 
 
 def _usual_place(kind: str) -> int:
-    return {"message": 1, "function_call": 2, APPROVAL_REQUEST: 2}.get(kind, 0)
+    return 1 if kind == "message" else 2 if kind in _CALLS else 0
 
 
 def _read_call(item: Item) -> ToolCall:
     if kind_of(item) == APPROVAL_REQUEST:
         return approval_call(item)
+    if kind_of(item) in LOCAL_CALLS:
+        return local_call(item)
     return ToolCall(id=item["call_id"], name=item["name"], arguments=item["arguments"])
 
 
@@ -208,6 +232,8 @@ def _is_plain(item: Item) -> bool:
         return item.keys() == {"type", "call_id", "name", "arguments"}
     if kind_of(item) == APPROVAL_REQUEST:
         return item == approval_request(approval_call(item))
+    if kind_of(item) in LOCAL_CALLS:
+        return False
     return item == _message_item("assistant", _read_content(item))
 
 
@@ -221,6 +247,8 @@ def _shorten(item: Item, content: Content) -> Item:
             if "type" in stub:
                 stub.pop("role")
             return stub if _fill_message(stub, content) == item else item
+        case kind if kind in LOCAL_CALLS:
+            return without_asked(item)
         case _:
             return item
 
@@ -236,7 +264,9 @@ def _items_of(message: Message) -> Iterator[Item]:
     kinds = [kind_of(item) for item in message.items]
     left = list(message.calls)
     for item in message.items:
-        if kind_of(item) in _CALLS:
+        if is_stub(item):
+            yield result_item(item, message, _write_content(message.content, "input_text"))
+        elif kind_of(item) in _CALLS and not _is_whole(item):
             yield from _take_call(item, left)
         elif kind_of(item) == "message" and "content" not in item:
             yield _fill_message(item, message.content)
@@ -253,7 +283,15 @@ def _items_of(message: Message) -> Iterator[Item]:
         case _:
             assert_never(message.role)
     for call in left:
-        yield approval_request(call) if call.server else _call_item(call)
+        if call.kind:
+            yield call_item(call)
+        else:
+            yield approval_request(call) if call.server else _call_item(call)
+
+
+def _is_whole(item: Item) -> bool:
+    """Whether an item is kept whole: a call that the provider has run itself."""
+    return kind_of(item) in LOCAL_CALLS and without_asked(item) != item
 
 
 def _take_call(item: Item, left: list[ToolCall]) -> Iterator[Item]:
@@ -262,7 +300,7 @@ def _take_call(item: Item, left: list[ToolCall]) -> Iterator[Item]:
     for call in left:
         if call.id == wanted:
             left.remove(call)
-            yield {**item, **_said(call)}
+            yield {**item, **(asked_in(call) if call.kind else _said(call))}
             return
 
 
@@ -325,6 +363,8 @@ def _other_message(item: Item) -> Message:
     """Read a user, system or tool item; what our form cannot say is kept verbatim in `items`."""
     if kind_of(item) == APPROVAL_RESPONSE:
         return answered_request(item)
+    if kind_of(item) in LOCAL_RESULTS:
+        return local_result(item)
     if kind_of(item) == "function_call_output":
         output = _read_parts(item["output"])
         message = Message(

@@ -13,6 +13,7 @@ from holdfast.models.openai.bodies import RequestBody, encoded_messages
 from holdfast.models.openai.failures import first_problem, malformed, status_error
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.models.openai.items import Item, assistant_message, to_response_items
+from holdfast.models.openai.local_items import LOCAL_CALLS, LOCAL_RESULTS, SPEC_KINDS
 from holdfast.models.openai.model import Incoming, OpenAIModel
 from holdfast.models.openai.responses_stream import ResponseStream
 from holdfast.values.base import Json, Value
@@ -21,7 +22,14 @@ from holdfast.values.messages import Message, Usage
 from holdfast.values.settings import MCPToolChoice
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
-_FOUND_BY_ID = ("message", "function_call", "reasoning")
+_FOUND_BY_ID = (
+    "message",
+    "function_call",
+    "reasoning",
+    "shell_call",
+    "apply_patch_call",
+    "custom_tool_call",
+)
 _LOGPROBS = "message.output_text.logprobs"
 _FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
@@ -148,6 +156,12 @@ def _tool_choice(request: ModelRequest) -> Json:
         return {**named, "name": server.name} if server.name else named
     is_function = any(tool.name == choice for tool in request.functions)
     is_hosted = any(tool.name == choice and tool.hosted is not None for tool in request.tools)
+    of_name = [tool.hosted for tool in request.tools if tool.hosted and tool.name == choice]
+    kind = of_name[0].get("type") if of_name else ""
+    if kind == "custom":
+        return {"type": "custom", "name": choice}
+    if kind in SPEC_KINDS:
+        return {"type": kind}
     if choice in HOSTED_CHOICES and (is_hosted or not is_function):
         return {"type": choice}
     return {"type": "function", "name": choice}
@@ -160,10 +174,12 @@ def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
     beside encrypted content, which is what reasoning is handed back by; reasoning of which nothing
     is left goes altogether.
     """
-    for item in items:
-        kind = kind_of(item)
+    for given in items:
+        kind = kind_of(given)
         if kind.startswith("chat."):
             continue
+        is_local = kind in LOCAL_CALLS | LOCAL_RESULTS
+        item = {key: given[key] for key in given if not (is_local and key == "created_by")}
         if kind == "function_call_output":
             yield {key: item[key] for key in item if key != "status"}
         elif is_stored or item.get("encrypted_content") or kind not in _FOUND_BY_ID:

@@ -7,10 +7,11 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.models.openai.hosted_items import approval_answer
+from holdfast.models.openai.local_items import result_stub
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.values.base import Json, Value, canonical, digest
-from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
+from holdfast.values.messages import Blob, CallKind, Content, Message, ToolCall, Usage
 from holdfast.values.parts.sources import SourceNode
 
 ApprovalKind = Literal["tool", "unknown", "limit", "undo", "question"]
@@ -78,6 +79,7 @@ class Approval(Value):
             an undo that needs approval, or a question of a call.
         agent: The agent that asks; of a nested task, its own.
         tool: Tool name.
+        call_kind: Type of the call's item, if it is no function call: see ToolCall.
         server: Label of the provider's MCP server that runs the call once it is approved; empty
             for a call that is run here.
         effect: Side effect of the tool; empty when there is no call.
@@ -116,6 +118,7 @@ class Approval(Value):
     agent: str = ""
     tool: str = ""
     server: str = ""
+    call_kind: CallKind = ""
     effect: str = ""
     call_id: str = ""
     arguments: str = ""
@@ -304,7 +307,13 @@ class Outcome(Value):
         if call.server:
             text = self.content if isinstance(self.content, str) else ""
             return approval_answer(call, text, approve=not self.is_error)
-        return Message(role="tool", call_id=call.id, content=self.content, is_error=self.is_error)
+        return Message(
+            role="tool",
+            call_id=call.id,
+            content=self.content,
+            is_error=self.is_error,
+            items=(result_stub(call),) if call.kind else (),
+        )
 
 
 class Begun(Value):

@@ -94,6 +94,7 @@ def ask(
         agent=agent or ledger.given.head.agent,
         tool=call.name if call else "",
         server=call.server if call else "",
+        call_kind=call.kind if call else "",
         effect=policy.effect if policy else "",
         call_id=call.id if call else "",
         arguments=call.arguments if call else "",

@@ -7,9 +7,8 @@ HOSTED = (
     " ImageGenerationTool and HostedMCPTool; for others use a function tool (@tool)"
 )
 SETTINGS = "a dict of the provider's fields serves as settings of a tool that the provider runs"
-SHELL = "there is no shell tool; use a function tool (@tool) that runs the commands you allow"
+SHELL = "ShellTool runs commands by an executor of yours; containers of the provider are not used"
 COMPUTER = "there is no computer tool; use function tools (@tool) that click and type"
-PATCH = "there is no patch tool; use a function tool (@tool) that edits the files you allow"
 CUSTOM_DATA = (
     "items of a run are read from the task's record, which keeps what the model reads; keep other"
     " data in ctx.state or ctx.context"
@@ -22,19 +21,15 @@ OTEL = (
 SEARCH = "the provider does not search tools; Agent(tool_retriever=KeywordToolRetriever([...]))"
 
 _BY_REASON: dict[str, str] = {
-    HOSTED: "ProgrammaticToolCallingTool CustomTool",
+    HOSTED: "ProgrammaticToolCallingTool",
     SETTINGS: "WebSearchToolImageSettings ImageGenerationToolConfig",
-    SHELL: "LocalShellCommandRequest LocalShellExecutor LocalShellTool ShellActionRequest"
-    " ShellCallData ShellCallOutcome ShellCommandOutput ShellCommandRequest ShellToolLocalSkill"
-    " ShellToolSkillReference ShellToolInlineSkillSource ShellToolInlineSkill"
+    SHELL: "ShellToolSkillReference ShellToolInlineSkillSource ShellToolInlineSkill"
     " ShellToolContainerSkill ShellToolContainerNetworkPolicyDomainSecret"
     " ShellToolContainerNetworkPolicyAllowlist ShellToolContainerNetworkPolicyDisabled"
-    " ShellToolContainerNetworkPolicy ShellToolLocalEnvironment ShellToolContainerAutoEnvironment"
-    " ShellToolContainerReferenceEnvironment ShellToolHostedEnvironment ShellToolEnvironment"
-    " ShellExecutor ShellResult ShellTool",
+    " ShellToolContainerNetworkPolicy ShellToolContainerAutoEnvironment"
+    " ShellToolContainerReferenceEnvironment ShellToolHostedEnvironment",
     COMPUTER: "Computer AsyncComputer Environment Button ComputerTool ComputerProvider"
     " resolve_computer dispose_resolved_computers",
-    PATCH: "apply_diff ApplyPatchEditor ApplyPatchOperation ApplyPatchResult ApplyPatchTool",
     CUSTOM_DATA: "FunctionToolCustomDataContext FunctionToolCustomDataExtractor"
     " ComputerToolCustomDataContext ComputerToolCustomDataExtractor CustomToolCustomDataContext"
     " CustomToolCustomDataExtractor ApplyPatchToolCustomDataContext"

@@ -17,16 +17,7 @@ from holdfast.values.settings import ModelSettings
 from holdfast.values.steps import HistoryRef
 from holdfast.workers.context.offer import Structure
 
-UNANSWERED = frozenset(
-    {
-        "apply_patch_call",
-        "computer_call",
-        "custom_tool_call",
-        "local_shell_call",
-        "program",
-        "shell_call",
-    }
-)
+UNANSWERED = frozenset({"computer_call", "program"})
 """Items that need an answer before the provider continues, and that agents here cannot answer."""
 
 
@@ -118,7 +109,7 @@ def _reason(answer: ModelAnswer, *, raises: bool) -> str:
     if pending is not None:
         return (
             f"The model's answer holds an item {pending!r}, which must be answered before the"
-            " conversation goes on; agents here answer calls of functions."
+            " conversation goes on; agents here have no tool for that."
         )
     if answer.is_incomplete and (raises or not (answer.text or calls)):
         remedy = (

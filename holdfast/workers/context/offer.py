@@ -242,7 +242,11 @@ class Offer:
                 told = {i: c for i, c in told.items() if c.server or c.name in policies}
             return {i: self._outcome(call) for i, call in told.items()}
         if self._head.run.tool_not_found == "raise_error":
-            name = next(iter(told.values())).name
+            asked = next(iter(told.values()))
+            name = asked.name
+            if asked.kind:
+                msg = f"The model made a {asked.kind!r}, but agent {self._agent.name} is without a"
+                raise ModelBehaviorError(f"{msg} {name} tool")
             raise ModelBehaviorError(f"Tool {name} not found in agent {self._agent.name}")
         return {i: await self._not_found(call, state) for i, call in told.items()}
 

@@ -39,6 +39,17 @@ _TYPES = frozenset(
         "web_search_call",
     }
 )
+_CALLS = frozenset(
+    {
+        "apply_patch_call",
+        "custom_tool_call",
+        "function_call",
+        "local_shell_call",
+        "shell_call",
+    }
+)
+"""Items that an output must follow."""
+
 _TEXTS = {
     "mcp_approval_request": ("id", "server_label", "name", "arguments"),
     "mcp_approval_response": ("approval_request_id",),
@@ -167,11 +178,11 @@ def _check_pairs(items: Sequence[dict[str, Json]], *, is_continued: bool) -> Ite
     answered: set[str] = set()
     for index, item in enumerate(items):
         call_id = as_text(item.get("call_id"))
-        if _kind(item) == "function_call":
+        if _kind(item) in _CALLS:
             if call_id in called:
                 yield f"input[{index}]", f"Duplicate function call with call_id {call_id}."
             called.add(call_id)
-        elif _kind(item) == "function_call_output":
+        elif _kind(item).removesuffix("_output") in _CALLS:
             if call_id not in called and not is_continued:
                 yield (
                     "input",

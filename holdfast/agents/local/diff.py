@@ -1,0 +1,170 @@
+"""Diffs of the V4A form, in which models write patches: hunks found by their context.
+
+A hunk begins with `@@`, or with one or several lines `@@ anchor`, lines of the text after which it
+stands. Its lines begin with a blank (kept), "-" (taken out) or "+" (put in). There are no line
+numbers, so a hunk is searched for, from the end of the one before it: exactly, then without regard
+to blanks at the ends of lines, then also at their beginnings. A hunk that ends with
+`*** End of File` is looked for at the end first. (OpenAI, "apply patch" guide of the GPT-4.1
+prompting cookbook.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from holdfast.errors import InvalidArgumentError
+
+_END_OF_FILE = "*** End of File"
+_ENDS = ("*** End Patch", "*** Update File:", "*** Delete File:", "*** Add File:")
+_LOOSER: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip)
+"""How lines are compared, the strictest first."""
+
+
+@dataclass
+class _Hunk:
+    """A part of a diff: the text that is there, and what becomes of it."""
+
+    anchors: list[str] = field(default_factory=list[str])
+    headers: int = 0
+    lines: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    is_at_end: bool = False
+
+    @property
+    def old(self) -> list[str]:
+        return [text for mark, text in self.lines if mark != "+"]
+
+    def rewritten(self, found: Sequence[str]) -> list[str]:
+        """Return the new lines; lines that stay are as the text has them."""
+        there = iter(found)
+        made: list[str] = []
+        for mark, text in self.lines:
+            if mark == "+":
+                made.append(text)
+                continue
+            line = next(there)
+            if mark == " ":
+                made.append(line)
+        return made
+
+
+def apply_diff(input: str, diff: str, mode: Literal["default", "create"] = "default") -> str:
+    """Apply a diff to a text, whose line ends it keeps.
+
+    Args:
+        input: The text.
+        diff: The diff, with or without an envelope of `*** ...` lines after it.
+        mode: "create" for a new file, all of whose lines begin with "+".
+
+    Raises:
+        InvalidArgumentError: The diff is none, or its context is not in the text; it is a
+            ValueError, too.
+    """
+    model = input if mode != "create" and "\n" in input else diff
+    newline = "\r\n" if "\r\n" in model else "\n"
+    lines = diff.replace("\r\n", "\n").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if mode == "create":
+        return newline.join(_created(lines))
+    text = input.replace("\r\n", "\n").split("\n")
+    made: list[str] = []
+    done = 0
+    for hunk in _hunks(lines):
+        if done and not hunk.headers:
+            raise _wrong(f"Invalid Line: a hunk without '@@' follows another: {hunk.lines[:1]}")
+        start = _after_anchors(text, hunk, done)
+        at = _place(text, hunk, start)
+        end = at + len(hunk.old)
+        made += text[done:at]
+        made += hunk.rewritten(text[at:end])
+        done = end
+    return newline.join([*made, *text[done:]])
+
+
+def _created(lines: Sequence[str]) -> list[str]:
+    made: list[str] = []
+    for line in lines:
+        if line.startswith(_ENDS):
+            break
+        if not line.startswith("+"):
+            raise _wrong(f"Invalid Add File Line: {line!r} does not begin with '+'")
+        made.append(line[1:])
+    return made
+
+
+def _hunks(lines: Sequence[str]) -> list[_Hunk]:
+    found: list[_Hunk] = []
+    current: _Hunk | None = None
+    for line in lines:
+        if line.startswith(_ENDS) or line == "***":
+            break
+        if line == _END_OF_FILE and current is not None:
+            current.is_at_end = True
+            continue
+        if line.startswith("***"):
+            raise _wrong(f"Invalid Line: {line!r}")
+        is_header = line == "@@" or line.startswith("@@ ")
+        if current is None or current.is_at_end or (is_header and current.lines):
+            current = _Hunk()
+            found.append(current)
+        if is_header:
+            current.headers += 1
+            current.anchors += [line[3:]] if line[3:].strip() else []
+        elif line[:1] in ("", " ", "+", "-"):
+            current.lines.append((line[:1] or " ", line[1:]))
+        else:
+            raise _wrong(f"Invalid Line: {line!r} begins with none of ' ', '+', '-' and '@@'")
+    empty = next((hunk for hunk in found if not hunk.lines and not hunk.is_at_end), None)
+    if empty is not None:
+        raise _wrong(f"Nothing in this section: {empty.anchors}")
+    return found
+
+
+def _after_anchors(text: Sequence[str], hunk: _Hunk, start: int) -> int:
+    """Return the line after a hunk's anchors; one alone may be missing, several may not."""
+    at = start
+    for number, anchor in enumerate(hunk.anchors):
+        is_passed = number == 0 and any(line.strip() == anchor.strip() for line in text[:start])
+        exactly = number == 0 and anchor in text[:start]
+        place = None if exactly else _find_line(text, anchor, at, is_loose=not is_passed)
+        if place is not None:
+            at = place + 1
+        elif not is_passed and hunk.headers > 1:
+            raise _wrong(f"Invalid Anchor {at}: {anchor!r} is not in the text from there on")
+    return at
+
+
+def _find_line(text: Sequence[str], line: str, start: int, *, is_loose: bool) -> int | None:
+    for same in (_LOOSER[0], _LOOSER[2]) if is_loose else (_LOOSER[0],):
+        for place in range(start, len(text)):
+            if same(text[place]) == same(line):
+                return place
+    return None
+
+
+def _place(text: Sequence[str], hunk: _Hunk, start: int) -> int:
+    """Return where a hunk's old lines are, from a line on."""
+    old = hunk.old
+    ends = max(0, len(text) - len(old))
+    for begin in (ends, start) if hunk.is_at_end else (start,):
+        place = _find(text, old, max(begin, start))
+        if place is not None:
+            return place
+    what = "Invalid EOF Context" if hunk.is_at_end else "Invalid Context"
+    shown = "\n".join(old)
+    raise _wrong(f"{what} {start}: the text has no such lines from there on:\n{shown}")
+
+
+def _find(text: Sequence[str], old: Sequence[str], start: int) -> int | None:
+    for same in _LOOSER:
+        wanted = [same(line) for line in old]
+        for place in range(start, len(text) - len(old) + 1):
+            if [same(line) for line in text[place : place + len(old)]] == wanted:
+                return place
+    return None
+
+
+def _wrong(why: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"The diff cannot be applied: {why}.")

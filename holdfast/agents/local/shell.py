@@ -1,0 +1,352 @@
+"""Shell tools: the model asks for commands of the provider's shell call, and they are run here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, cast
+
+from typing_extensions import TypedDict, Unpack
+
+from holdfast.agents.items.raw_items import RawItem
+from holdfast.agents.local.base import LocalOptions, LocalTool, OnApproval, OnApprovalResult
+from holdfast.agents.tools.arguments import ToolArgumentsError
+from holdfast.agents.tools.context import ToolContext
+from holdfast.errors import UserError, WrongTypeError
+from holdfast.models.openai.local_items import read_json
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.code.user_calls import invoke
+from holdfast.values.messages import CallKind
+from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.settings import ApprovalRule
+from holdfast.values.text.shown import shown
+
+if TYPE_CHECKING:
+    from openai.types.responses.response_output_item import LocalShellCall
+
+
+class ShellToolLocalSkill(TypedDict):
+    """A skill in a folder of this machine, which the model is told of."""
+
+    name: str
+    description: str
+    path: str
+
+
+class ShellToolLocalEnvironment(TypedDict):
+    """The environment of commands that run here."""
+
+    type: Literal["local"]
+    skills: NotRequired[list[ShellToolLocalSkill]]
+
+
+ShellToolEnvironment = ShellToolLocalEnvironment
+"""The environments that are served: commands run here."""
+
+
+@dataclass
+class ShellActionRequest:
+    """What a shell call asks for.
+
+    Attributes:
+        commands: The commands, to be run in their order.
+        timeout_ms: Milliseconds that they may take, as the model wishes; None for no wish.
+        max_output_length: Characters of output that the model wants at most.
+    """
+
+    commands: list[str]
+    timeout_ms: int | None = None
+    max_output_length: int | None = None
+
+
+@dataclass
+class ShellCallData:
+    """A shell call.
+
+    Attributes:
+        call_id: The model's id of it.
+        action: What it asks for.
+        status: Its status, as the provider says.
+        raw: The call as an item of the Responses API.
+    """
+
+    call_id: str
+    action: ShellActionRequest
+    status: Literal["in_progress", "completed"] | None = None
+    raw: Any | None = None
+
+
+@dataclass
+class ShellCommandRequest:
+    """What an executor is given.
+
+    Attributes:
+        ctx_wrapper: The ToolContext of the call, with its idempotency key and `is_cancelled`.
+        data: The call.
+    """
+
+    ctx_wrapper: RunContextWrapper[Any]
+    data: ShellCallData
+
+
+@dataclass
+class ShellCallOutcome:
+    """How a command ended.
+
+    Attributes:
+        type: "exit", or "timeout" if it was cut off.
+        exit_code: Its exit code; None if it has none.
+    """
+
+    type: Literal["exit", "timeout"]
+    exit_code: int | None = None
+
+
+@dataclass
+class ShellCommandOutput:
+    """What one command came to.
+
+    Attributes:
+        stdout: What it wrote.
+        stderr: What it wrote as errors.
+        outcome: How it ended.
+        command: The command.
+        provider_data: Kept for the Agents SDK's programs; not recorded.
+    """
+
+    stdout: str = ""
+    stderr: str = ""
+    outcome: ShellCallOutcome = field(default_factory=lambda: ShellCallOutcome(type="exit"))
+    command: str | None = None
+    provider_data: dict[str, Any] | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of the command."""
+        return self.outcome.exit_code
+
+    @property
+    def status(self) -> Literal["completed", "timeout"]:
+        """Whether the command ended by itself."""
+        return "timeout" if self.outcome.type == "timeout" else "completed"
+
+
+@dataclass
+class ShellResult:
+    """What an executor returns.
+
+    Attributes:
+        output: An entry for each command.
+        max_output_length: Characters of output that are kept, if the call does not say.
+        provider_data: Kept for the Agents SDK's programs; not recorded.
+    """
+
+    output: list[ShellCommandOutput]
+    max_output_length: int | None = None
+    provider_data: dict[str, Any] | None = None
+
+
+ShellExecutor = Callable[
+    [ShellCommandRequest], str | ShellResult | Awaitable[str] | Awaitable[ShellResult]
+]
+"""Runs the commands of a call; a text counts as the output of a command that succeeded."""
+
+ShellOnApprovalFunctionResult = OnApprovalResult
+
+
+class ShellTool(LocalTool[ShellActionRequest]):
+    """Lets the model run commands by an executor of yours.
+
+    Attributes:
+        executor: Runs the commands.
+        environment: {"type": "local"}, with skills if there are any. Containers of the provider are
+            not served.
+    """
+
+    kind: CallKind = "shell_call"
+
+    def __init__(
+        self,
+        executor: ShellExecutor | None = None,
+        name: str = "shell",
+        needs_approval: bool | ApprovalRule | Callable[..., Any] = False,  # noqa: FBT001, FBT002
+        on_approval: OnApproval | None = None,
+        environment: ShellToolLocalEnvironment | None = None,
+        **options: Unpack[LocalOptions],
+    ) -> None:
+        """Take the executor.
+
+        Args:
+            executor: Runs the commands.
+            name: Name of the tool in the record, for approvals and guardrails.
+            needs_approval: Whether calls need an approval; or a predicate (ctx, action, call_id),
+                or an ApprovalRule.
+            on_approval: Decides in place of a person: (ctx, approval_item) to {"approve": bool}.
+            environment: Where commands run.
+            options: Other attributes of `Tool`.
+
+        Raises:
+            UserError: There is no executor, or commands would not run here.
+        """
+        self.environment = _environment(environment)
+        if not callable(cast("object", executor)):
+            msg = (
+                f"ShellTool with local environment requires an executor; it got {shown(executor)}."
+            )
+            remedy = "Pass a function (request) that runs request.data.action.commands."
+            raise UserError(msg, remedy=remedy)
+        self.executor = executor
+        super().__init__(name, needs_approval=needs_approval, on_approval=on_approval, **options)
+
+    @property
+    def type(self) -> Literal["shell"]:
+        """Type of the tool."""
+        return "shell"
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        """The tool as the Responses API has it."""
+        return {"type": "shell", "environment": dict(self.environment)}
+
+    def asked(self, ctx: ToolContext[Any, Any] | None, arguments: str) -> ShellActionRequest:  # noqa: ARG002
+        """Read the commands of a call.
+
+        Raises:
+            ToolArgumentsError: There are none.
+        """
+        action = read_json(arguments)
+        commands: Json = action.get("commands") if is_object(action) else None
+        if not is_array(commands) or not all(isinstance(each, str) for each in commands):
+            problem = "its action has no list of commands"
+            raise ToolArgumentsError(self.name, (problem,), arguments)
+        timeout, most = (_whole(action.get(key)) for key in ("timeout_ms", "max_output_length"))
+        return ShellActionRequest(list(commands), timeout, most)
+
+    async def execute(self, ctx: ToolContext[Any, Any], asked: ShellActionRequest) -> str:
+        """Have the executor run the commands; returns what `shell_call_output` says, as JSON.
+
+        Raises:
+            WrongTypeError: The executor returned something else than a text or a ShellResult.
+            Exception: An error of the executor.
+        """
+        data = ShellCallData(ctx.call_id, asked, "completed", self.raw_call(ctx))
+        said: object = await invoke(cast("Any", self.executor), ShellCommandRequest(ctx, data))
+        if isinstance(said, str):
+            said = ShellResult([ShellCommandOutput(said, outcome=ShellCallOutcome("exit", 0))])
+        if not isinstance(said, ShellResult):
+            msg = (
+                f"The executor of tool {self.name!r} must return a text or a ShellResult; it"
+                f" returned {shown(said)}."
+            )
+            raise WrongTypeError(msg)
+        most = (
+            said.max_output_length if asked.max_output_length is None else asked.max_output_length
+        )
+        told: dict[str, Json] = {"output": _told(said.output, most)}
+        if most is not None:
+            told["max_output_length"] = most
+        return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass
+class LocalShellCommandRequest:
+    """What the executor of a LocalShellTool is given.
+
+    Attributes:
+        ctx_wrapper: The ToolContext of the call.
+        data: The call: `action.command`, `action.env`, `action.working_directory` ...
+    """
+
+    ctx_wrapper: RunContextWrapper[Any]
+    data: LocalShellCall | RawItem
+
+
+LocalShellExecutor = Callable[[LocalShellCommandRequest], str | Awaitable[str]]
+"""Runs the command of a call, and returns its output."""
+
+
+class LocalShellTool(LocalTool[dict[str, Json]]):
+    """Lets a model of the older `local_shell` run commands; ShellTool is its successor.
+
+    Attributes:
+        executor: Runs a command.
+    """
+
+    kind: CallKind = "local_shell_call"
+
+    def __init__(self, executor: LocalShellExecutor, **options: Unpack[LocalOptions]) -> None:
+        """Take the executor.
+
+        Raises:
+            UserError: It cannot be called.
+        """
+        if not callable(cast("object", executor)):
+            msg = f"LocalShellTool(executor=...) is a function (request); it was {shown(executor)}."
+            raise UserError(msg)
+        self.executor = executor
+        super().__init__("local_shell", needs_approval=False, on_approval=None, **options)
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        """The tool as the Responses API has it."""
+        return {"type": "local_shell"}
+
+    def asked(self, ctx: ToolContext[Any, Any] | None, arguments: str) -> dict[str, Json]:  # noqa: ARG002
+        """Read the action of a call.
+
+        Raises:
+            ToolArgumentsError: It has no command.
+        """
+        action = read_json(arguments)
+        if not is_object(action) or not is_array(action.get("command")):
+            raise ToolArgumentsError(self.name, ("its action has no command",), arguments)
+        return action
+
+    async def execute(self, ctx: ToolContext[Any, Any], asked: dict[str, Json]) -> str:  # noqa: ARG002
+        """Have the executor run the command.
+
+        Raises:
+            Exception: An error of the executor.
+        """
+        request = LocalShellCommandRequest(ctx, self.raw_call(ctx))
+        return str(await invoke(self.executor, request))
+
+
+def _environment(given: object) -> dict[str, Json]:
+    if given is not None and not isinstance(given, Mapping):
+        msg = f"ShellTool environment must be a mapping; it was {shown(given)}."
+        raise UserError(msg)
+    made: dict[str, Json] = {"type": "local", **cast("Mapping[str, Json]", given or {})}
+    if made["type"] != "local":
+        msg = (
+            f"ShellTool(environment=...) has type {made['type']!r}: Holdfast runs commands here, by"
+            " your executor, and does not serve containers of the provider."
+        )
+        remedy = (
+            "Leave environment out; run a container in the executor, or use CodeInterpreterTool."
+        )
+        raise UserError(msg, remedy=remedy)
+    return made
+
+
+def _whole(given: Json) -> int | None:
+    return given if isinstance(given, int) and not isinstance(given, bool) else None
+
+
+def _told(output: list[ShellCommandOutput], most: int | None) -> list[dict[str, Json]]:
+    """Write outputs as the API has them, each text cut to what is left of the allowed length."""
+    left = most
+    told: list[dict[str, Json]] = []
+    for each in output:
+        texts: list[str] = []
+        for text in (each.stdout, each.stderr):
+            texts.append(text if left is None else text[: max(left, 0)])
+            left = None if left is None else left - len(texts[-1])
+        ended = each.outcome
+        outcome: dict[str, Json] = {"type": ended.type}
+        if ended.type == "exit":
+            outcome["exit_code"] = 0 if ended.exit_code is None else ended.exit_code
+        told.append({"stdout": texts[0], "stderr": texts[1], "outcome": outcome})
+    return told

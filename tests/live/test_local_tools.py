@@ -1,0 +1,269 @@
+"""Shell, patch and custom tools: run here, recorded, approved, undone, given back in their form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    Agent,
+    ApplyPatchOperation,
+    ApplyPatchResult,
+    ApplyPatchTool,
+    CustomTool,
+    LocalShellTool,
+    ModelBehaviorError,
+    ShellCallOutcome,
+    ShellCommandOutput,
+    ShellCommandRequest,
+    ShellResult,
+    ShellTool,
+    UserError,
+    apply_diff,
+)
+from holdfast.testing import FakeOpenAI, hosted, reply
+from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.runs import Runs
+
+SHELL = hosted(
+    "shell_call",
+    id="sh_1",
+    call_id="c1",
+    status="completed",
+    action={"commands": ["ls", "false"], "timeout_ms": 500, "max_output_length": 9},
+)
+PATCH = hosted(
+    "apply_patch_call",
+    id="ap_1",
+    call_id="c2",
+    status="completed",
+    operation={"type": "update_file", "path": "a.txt", "diff": "@@\n-old\n+new\n"},
+)
+EDIT = hosted("custom_tool_call", id="ct_1", call_id="c3", name="edit", input="s/a/b/")
+OLD_SHELL = hosted(
+    "local_shell_call",
+    id="ls_1",
+    call_id="c4",
+    status="completed",
+    action={"type": "exec", "command": ["ls"], "env": {}},
+)
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Runs:
+    return Runs(rig, make_agent)
+
+
+def sent(model: FakeOpenAI, n: int = -1) -> list[dict[str, Any]]:
+    """Return the items of a request without the messages of users."""
+    items: list[dict[str, Any]] = model.requests[n].body["input"]
+    return [item for item in items if "role" not in item]
+
+
+class Ran:
+    """Remembers what the executor of a shell tool was asked for."""
+
+    def __init__(self) -> None:
+        self.requests: list[ShellCommandRequest] = []
+
+    async def __call__(self, request: ShellCommandRequest) -> ShellResult:
+        self.requests.append(request)
+        return ShellResult(
+            [
+                ShellCommandOutput("a.txt\n", outcome=ShellCallOutcome("exit", 0)),
+                ShellCommandOutput("", "failed badly", ShellCallOutcome("exit", 2)),
+            ]
+        )
+
+
+class Files:
+    """An editor of texts in memory that can take its changes back."""
+
+    def __init__(self) -> None:
+        self.files = {"a.txt": "old\n"}
+        self.before: dict[str, str] = {}
+
+    def create_file(self, operation: ApplyPatchOperation) -> str:
+        self.files[operation.path] = apply_diff("", operation.diff or "", mode="create")
+        return "made"
+
+    async def update_file(self, operation: ApplyPatchOperation) -> ApplyPatchResult:
+        if operation.path not in self.files:
+            return ApplyPatchResult("failed", "there is no such file")
+        self.before[operation.path] = self.files[operation.path]
+        self.files[operation.path] = apply_diff(self.files[operation.path], operation.diff or "")
+        return ApplyPatchResult(output="updated")
+
+    def delete_file(self, operation: ApplyPatchOperation) -> None:
+        del self.files[operation.path]
+
+
+class Undoing(Files):
+    """An editor that takes changes back."""
+
+    def undo(self, operation: ApplyPatchOperation, effect: Any) -> str:
+        self.files[operation.path] = self.before[operation.path]
+        return f"restored {operation.path} after {effect.result}"
+
+
+async def test_a_shell_call_is_run_here_and_its_result_given_back_in_the_providers_form(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    ran = Ran()
+    await run.serve(ShellTool(ran))
+    model.add(reply("", items=[SHELL]), reply("done"), reply("again"))
+    result = await run("q")
+    assert result.final_output == "done"
+    assert model.requests[0].body["tools"] == [{"type": "shell", "environment": {"type": "local"}}]
+    output = [
+        {"stdout": "a.txt\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
+        {"stdout": "", "stderr": "fai", "outcome": {"type": "exit", "exit_code": 2}},
+    ]
+    told = {
+        "type": "shell_call_output",
+        "call_id": "c1",
+        "output": output,
+        "max_output_length": 9,
+    }
+    assert sent(model) == [SHELL, told]
+    [request] = ran.requests
+    assert request.data.action.commands == ["ls", "false"]
+    assert (request.data.action.timeout_ms, request.data.call_id) == (500, "c1")
+    called, answered = result.new_items[:2]
+    assert (called.type, called.raw_item) == ("tool_call_item", SHELL)
+    assert answered.raw_item == told
+    assert answered.output == "a.txt\nstderr: fai\nexit code: 2"
+    await run([*result.to_input_list(), {"role": "user", "content": "more"}])
+    assert sent(model) == [SHELL, told]
+
+
+async def test_a_shell_call_waits_for_a_person_under_the_name_of_its_tool(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    asked: list[Any] = []
+
+    async def needs(ctx: Any, action: Any, call_id: str) -> bool:
+        asked.append((action.commands, call_id))
+        return True
+
+    ran = Ran()
+    await run.serve(ShellTool(ran, name="terminal", needs_approval=needs))
+    model.add(reply("", items=[SHELL]))
+    waiting = await run("q")
+    [item] = waiting.interruptions
+    assert (item.tool_name, item.raw_item["type"]) == ("terminal", "shell_call")
+    assert asked == [(["ls", "false"], "c1")]
+    state = waiting.to_state()
+    state.reject(item, rejection_message="not here")
+    model.add(reply("as you wish"), reply("", items=[{**SHELL, "call_id": "c9"}]), reply("done"))
+    assert (await run(state)).final_output == "as you wish"
+    [refused] = sent(model)[1:]
+    assert refused["output"][0]["stderr"] == "not here"
+    assert not ran.requests
+    again = await run("q")
+    state = again.to_state()
+    state.approve(again.interruptions[0])
+    assert (await run(state)).final_output == "done"
+    assert [request.data.call_id for request in ran.requests] == ["c9"]
+
+
+async def test_code_may_decide_in_place_of_a_person(run: Runs, model: FakeOpenAI) -> None:
+    ran = Ran()
+    decisions: list[Any] = [{"approve": False, "reason": "never"}, {"approve": True}]
+
+    def decide(ctx: Any, item: Any) -> Any:
+        assert item.raw_item["action"]["commands"] == ["ls", "false"]
+        return decisions.pop(0)
+
+    await run.serve(ShellTool(ran, needs_approval=True, on_approval=decide))
+    model.add(
+        reply("", items=[SHELL]), reply("", items=[{**SHELL, "call_id": "c9"}]), reply("done")
+    )
+    assert (await run("q")).final_output == "done"
+    refused = sent(model)[1]
+    assert refused["output"][0]["stderr"] == "never"
+    assert [request.data.call_id for request in ran.requests] == ["c9"]
+
+
+async def test_an_old_shell_gets_its_call_and_returns_a_text(run: Runs, model: FakeOpenAI) -> None:
+    await run.serve(LocalShellTool(lambda request: " ".join(request.data.action.command)))
+    model.add(reply("", items=[OLD_SHELL]), reply("done"))
+    assert (await run("q")).final_output == "done"
+    told = {"type": "local_shell_call_output", "id": "c4", "call_id": "c4", "output": "ls"}
+    assert sent(model) == [OLD_SHELL, told]
+
+
+async def test_a_custom_tool_gets_the_text_as_it_is(run: Runs, model: FakeOpenAI) -> None:
+    grammar = {"type": "grammar", "syntax": "regex", "definition": "s/.*/"}
+    seen: list[Any] = []
+
+    def edit(ctx: Any, text: str) -> str:
+        seen.append((ctx.tool_name, ctx.call_id, text))
+        return text.upper()
+
+    await run.serve(CustomTool("edit", "Edits.", edit, format=grammar))
+    model.add(reply("", items=[EDIT]), reply("done"))
+    assert (await run("q")).final_output == "done"
+    [offered] = model.requests[0].body["tools"]
+    assert offered == {"type": "custom", "name": "edit", "description": "Edits.", "format": grammar}
+    assert seen == [("edit", "c3", "s/a/b/")]
+    told = {"type": "custom_tool_call_output", "call_id": "c3", "output": "S/A/B/"}
+    assert sent(model) == [EDIT, told]
+
+
+async def test_a_patch_is_made_by_the_editor_and_taken_back_by_an_undo(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    files = Undoing()
+    runner = await make_runner(ApplyPatchTool(files))
+    model.add(reply("", items=[PATCH]), reply("done"))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    assert files.files == {"a.txt": "new\n"}
+    assert str(await runner.run_step(task)) == "done"
+    told = {
+        "type": "apply_patch_call_output",
+        "call_id": "c2",
+        "status": "completed",
+        "output": "updated",
+    }
+    assert sent(model) == [PATCH, told]
+    fork = await runner.fork(task, at="s1")
+    model.add(reply("done too"))
+    assert (await runner.run_task(fork)).output == "done too"
+    assert sent(model) == [PATCH, told]
+    await runner.undo_step(task)
+    receipt = await runner.undo_step(task)
+    assert files.files == {"a.txt": "old\n"}
+    assert receipt.remains == ()
+    assert await runner.verify(task) == []
+
+
+async def test_a_patch_that_fails_is_told_as_failed_and_stays_without_an_undo(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    files = Files()
+    runner = await make_runner(ApplyPatchTool(files))
+    other = {**PATCH, "operation": {**PATCH["operation"], "path": "b.txt"}}
+    odd = {**PATCH, "call_id": "c7", "operation": {"type": "rename", "path": "a.txt"}}
+    model.add(reply("", items=[other]), reply("", items=[odd]), reply("done"))
+    assert (await runner.run_task(await runner.create_task("q"))).output == "done"
+    first, second = (item for item in sent(model) if "output" in item)
+    assert (first["status"], first["output"]) == ("failed", "there is no such file")
+    assert second["status"] == "failed"
+    assert "'rename' is no operation" in second["output"]
+
+
+async def test_a_model_without_such_tools_is_refused(make_agent: MakeAgent) -> None:
+    with pytest.raises(UserError, match="shell"):
+        Agent(name="a", model="chat:some", tools=[ShellTool(Ran())])
+
+
+async def test_a_call_of_a_tool_that_the_agent_lacks_ends_the_run(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    await run.serve()
+    model.add(reply("", items=[SHELL]))
+    with pytest.raises(ModelBehaviorError, match="without a shell tool"):
+        await run("q")

@@ -1,0 +1,56 @@
+"""Diffs that models write: hunks found by their context."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import apply_diff
+
+
+def test_hunks_are_found_by_context_one_after_the_other() -> None:
+    text = "a\nb\nc\nb\nd\n"
+    assert apply_diff(text, "@@\n b\n-c\n+C\n@@\n b\n-d\n+D\n") == "a\nb\nC\nb\nD\n"
+
+
+def test_anchors_say_after_which_line_a_hunk_stands() -> None:
+    text = "class A\n  def f\n    1\nclass B\n  def f\n    1\n"
+    diff = "@@ class B\n@@   def f\n-    1\n+    2"
+    assert apply_diff(text, diff) == "class A\n  def f\n    1\nclass B\n  def f\n    2\n"
+    assert apply_diff("a\nb\n", "@@ nowhere\n-b\n+B") == "a\nB\n"
+    with pytest.raises(ValueError, match="Invalid Anchor"):
+        apply_diff(text, "@@ class C\n@@   def f\n-    1\n+    2")
+
+
+def test_blanks_that_a_model_forgot_do_not_matter_and_are_kept() -> None:
+    assert apply_diff("  a  \nb\n", "@@\n a\n-b\n+c") == "  a  \nc\n"
+
+
+def test_line_ends_of_the_text_are_kept() -> None:
+    assert apply_diff("a\r\nb\r\n", "@@\n-b\n+c") == "a\r\nc\r\n"
+    assert apply_diff("a\nb\n", "@@\r\n-b\r\n+c") == "a\nc\n"
+    assert apply_diff("", "+a\r\n+", mode="create") == "a\r\n"
+
+
+def test_a_hunk_at_the_end_is_looked_for_there() -> None:
+    assert apply_diff("x\nb\nx", "@@\n-x\n+y\n*** End of File\n*** End Patch") == "x\nb\ny"
+
+
+@pytest.mark.parametrize(
+    ("text", "diff", "why"),
+    [
+        ("a\n", "@@\n-z\n+y", "Invalid Context"),
+        ("a\n", "@@\n-z\n+y\n*** End of File", "Invalid EOF Context"),
+        ("a\n", "@@\n?", "Invalid Line"),
+        ("a\n", "*** Move", "Invalid Line"),
+        ("a\n", "@@ a", "Nothing in this section"),
+    ],
+)
+def test_what_cannot_be_applied_is_refused(text: str, diff: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        apply_diff(text, diff)
+
+
+def test_a_new_file_has_only_lines_that_are_put_in() -> None:
+    assert apply_diff("", "+a\n+b\n*** End Patch", mode="create") == "a\nb"
+    with pytest.raises(ValueError, match="Invalid Add File Line"):
+        apply_diff("", "a", mode="create")
