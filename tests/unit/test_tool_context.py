@@ -8,7 +8,6 @@ from typing import Any
 import pydantic
 import pytest
 
-from holdfast import ModelSettings, RunConfig
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.values.messages import Usage
 from holdfast.values.runs.run_context import RunContextWrapper
@@ -78,11 +77,3 @@ def test_an_effect_is_frozen_and_small_on_the_wire() -> None:
     assert effect.wire() == {"tool": "book", "result": {"id": 7}, "status": "done"}
     with pytest.raises(pydantic.ValidationError):
         effect.status = "undone"  # type: ignore[misc]
-
-
-def test_run_config_may_be_a_dict_of_its_fields() -> None:
-    ctx = ToolContext[Any, Any](run_config={"model_settings": {"temperature": 0}})
-    assert isinstance(ctx.run_config, RunConfig)
-    assert ctx.run_config.model_settings == ModelSettings(temperature=0)
-    with pytest.raises(TypeError, match="tracin"):
-        ToolContext[Any, Any](run_config={"tracin_disabled": True})

@@ -107,8 +107,7 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
             was paused and has been replaced.
         agent: The agent that made the call.
         agent_name: Its name.
-        run_config: Given by whoever made the context, as a RunConfig or a dict of its fields; in a
-            run None, as the task has it.
+        run_config: Given by whoever made the context; in a run None, as the task has it.
         usage: Cost of the run so far.
         state: This call's own copy of the task's extra_state. Change it in place or assign it;
             the difference is recorded in the task as a merge patch.
@@ -181,11 +180,7 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         self.fencing_token = fencing_token
         self.agent = agent
         self.agent_name = agent_name or getattr(agent, "name", "")
-        if isinstance(run_config, Mapping):
-            from holdfast.agents.run_config import as_run_config  # it imports this module
-
-            run_config = as_run_config(cast("Mapping[str, Any]", run_config))
-        self.run_config: Any = run_config
+        self.run_config = run_config
         self.nested = nested
         self.answers: dict[str, Json] = {}
         self.resume = ""
