@@ -748,7 +748,7 @@ def __getattr__(name: str) -> object:
         if name in ABSENT:
             msg = f"holdfast has no {name}: {ABSENT[name]}. See docs/from_agents_sdk.md."
             # Python asks for the names of an import statement in this function of its own.
-            if sys._getframe(1).f_code.co_name == "_handle_fromlist":  # noqa: SLF001
+            if sys._getframe(1).f_code.co_name == "_handle_fromlist":  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
                 raise ImportError(msg, name=name)
             raise AttributeError(msg, name=name)
         msg = f"module 'holdfast' has no attribute {name!r}"

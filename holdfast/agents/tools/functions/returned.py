@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -22,10 +22,14 @@ def returned_object(function: Callable[..., Any], text: str) -> Any:
     Returns:
         An equal object; None if the function returns something else, or the text does not fit.
     """
-    kind = return_annotation_of(function, names_of(function, inspect.unwrap(function)))
-    if not isinstance(kind, type) or not (issubclass(kind, BaseModel) or is_dataclass(kind)):
+    kind: Any = return_annotation_of(function, names_of(function, inspect.unwrap(function)))
+    if not isinstance(kind, type) or not _has_fields(cast("type[Any]", kind)):
         return None
     try:
-        return TypeAdapter[Any](kind).validate_json(text)
+        return TypeAdapter[Any](cast("type[Any]", kind)).validate_json(text)
     except ValidationError:  # a failure's text, or one that a guardrail has put in its place
         return None
+
+
+def _has_fields(kind: type[Any]) -> bool:
+    return issubclass(kind, BaseModel) or is_dataclass(kind)
