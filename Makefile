@@ -25,7 +25,7 @@ COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --py
     --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers soak exhaust lock clean
+.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers soak exhaust sdk-differences lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,9 @@ exhaust: $(STAMP) ## Repeat kills, crashes, random operations and modes far more
 	    tests/live/test_conformance.py tests/live/test_random_operations.py \
 	    tests/live/test_hostile_arguments.py tests/differential \
 	    tests/crash/test_refund.py tests/crash/test_random_kills.py
+
+sdk-differences: $(STAMP) ## Compare a run of the Agents SDK's tests, as JSON lines in RESULTS=file, with the list
+	$(BIN)/python -m tests.support.sdk_differences $(RESULTS)
 
 lock: ## Make both lock files anew from pyproject.toml
 	rm -rf .build/lock

@@ -7,6 +7,7 @@ Temporal or a model client is loaded at its first use.
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -808,16 +809,20 @@ def __getattr__(name: str) -> object:
     """Load a name that needs more than the light core.
 
     Raises:
-        ImportError: It is a name of the Agents SDK that is not here; the text says what to use. (Of
-            an AttributeError `from holdfast import name` would not show the text.)
-        AttributeError: There is no such name.
+        ImportError: It is a name of the Agents SDK that is not here, asked for by an import
+            statement; the text says what to use. (Of an AttributeError `from holdfast import name`
+            would not show the text.)
+        AttributeError: There is no such name; of the SDK's names, the text says what to use.
     """
     if name not in _LATE:
         from holdfast.values.text.absent_names import ABSENT
 
         if name in ABSENT:
             msg = f"holdfast has no {name}: {ABSENT[name]}. See docs/from_agents_sdk.md."
-            raise ImportError(msg, name=name)
+            # Python asks for the names of an import statement in this function of its own.
+            if sys._getframe(1).f_code.co_name == "_handle_fromlist":  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+                raise ImportError(msg, name=name)
+            raise AttributeError(msg, name=name)
         msg = f"module 'holdfast' has no attribute {name!r}"
         raise AttributeError(msg)
     return getattr(importlib.import_module(_LATE[name]), name)

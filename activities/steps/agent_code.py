@@ -20,6 +20,7 @@ from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema, ty
 from holdfast.agents.runs.model_input import filtered, without_reasoning_ids
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
+from holdfast.agents.tools.functions.returned import returned_object
 from holdfast.agents.tools.hooks import EnabledPredicate, invoke_hook, is_offered
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.models.base import Model, ModelRequest, ToolSpec
@@ -147,6 +148,16 @@ class StepHooks:
                 context=context, usage=RunUsage.of(usage), task_id=task_id()
             )
         return self._context
+
+
+def _told(result: ToolOutput, tool: Tool | None) -> FunctionToolResult:
+    """Return a result as a `tool_use_behavior` function is told of it."""
+    function = getattr(tool, "__wrapped__", None)
+    return FunctionToolResult(
+        **{name: getattr(result, name) for name in ToolOutput.model_fields},
+        tool=tool,
+        output=None if function is None else returned_object(function, result.content),
+    )
 
 
 def _output(ctx: StepContext, result: StepResult) -> Json:
@@ -330,13 +341,7 @@ class RegisteredCode(AgentCode):
             return await super().follow(state, results)
         tools: dict[str, Tool] = {tool.name: tool for tool in self._live.made_tools}
         tools |= self._live.served_tools(self.agent)
-        told = [
-            FunctionToolResult(
-                **{name: getattr(result, name) for name in ToolOutput.model_fields},
-                tool=tools.get(result.tool_name),
-            )
-            for result in results
-        ]
+        told = [_told(result, tools.get(result.tool_name)) for result in results]
         said: object = await invoke(decide, await self.context(state), told)
         if not isinstance(said, ToolsToFinalOutputResult):
             msg = (

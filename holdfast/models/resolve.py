@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -28,6 +29,19 @@ _MADE: dict[tuple[str, str], Model] = {}
 _SERVED: dict[str, tuple[Any, ServedModel]] = {}
 
 
+def _default_name() -> str:
+    return os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
+
+
+def is_gpt_5_default() -> bool:
+    """Whether the model of an agent that names none is a reasoning model of the GPT-5 family.
+
+    For settings and filters that such models alone want, or refuse.
+    """
+    name = re.split("[:/]", _default_name().lower())[-1]
+    return name.startswith("gpt-5") and not name.startswith("gpt-5-chat")
+
+
 def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
     """Return the model that a setting names.
 
@@ -45,7 +59,7 @@ def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
         ModuleNotFoundError: The library of its prefix is not installed.
     """
     if model is None:
-        model = os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
+        model = _default_name()
     if not isinstance(model, str):
         made: Model = AskingModel(model) if is_asked(model) else as_model(model)
         return made

@@ -144,7 +144,7 @@ class ModelSettings(Settings):
             double from 1 s to at most 60 s; a Retry-After of the provider is obeyed instead. A
             call whose worker process was lost is made again in any case, up to four times.
         retry: When a failed call is made again, in place of that: a ModelRetrySettings, or a dict
-            of its fields.
+            of its fields. Without a policy it is not, as in the Agents SDK.
 
     Raises:
         UserError: A field is given what it cannot hold, or is not served.

@@ -77,7 +77,10 @@ class FunctionToolResult(ToolOutput):
 
     @property
     def output(self) -> Any:
-        """The result as the model saw it; in a test, what the result was made with."""
+        """The pydantic model or dataclass that the tool says it returns, else the model's text.
+
+        In a test, what the result was made with.
+        """
         return self.content if self._output is None else self._output
 
 

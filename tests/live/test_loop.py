@@ -24,7 +24,7 @@ from holdfast.errors import ModelRefusalError
 from holdfast.testing import FakeOpenAI
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import ToolOutput
-from holdfast.workers.tool_use import ToolsToFinalOutputResult
+from holdfast.workers.tool_use import FunctionToolResult, ToolsToFinalOutputResult
 from tests.support.rig import MakeAgent, Rig, activities_of
 from tests.support.runs import Served, look
 
@@ -340,6 +340,44 @@ async def test_a_function_may_decide_with_the_context_and_all_results(
     model.calls([("find_key", {}), ("look", {})])
     result = await run("q", look, find_key, of={"tool_use_behavior": decide}, context={})
     assert result.final_output == "['found', 'seen here']"
+
+
+class Weather(BaseModel):
+    city: str
+    degrees: int = 0
+
+
+@dataclasses.dataclass
+class Tide:
+    metres: float
+
+
+@tool
+def weather(city: str) -> Weather:
+    return Weather(city=city, degrees=20)
+
+
+@tool
+def tide() -> Tide:
+    return Tide(1.5)
+
+
+@tool
+def storm() -> Weather:
+    raise ValueError("no data")
+
+
+async def test_a_function_that_decides_gets_objects_as_the_tools_return_them(
+    run: Run, model: FakeOpenAI
+) -> None:
+    def decide(_ctx: object, results: list[FunctionToolResult]) -> ToolsToFinalOutputResult:
+        told = [result.output for result in results]
+        assert isinstance(told[2], str)  # a failure stays a text
+        return ToolsToFinalOutputResult(True, f"{told[0].city} {told[0].degrees} {told[1].metres}")
+
+    model.calls([("weather", {"city": "Rome"}), ("tide", {}), ("storm", {})])
+    result = await run("q", weather, tide, storm, of={"tool_use_behavior": decide})
+    assert result.final_output == "Rome 20 1.5"
 
 
 async def test_a_function_that_returns_something_else_is_an_error_of_the_user(

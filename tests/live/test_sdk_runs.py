@@ -197,11 +197,10 @@ def says_x(context: RetryPolicyContext) -> bool:
         ([lost(), lost()], retry_policies.network_error(), 3),
         ([RuntimeError("x")], says_x, 2),
         ([lost()], retry_policies.any(retry_policies.never(), lambda _: True), 2),
-        ([lost()], None, 2),
     ],
 )
 async def test_failed_model_call_is_made_again_as_the_policy_says(
-    errors: list[Exception], policy: RetryPolicy | None, asked: int
+    errors: list[Exception], policy: RetryPolicy, asked: int
 ) -> None:
     model = Broken(*errors)
     backoff = ModelRetryBackoffSettings(initial_delay=0.01, jitter=False)
@@ -217,10 +216,11 @@ async def test_failed_model_call_is_made_again_as_the_policy_says(
         (2, retry_policies.never()),
         (2, retry_policies.all(lambda _: True, retry_policies.http_status([500]))),
         (0, retry_policies.network_error()),
+        (2, None),
     ],
 )
 async def test_failed_model_call_is_not_made_again_when_the_policy_refuses(
-    most: int, policy: RetryPolicy
+    most: int, policy: RetryPolicy | None
 ) -> None:
     model = Broken(lost())
     agent = Agent(name="a", model=model)

@@ -25,6 +25,13 @@ def test_name_is_refused_with_what_to_use_instead(name: str) -> None:
         exec(f"from holdfast import {name}")
 
 
+@pytest.mark.parametrize("name", MISSING)
+def test_missing_name_can_be_asked_for(name: str) -> None:
+    assert not hasattr(holdfast, name)
+    with pytest.raises(AttributeError, match=re.escape(ABSENT[name])):
+        getattr(holdfast, name)
+
+
 def test_only_names_that_are_missing_are_refused() -> None:
     assert sorted(ABSENT) == MISSING
 

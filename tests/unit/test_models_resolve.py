@@ -20,6 +20,7 @@ from holdfast.models import (
     OfflineModel,
     ResponsesModel,
     close_models,
+    is_gpt_5_default,
     resolve_model,
 )
 from holdfast.testing import FakeOpenAI, ScriptedModel
@@ -198,3 +199,22 @@ async def test_a_model_object_with_the_address_of_another_server_is_asked() -> N
         answer = await model.respond(ModelRequest(model="x", messages=(user("q"),)))
         await model.close()
     assert answer.text == "done"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("", True),  # the default is gpt-5-mini
+        ("gpt-5.1", True),
+        ("responses:GPT-5", True),
+        ("openai/gpt-5-nano", True),
+        ("gpt-5-chat-latest", False),
+        ("gpt-4.1-mini", False),
+        ("offline", False),
+    ],
+)
+def test_default_model_may_be_of_the_gpt_5_family(
+    monkeypatch: pytest.MonkeyPatch, name: str, *, expected: bool
+) -> None:
+    monkeypatch.setenv("HOLDFAST_MODEL", name)
+    assert is_gpt_5_default() is expected

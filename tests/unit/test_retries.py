@@ -13,11 +13,12 @@ from holdfast import (
     ModelRetryAdviceRequest,
     ModelRetryBackoffSettings,
     ModelRetrySettings,
+    ModelSettings,
     RetryDecision,
     RetryPolicy,
     RetryPolicyContext,
 )
-from holdfast.errors import ModelUnavailableError
+from holdfast.errors import ModelRequestError, ModelUnavailableError
 from holdfast.values.runs.retries import next_failure, normalized
 
 BACKOFF = ModelRetryBackoffSettings(initial_delay=0.5, jitter=False)
@@ -100,3 +101,24 @@ async def test_policy_and_model_are_told_of_the_call() -> None:
 async def test_no_policy_is_asked_after_the_last_attempt() -> None:
     error = ValueError("mine")
     assert await after(error, lambda _: pytest.fail("asked"), attempt=3) is error
+
+
+def test_waits_of_a_run_are_put_over_those_of_its_agent_field_by_field() -> None:
+    agents = ModelRetrySettings(max_retries=3, backoff=BACKOFF)
+    runs = ModelRetrySettings(backoff=ModelRetryBackoffSettings(max_delay=9))
+    merged = ModelSettings(retry=agents).resolve(ModelSettings(retry=runs)).retry
+    waits = ModelRetryBackoffSettings(initial_delay=0.5, max_delay=9, jitter=False)
+    assert merged == ModelRetrySettings(max_retries=3, backoff=waits)
+
+
+async def test_without_a_policy_nothing_is_repeated() -> None:
+    failure = await next_failure(
+        ModelUnavailableError("busy"),
+        ModelRetrySettings(max_retries=2),
+        model=None,
+        attempt=1,
+        most=2,
+        streams=False,
+    )
+    assert isinstance(failure, ModelRequestError)
+    assert "give it one" in str(failure)

@@ -10,7 +10,7 @@ import functools
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import Field, PlainSerializer, ValidationError
@@ -30,6 +30,11 @@ LONGEST_SECONDS = 2.0
 MULTIPLIER = 2.0
 JITTER = 0.25
 """Largest part of a wait by which it is changed at random."""
+
+NO_POLICY = (
+    "because ModelSettings.retry has no policy: give it one, such as"
+    " retry_policies.network_error(), or use max_attempts in place of retry"
+)
 
 T = TypeVar("T")
 
@@ -72,6 +77,13 @@ class ModelRetryBackoffSettings:
     def to_json_dict(self) -> dict[str, Any]:
         """Return the fields as data."""
         return asdict(self)
+
+    def over(self, other: ModelRetryBackoffSettings | None) -> ModelRetryBackoffSettings:
+        """Return these waits with those of another where they are not set."""
+        if other is None:
+            return self
+        own = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(other, **own)
 
     def seconds(self, attempt: int) -> float:
         """Return the wait after an attempt, counted from 1."""
@@ -200,7 +212,7 @@ class ModelRetrySettings:
         max_retries: Most repetitions; None for what `max_attempts` says.
         backoff: The waits between attempts, or a dict of their fields.
         policy: Decides after each failed attempt, in the process that runs the model. Without one,
-            what time can heal is repeated. It is not part of the record.
+            no failed call is made again. It is not part of the record.
     """
 
     max_retries: Annotated[int, Field(ge=0)] | None = None
@@ -213,7 +225,7 @@ class ModelRetrySettings:
             return self
         return ModelRetrySettings(
             max_retries=other.max_retries if self.max_retries is None else self.max_retries,
-            backoff=self.backoff or other.backoff,
+            backoff=other.backoff if self.backoff is None else self.backoff.over(other.backoff),
             policy=other.policy if self.policy is None else self.policy,
         )
 
@@ -333,10 +345,7 @@ async def next_failure(
     policy: RetryPolicy | None = settings.policy
     backoff = settings.backoff or ModelRetryBackoffSettings()
     if policy is None:
-        if not isinstance(error, ModelUnavailableError):
-            return error
-        wait = error.retry_after
-        return _again(error, backoff.seconds(attempt) if wait is None else wait)
+        return _no_more(error, NO_POLICY)
     if attempt > most:
         return error if settings.max_retries is None else _no_more(error)
     cause = error.__cause__
@@ -407,9 +416,9 @@ def _again(error: Exception, seconds: float) -> Exception:
     return made
 
 
-def _no_more(error: Exception) -> Exception:
+def _no_more(error: Exception, why: str = "as ModelSettings.retry says") -> Exception:
     if not isinstance(error, ModelUnavailableError):
         return error
-    made = ModelRequestError(f"{error} It is not repeated, as ModelSettings.retry says.")
+    made = ModelRequestError(f"{error} It is not repeated, {why}.")
     made.__cause__ = error.__cause__
     return made

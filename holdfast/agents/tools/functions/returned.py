@@ -1,0 +1,35 @@
+"""What a function tool returned, made anew of what is recorded of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from typing import Any, cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from holdfast.agents.tools.functions.signature import names_of, return_annotation_of
+
+
+def returned_object(function: Callable[..., Any], text: str) -> Any:
+    """Return the object that a function has returned, of the JSON text that is recorded of it.
+
+    Args:
+        function: The function. It says that it returns a pydantic model or a dataclass.
+        text: Its recorded result.
+
+    Returns:
+        An equal object; None if the function returns something else, or the text does not fit.
+    """
+    kind: Any = return_annotation_of(function, names_of(function, inspect.unwrap(function)))
+    if not isinstance(kind, type) or not _has_fields(cast("type[Any]", kind)):
+        return None
+    try:
+        return TypeAdapter[Any](cast("type[Any]", kind)).validate_json(text)
+    except ValidationError:  # a failure's text, or one that a guardrail has put in its place
+        return None
+
+
+def _has_fields(kind: type[Any]) -> bool:
+    return issubclass(kind, BaseModel) or is_dataclass(kind)
