@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from holdfast.archive.contents import read_json, resolve_message
 from holdfast.archive.segments import read_archived, read_messages, read_record, turns
@@ -13,12 +16,15 @@ from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.data.state import SessionState
-from holdfast.task.step_body import StepBody, bodies_of
+from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import active_steps
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep
 from holdfast.values.text.logs import log
+
+AT_ONCE = 32
+"""Steps that are read before other work of the event loop has its turn: about 3 ms."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
     return Recorded(
         task=task,
         head=head,
-        steps=[await resolved(of, reader.text) for of in bodies_of(steps, opens)],
+        steps=await _resolved(reader, chain(map(body_of, steps), map(body_of, opens))),
         entries=entries,
         opens=list(opens),
         approvals=approvals,
@@ -91,6 +97,16 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
         last_step=last_step,
         history=await _messages(reader, ref.sha256) if ref is not None else None,
     )
+
+
+async def _resolved(reader: Reader, bodies: Iterable[StepBody]) -> list[StepBody]:
+    """Put archived texts into steps; other work of the event loop goes on meanwhile."""
+    found: list[StepBody] = []
+    for k, body in enumerate(bodies, 1):
+        found.append(await resolved(body, reader.text))
+        if k % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return found
 
 
 async def _of_session(reader: Reader, session: SessionRef | None) -> list[Message]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Any
 
 from holdfast.agents.agent import Agent
@@ -27,6 +29,9 @@ from holdfast.values.runs.usage import Usage
 
 ANSWERED = ("answered", "finished")
 DECIDABLE = ("tool", "unknown", "question")
+
+LONG_STEPS = 64
+"""A run of more steps is long: to make its result takes more than 10 ms."""
 
 
 def run_data(
@@ -113,6 +118,26 @@ def run_result(
         final_output=typed_output(data.last_agent.made_output, output),
         waiting_for=() if task.status in ANSWERED else tuple(waiting),
     )
+
+
+async def run_result_beside(
+    recorded: Recorded,
+    agent: Agent,
+    *,
+    given: RunInput | None = None,
+    context: Any = None,
+    config: RunConfig | None = None,
+) -> RunResult:
+    """Make the result of a run, that of a long one in a thread beside the event loop.
+
+    Arguments are those of `run_data`. The caller's context object changes in its own loop.
+    """
+    make = partial(run_result, recorded, agent, given=given, config=config)
+    if len(recorded.steps) <= LONG_STEPS:
+        return make(context=context)
+    made = await asyncio.to_thread(make)
+    made.context_wrapper.context = _context(recorded.task.extra_state, context)
+    return made
 
 
 def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:

@@ -6,7 +6,7 @@ reader makes a body of each, and need not know which it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -196,11 +196,6 @@ def body_of(
             return _opened(of, branch, is_over=is_closed)
         case LeftStep():
             return _left(of)
-
-
-def bodies_of(records: Iterable[StepRecord], opens: Iterable[OpenState]) -> list[StepBody]:
-    """Return the bodies of completed steps, then those of open ones; see `body_of`."""
-    return [*map(body_of, records), *map(body_of, opens)]
 
 
 def _completed(record: StepRecord) -> StepBody:

@@ -10,7 +10,15 @@ from playwright.async_api import Browser, Locator, Page, expect
 from holdfast.desk import Tokens
 from tests.crash import expenses
 from tests.crash.lab import Lab
-from tests.support.desk import PATIENCE_MS, People, Served, free_port, person, serve_desk
+from tests.support.desk import (
+    PATIENCE_MS,
+    SETTLED,
+    People,
+    Served,
+    free_port,
+    person,
+    serve_desk,
+)
 from tests.support.rig import until_status
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -27,6 +35,7 @@ class Hand:
         """Press a button or a link; a key may do the same."""
         await expect(target).to_be_visible()
         if self._is_mouse:
+            await self._page.evaluate(SETTLED)  # a click is lost on what moves away under it
             await target.click()
         elif key:
             await self._page.keyboard.press(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator
 
 import pytest
@@ -152,3 +153,47 @@ async def test_a_fork_keeps_its_reason(runner: AgentRunner, desk: Served, browse
         made = page.url.rpartition("/")[2]
     [forked] = [each for each in await runner.audit(made) if each.kind == "forked"]
     assert (forked.actor, forked.reason) == ("ann", "to compare")
+
+
+async def test_what_is_typed_stays_when_the_task_changes(
+    runner: AgentRunner, desk: Served, browser: Browser
+) -> None:
+    task = await waiting(runner, "pay kim")
+    async with person(browser, desk) as page:
+        await page.goto(f"{desk.url}/tasks/{task}")
+        await page.get_by_role("button", name="Feedback").click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_label("Message").fill("not before noon")
+        await runner.pause(task, "lunch", "bob")
+        await expect(page.get_by_text("Paused by bob")).to_be_attached()
+        await expect(dialog.get_by_label("Message")).to_have_value("not before noon")
+        await dialog.get_by_role("button", name="Give feedback").click()
+        await expect(page.get_by_text("Sent.")).to_be_visible()
+    [said] = [each for each in await runner.audit(task) if each.verb == "feedback"]
+    assert said.actor == "ann"
+    assert "not before noon" in str(said.wire())
+
+
+async def test_a_section_that_is_slow_to_read_does_not_take_the_place_of_another(
+    runner: AgentRunner, desk: Served, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await runner.create_task("hello")
+    await runner.run_task(task)
+    may_end, has_ended = asyncio.Event(), asyncio.Event()
+
+    async def slow(*_: object) -> list[object]:
+        await may_end.wait()
+        has_ended.set()
+        return []
+
+    monkeypatch.setattr("holdfast.desk.pages.task.page.read_forks", slow)
+    async with person(browser, desk) as page:
+        await page.goto(f"{desk.url}/tasks/{task.task_id}?tab=branches")
+        await page.get_by_role("tab", name="Steps").click()
+        step = page.get_by_role("button", name="Step 1 ")
+        await expect(step).to_be_visible()
+        may_end.set()
+        await has_ended.wait()
+        await step.click()
+        await expect(page.get_by_role("button", name="Fork from here")).to_be_visible()
+        await expect(page.get_by_role("list", name="Branches")).to_have_count(0)

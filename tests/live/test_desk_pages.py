@@ -14,15 +14,11 @@ from playwright.async_api import Browser, Page, expect
 
 from holdfast import AgentRunner, ApprovalRule, tool
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
-from tests.support.desk import PATIENCE_MS, Served, person, serve_desk
+from tests.support.desk import PATIENCE_MS, SETTLED, Served, person, serve_desk
 from tests.support.rig import MakeAgent, Rig, until, until_status
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)> [x](javascript:alert(3)) {{7*7}}"
 AXE = Path(str(files("axe_playwright_python"))) / "axe.min.js"
-SETTLED = """async () => {
-    const all = document.getAnimations().filter(each => each instanceof CSSTransition);
-    await Promise.allSettled(all.map(each => each.finished));
-}"""
 LOOKS: tuple[tuple[Literal["light", "dark"], int], ...] = tuple(
     (scheme, width) for width in (1280, 400) for scheme in ("light", "dark")
 )

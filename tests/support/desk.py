@@ -29,6 +29,11 @@ FLAGS = (
     "--disable-sync",
 )
 PATIENCE_MS = 60_000
+SETTLED = """async () => {
+    const all = document.getAnimations().filter(each => each instanceof CSSTransition);
+    await Promise.allSettled(all.map(each => each.finished));
+}"""
+"""Waits until nothing moves on a page."""
 
 
 class People:

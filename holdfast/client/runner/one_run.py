@@ -41,7 +41,7 @@ from holdfast.errors import (
 )
 from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.reading.run_hooks import HookFailed, HookNotifier
-from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result
+from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result_beside
 from holdfast.task.data.head import TaskHead
 from holdfast.values.code import context_data as context_object
 from holdfast.values.code import raised, user_calls
@@ -272,7 +272,7 @@ class _Run:
             raise
         self._forget(before, is_over=recorded.task.status in CLOSED)
         call = self._call
-        result = run_result(
+        result = await run_result_beside(
             recorded, call.agent, given=call.input, context=call.context, config=call.config
         )
         if call.tool_call is not None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from nicegui import ui
 
 from holdfast.desk.pages.frame import Frame
-from holdfast.desk.pages.parts import QUIET, button, heading, task_url, text
+from holdfast.desk.pages.parts import QUIET, button, heading, open_dialog, task_url, text
 
 
 def ask_for_task(frame: Frame) -> None:
     """Ask what is to be done, create the task, and go to its page."""
     runner = frame.desk.runner
-    with ui.dialog() as dialog, ui.card().classes("w-full max-w-xl gap-4 rounded-xl p-5"):
-        dialog.props('aria-label="New task"')
+    with open_dialog("New task") as dialog:
         heading("New task")
         more = "It runs by itself, up to where a person must decide."
         text("p", more, f"m-0 text-sm {QUIET}")
@@ -51,5 +50,3 @@ def ask_for_task(frame: Frame) -> None:
         with ui.row().classes("w-full justify-end gap-2"):
             button("Cancel").on_click(dialog.close)
             button("Create", tone="main").on_click(submit).props("data-submit")
-    dialog.on("hide", dialog.delete)
-    dialog.open()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 from urllib.parse import quote, urlencode
 
@@ -138,6 +139,35 @@ def notice(tone: Tone, content: str, *, role: Literal["status", "alert"] = "stat
     with made.props(f'role="{role}"'):
         text("span", content, "text-sm")
     return made
+
+
+@contextmanager
+def open_dialog(
+    label: str, *, wide: bool = True, closed: Callable[[], object] | None = None
+) -> Generator[ui.dialog]:
+    """Open a dialog; the block draws what is in it.
+
+    It belongs to the page rather than to the part whose button was pressed: that part may be drawn
+    anew while somebody types.
+
+    Args:
+        label: Its name for screen readers.
+        wide: Whether it takes as much width as texts need.
+        closed: Called once it is closed, whatever was done in it.
+    """
+    size = "w-full max-w-xl gap-4" if wide else "gap-3"
+    with ui.context.client.content, ui.dialog() as made:
+        made.props["aria-label"] = label
+        with ui.card().classes(f"{size} rounded-xl p-5"):
+            yield made
+
+    def hidden() -> None:
+        made.delete()
+        if closed is not None:
+            closed()
+
+    made.on("hide", hidden)
+    made.open()
 
 
 def task_url(task_id: str, **query: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from nicegui import ui
 
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.desk.pages.parts import QUIET, button, code, heading, notice, text
+from holdfast.desk.pages.parts import QUIET, button, code, heading, notice, open_dialog, text
 from holdfast.desk.views.arguments import Field, differences, parsed
 from holdfast.desk.views.buttons import Button, Verb
 from holdfast.desk.views.cards import Card
@@ -110,8 +110,7 @@ def ask(card: Card, chosen: Button, send: Send, closed: Callable[[], None], many
         many: How many approvals are decided at once.
     """
     times = f" ({many} calls)" if many > 1 else ""
-    with ui.dialog() as dialog, ui.card().classes("w-full max-w-xl gap-4 rounded-xl p-5"):
-        dialog.props(f'aria-label="{chosen.verb}"')
+    with open_dialog(chosen.verb, closed=closed) as dialog:
         heading(chosen.label + times)
         text("p", chosen.more, f"m-0 text-sm {QUIET}")
         if chosen.asks == "arguments":
@@ -122,13 +121,6 @@ def ask(card: Card, chosen: Button, send: Send, closed: Callable[[], None], many
             _typed(chosen, send, dialog)
         else:
             _sure(chosen, lambda: send(Said()), dialog)
-
-    def hidden() -> None:
-        closed()
-        dialog.delete()
-
-    dialog.on("hide", hidden)
-    dialog.open()
 
 
 def _typed(chosen: Button, send: Send, dialog: ui.dialog) -> None:

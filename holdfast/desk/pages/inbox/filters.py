@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from nicegui import ui
 
-from holdfast.desk.pages.parts import button, empty, heading, text
+from holdfast.desk.pages.parts import button, empty, heading, open_dialog, text
 from holdfast.desk.views.cards import TITLES
 from holdfast.desk.views.filters import InboxFilter, choices
 from holdfast.desk.views.words import counted
@@ -109,18 +109,10 @@ class Filters:
 
 def show_keys(closed: Callable[[], None]) -> None:
     """Show what the keys do; `closed` is called when the dialog is."""
-    with ui.dialog() as dialog, ui.card().classes("gap-3 rounded-xl p-5"):
-        dialog.props('aria-label="Keys"')
+    with open_dialog("Keys", wide=False, closed=closed) as dialog:
         heading("Keys")
         with ui.element("dl").classes("m-0 grid grid-cols-[auto_1fr] gap-x-4 gap-y-2 text-sm"):
             for key, does in KEYS:
                 text("dt", key, "font-mono font-semibold")
                 text("dd", does, "m-0")
         button("Close", tone="main").on_click(dialog.close).props("autofocus")
-
-    def hidden() -> None:
-        closed()
-        dialog.delete()
-
-    dialog.on("hide", hidden)
-    dialog.open()

@@ -82,6 +82,8 @@ class TaskPage:
         self._facts: Facts | None = None
         self._snapshot: AgentSnapshot | None = None
         self._drawn_at = 0.0
+        self._drawings = self._reads = self._newest = 0
+        self._is_drawn = False
         self._answer = Answer(frame.desk.runner, task_id)
         self._verbs = Verbs(frame, task_id, self._soon)
         self._is_gone = False
@@ -128,6 +130,8 @@ class TaskPage:
 
     async def _look(self) -> None:
         """Read the task, and draw what has changed."""
+        self._reads += 1
+        mine = self._reads
         try:
             found = await read_facts(self._frame.desk, self._task_id, self._snapshot)
         except TaskNotFoundError:
@@ -140,14 +144,15 @@ class TaskPage:
             if self._facts is None:
                 await self._draw_listed()
             raise
-        self._snapshot = found.snapshot
-        is_new = self._facts is None or found.key != self._facts.key
-        self._facts = found
-        is_moving = self._tab == "timeline" and bool(found.opens or found.approvals)
-        if is_new:
+        if mine < self._newest:  # a reading that began later is drawn already
+            return
+        self._newest, self._snapshot = mine, found.snapshot
+        if self._facts is None or found.key != self._facts.key:
+            self._facts, self._is_drawn = found, False
             self._draw_head(found)
-        if is_new or (is_moving and time.time() - self._drawn_at > MOVING_SECONDS):
-            await self._draw_body(found)
+        is_moving = self._tab == "timeline" and bool(found.opens or found.approvals)
+        if not self._is_drawn or (is_moving and time.time() - self._drawn_at > MOVING_SECONDS):
+            await self._draw_body()
 
     async def _draw_listed(self) -> None:
         """Draw what lists know of the task: no worker process is up to tell more."""
@@ -161,9 +166,8 @@ class TaskPage:
         self._tab = str(event.value)
         show_address(task_url(self._task_id, tab=self._tab))
         self._clear()
-        if self._facts is not None:
-            known = self._facts
-            ui.timer(0, lambda: self._draw_body(known), once=True)
+        self._is_drawn = False
+        ui.timer(0, self._draw_body, once=True)
 
     def _show_answer(self) -> None:
         is_shown = not self._answer.is_whole and bool(self._answer.text)
@@ -189,23 +193,29 @@ class TaskPage:
 
     # ---- the sections
 
-    async def _draw_body(self, found: Facts) -> None:
-        if found is not self._facts:
+    async def _draw_body(self) -> None:
+        """Draw the section that is looked at, unless a later drawing of it begins meanwhile."""
+        found, tab = self._facts, self._tab
+        if found is None:
             return
-        self._drawn_at = time.time()
-        if self._tab == "steps":
-            self._draw_steps(found)
-            return
+        self._drawings += 1
+        mine, self._drawn_at = self._drawings, time.time()
         messages: list[Message] = []
         forks: list[ForkedTask] = []
         runner = self._frame.desk.runner
-        if self._tab == "transcript":
+        if tab == "transcript":
             messages = await runner.all_messages(self._task_id)
-        elif self._tab == "branches":
+        elif tab == "branches":
             forks = await read_forks(runner, found.task)
+        if mine != self._drawings:
+            return
+        self._is_drawn = True
+        if tab == "steps":
+            self._draw_steps(found)
+            return
         self._clear()
         with self._body:
-            match self._tab:
+            match tab:
                 case "timeline":
                     self._draw_answer(found)
                     draw_timeline(timeline_of(found.found, now=time.time()))

@@ -10,7 +10,7 @@ from nicegui import ui
 
 from holdfast.desk.identity.identities import READ, Verb
 from holdfast.desk.pages.frame import Frame
-from holdfast.desk.pages.parts import QUIET, button, heading, notice, task_url, text
+from holdfast.desk.pages.parts import QUIET, button, heading, notice, open_dialog, task_url, text
 from holdfast.desk.pages.task.reading import Facts
 from holdfast.desk.views.words import without_secrets
 from holdfast.task.data.calls import StandingRule
@@ -223,7 +223,7 @@ class Verbs:
         if not await self._act(READ, run, ""):
             return
         result = found[0]
-        with ui.dialog() as dialog, ui.card().classes("w-full max-w-xl gap-3 rounded-xl p-5"):
+        with self._frame.slot(), open_dialog("Verify") as dialog:
             heading("The record is intact" if not result else "The record does not fit")
             for finding in result:
                 notice("bad", finding.text, role="alert")
@@ -232,8 +232,6 @@ class Verbs:
             for said in result.unproved:
                 text("p", f"Not proved: {said}", f"m-0 text-sm {QUIET}")
             button("Close", tone="main").on_click(dialog.close).props("autofocus")
-        dialog.on("hide", dialog.delete)
-        dialog.open()
 
     async def audit(self) -> None:
         """Download the audit as JSON lines."""
@@ -271,8 +269,7 @@ class Verbs:
         is_final: bool = False,
     ) -> None:
         """Open the dialog of a verb."""
-        with ui.dialog() as dialog, ui.card().classes("w-full max-w-xl gap-4 rounded-xl p-5"):
-            dialog.props["aria-label"] = title
+        with open_dialog(title) as dialog:
             heading(title)
             text("p", more, f"m-0 text-sm {QUIET}")
             said: Any = None
@@ -315,8 +312,6 @@ class Verbs:
                 button("Cancel").on_click(dialog.close)
                 made = button(title, tone="danger" if is_final else "main").on_click(submit)
                 made.props("data-submit" + ("" if label else " autofocus"))
-        dialog.on("hide", dialog.delete)
-        dialog.open()
 
 
 def _output(body: StepBody) -> TaskStepOutput:
