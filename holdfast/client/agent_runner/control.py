@@ -58,13 +58,19 @@ class TaskControl(RunnerBase):
         body: dict[str, Json] = {"reason": reason, **({} if after is None else {"after": after})}
         return await self._tasks.command(id_of(task), "pause", by=by, body=body)
 
-    async def resume(self, task: TaskLike, by: str = "") -> Receipt:
+    async def resume(self, task: TaskLike, by: str = "", *, reason: str = "") -> Receipt:
         """Let steps begin again.
+
+        Args:
+            task: The task.
+            by: Who resumes it.
+            reason: Why.
 
         Raises:
             CommandRefusedError: The task is not paused.
         """
-        return await self._tasks.command(id_of(task), "resume", by=by)
+        check_arguments(TaskControl.resume, reason=reason)
+        return await self._tasks.command(id_of(task), "resume", by=by, body=_why(reason))
 
     async def abandon(self, task: TaskLike, reason: str, by: str = "") -> Receipt:
         """End a task without an answer: running calls are cancelled, its session gets nothing.
@@ -110,23 +116,41 @@ class TaskControl(RunnerBase):
         step: TaskStep | str,
         input: str,
         by: str = "",
+        *,
+        reason: str = "",
     ) -> Receipt:
         """Change the input of an upcoming step.
 
+        Args:
+            task: The task.
+            step: The step, or its id.
+            input: Its new input.
+            by: Who changes it.
+            reason: Why.
+
         Raises:
             CommandRefusedError: No such step is queued.
         """
-        check_arguments(TaskControl.edit_step, input=input)
-        body: dict[str, Json] = {"step": step_id_of(step), "input": input}
+        check_arguments(TaskControl.edit_step, input=input, reason=reason)
+        body: dict[str, Json] = {"step": step_id_of(step), "input": input, **_why(reason)}
         return await self._tasks.command(id_of(task), "edit_step", by=by, body=body)
 
-    async def drop_step(self, task: TaskLike, step: TaskStep | str, by: str = "") -> Receipt:
+    async def drop_step(
+        self, task: TaskLike, step: TaskStep | str, by: str = "", *, reason: str = ""
+    ) -> Receipt:
         """Take an upcoming step out of the queue.
+
+        Args:
+            task: The task.
+            step: The step, or its id.
+            by: Who drops it.
+            reason: Why.
 
         Raises:
             CommandRefusedError: No such step is queued.
         """
-        body: dict[str, Json] = {"step": step_id_of(step)}
+        check_arguments(TaskControl.drop_step, reason=reason)
+        body: dict[str, Json] = {"step": step_id_of(step), **_why(reason)}
         return await self._tasks.command(id_of(task), "drop_step", by=by, body=body)
 
     async def _asked_of(self, task_id: str, shown: list[Approval]) -> list[Approval]:
@@ -354,6 +378,10 @@ class TaskControl(RunnerBase):
                 msg = f"The arguments for {wanted!r} do not fit: {found.text} It stays open."
                 raise CommandRefusedError(msg)
             await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _why(reason: str) -> dict[str, Json]:
+    return {"reason": reason} if reason else {}
 
 
 def _always(given: bool | Always) -> dict[str, Json]:  # noqa: FBT001  it is an argument as given
