@@ -285,7 +285,8 @@ class TaskControl(RunnerBase):
         """List the decisions that hold for later calls, oldest first.
 
         Args:
-            task: Those of one task, without the ones of its session: `session(name)` lists these.
+            task: Those of one task, with the ones that are on their way to its session, and without
+                those that the session has: `session(name)` lists these.
                 None for those of all open tasks and of all sessions of the app. They are found by
                 Temporal's visibility store, which is up to a second behind, and each is asked.
 
@@ -299,7 +300,7 @@ class TaskControl(RunnerBase):
         with server_errors():
             listed = self.client.list_workflows(query, page_size=1000)
             ids = [found.id async for found in listed]
-        ask, found = self._read.standing_rules, list[StandingRule]()
+        ask, found, ended = self._read.standing_rules, dict[str, StandingRule](), set[str]()
         for start in range(0, len(ids), READ_AT_ONCE):
             some = ids[start : start + READ_AT_ONCE]
             said = await asyncio.gather(*map(ask, some), return_exceptions=True)
@@ -309,13 +310,15 @@ class TaskControl(RunnerBase):
                 elif isinstance(rules, BaseException):
                     raise rules
                 else:
-                    found += [rule for rule in rules if self._is_own(rule, owner)]
-        return found
+                    own = [rule for rule in rules if self._is_own(rule, owner)]
+                    ended |= {rule.id for rule in own if not rule.stands(time.time())}
+                    found |= {rule.id: rule for rule in own}
+        return [rule for id, rule in found.items() if id not in ended]
 
     def _is_own(self, rule: StandingRule, owner: str) -> bool:
-        """Whether a rule stands, and is of a task or of a session of this app."""
+        """Whether a rule is of a task or of a session of this app, or on its way between them."""
         is_here = not rule.session or session_id(self.app, rule.session) == owner
-        return is_here and rule.stands(time.time())
+        return is_here or approval_parts(rule.id)[0] == owner
 
     async def revoke_rule(self, rule: StandingRule | str, by: str) -> Receipt:
         """End a decision for later calls; calls that it has decided stay as they are.
