@@ -63,10 +63,10 @@ async def telling_losses(given: AdvanceInput) -> AsyncGenerator[None]:
         if given.dollars is None or activity.info().attempt == 1:
             raise
         known = await losses()
-        if not known.count:
+        if not known.attempts:
             raise
         dollars = max([known.dollars, *found])
-        raise with_fact(error, lost_fact(Losses(known.count, dollars))) from None
+        raise with_fact(error, lost_fact(Losses(known.attempts, dollars))) from None
 
 
 async def within(
@@ -103,7 +103,7 @@ async def within(
         least = min(least, LAST_ANSWER)
     after = _last_call(prices, sent.model, read, least) if given.keeps and not is_last else NOTHING
     needs = most.of(least) + after
-    lost = most.of(wanted or MOST_ANSWER) * (await losses()).count
+    lost = most.of(wanted or MOST_ANSWER) * (await losses()).attempts
     lost = plain(min(lost, dollars))  # together they were held to the same money
     _lost.get([]).append(lost)
     if needs > dollars - lost:

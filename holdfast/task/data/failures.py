@@ -83,17 +83,17 @@ class Losses(NamedTuple):
     """Attempts before this one whose workers were lost, so that they may have made a model call.
 
     Attributes:
-        count: How many there are.
+        attempts: How many there are.
         dollars: The most that they can have cost, as far as an attempt since then has said it.
     """
 
-    count: int = 0
+    attempts: int = 0
     dollars: Decimal = NOTHING
 
 
 def lost_fact(losses: Losses) -> dict[str, Any]:
     """Return a fact that `losses_in` reads."""
-    return {LOST: [losses.count, as_written(losses.dollars)]}
+    return {LOST: [losses.attempts, as_written(losses.dollars)]}
 
 
 def losses_in(details: Iterable[object]) -> Losses | None:
@@ -101,8 +101,8 @@ def losses_in(details: Iterable[object]) -> Losses | None:
     known = fact_of(details, LOST)
     if not isinstance(known, list):
         return None
-    count, dollars = cast("list[object]", known)
-    return Losses(int(str(count)), Decimal(str(dollars)))
+    attempts, dollars = cast("list[object]", known)
+    return Losses(int(str(attempts)), Decimal(str(dollars)))
 
 
 class Failure(Value):
