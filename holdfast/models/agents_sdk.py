@@ -276,7 +276,7 @@ def _arguments(request: ModelRequest) -> dict[str, Any]:
         "tracing": ModelTracing.DISABLED,
         "previous_response_id": request.previous_response_id or None,
         "conversation_id": request.conversation_id or None,
-        "prompt": request.prompt,
+        "prompt": request.prompt and {"version": None, "variables": None, **request.prompt},
     }
 
 

@@ -194,6 +194,13 @@ async def test_it_gets_tools_that_the_provider_runs() -> None:
     assert [each.name for each in agent.hosted_tools] == ["web_search"]
 
 
+async def test_it_gets_a_prompt_with_all_of_its_fields() -> None:
+    own = Own(message("hello"))
+    request = ASKED.model_copy(update={"prompt": {"id": "pmpt_1", "version": "2"}})
+    await resolve_model(own).respond(request)
+    assert own.asked[0]["prompt"] == {"id": "pmpt_1", "version": "2", "variables": None}
+
+
 async def test_a_model_that_does_not_stream_answers_in_one_piece() -> None:
     class Plain(Own):
         def stream_response(self, *args: Any, **options: Any) -> AsyncIterator[Any]:

@@ -258,6 +258,7 @@ async def test_items_of_a_run_are_part_of_its_states_json() -> None:
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]}
     result = RunResult("q", [MessageOutputItem(ANN, raw_item=said)], task_id="t", last_agent=ANN)
     state = await RunState.from_json(ANN, result.to_state().to_json())
+    assert state.to_json()["session_items"] == state.to_json()["generated_items"]
     assert state.to_json()["generated_items"] == [
         {"type": "message_output_item", "agent": {"name": "Ann"}, "raw_item": said}
     ]

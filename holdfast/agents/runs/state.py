@@ -318,7 +318,9 @@ class RunState(Generic[ContextT, AgentT]):
             kept=self.kept,
             generated_items=self.generated_items,
         )
-        return {VERSION: str(saved.version), **saved.model_dump(mode="json")}
+        form = saved.model_dump(mode="json")
+        # In the Agents SDK, filters of handoffs may shorten the one and never the other.
+        return {VERSION: str(saved.version), **form, "session_items": form["generated_items"]}
 
     def to_string(
         self, *, context_serializer: Serializer | None = None, strict_context: bool = False
