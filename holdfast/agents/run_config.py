@@ -293,9 +293,8 @@ def as_run_config(given: object) -> RunConfig:
         return replace(given, **nested)
     if isinstance(given, Mapping):
         settings = cast("Mapping[str, Any]", given)
-        names = [name for name in cast("Iterable[object]", settings) if isinstance(name, str)]
-        if len(names) < len(settings):
-            msg = f"The fields of a run_config have names; it was given {shown(given)}."
+        if not all(isinstance(name, str) for name in cast("Iterable[object]", settings)):
+            msg = f"The fields of a run_config have names; it was given {shown(settings)}."
             raise UserError(msg)
         return RunConfig(**settings)
     msg = f"run_config must be a RunConfig or a dict of its fields; it was {shown(given)}."
