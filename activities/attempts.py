@@ -6,6 +6,10 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from temporalio import activity
+from temporalio.api.failure.v1 import Failure
+from temporalio.service import RPCError
+
+from holdfast.task.data.failures import Losses, losses_in
 
 
 class InlineCall(NamedTuple):
@@ -43,3 +47,32 @@ def place_here() -> str:
     """Name the place of what runs here among all activities of the task's run."""
     call, id = inline_call.get(), activity.info().activity_id
     return id if call is None else f"{id}.{call.i}"
+
+
+async def losses() -> Losses:
+    """Return which attempts before this one count as lost.
+
+    The server keeps why the last attempt ended, and of earlier ones only their number. A failed
+    attempt says what it knew (`LOST`). When the last one was lost, or the server cannot be asked,
+    all of them count as lost.
+    """
+    info = activity.info()
+    if info.attempt == 1 or info.workflow_id is None:
+        return Losses()
+    handle = activity.client().get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
+    try:
+        described = await handle.describe()
+    except RPCError:
+        return Losses(info.attempt - 1)
+    pending = described.raw_description.pending_activities
+    mine = [each.last_failure for each in pending if each.activity_id == info.activity_id]
+    if any(each.HasField("timeout_failure_info") for each in mine):
+        return Losses(info.attempt - 1)
+    return await _said_in(mine[0]) if mine else Losses()
+
+
+async def _said_in(failure: Failure) -> Losses:
+    """Return what a failed attempt has said of those before it."""
+    payloads = list(failure.application_failure_info.details.payloads)
+    details = await activity.client().data_converter.decode(payloads) if payloads else []
+    return losses_in(details) or Losses()

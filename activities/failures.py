@@ -264,10 +264,15 @@ def certain() -> Generator[None]:
 
 def marked(error: ApplicationError) -> ApplicationError:
     """Return a failure that says that it hides no effect."""
+    return with_fact(error, CERTAIN)
+
+
+def with_fact(error: ApplicationError, fact: dict[str, Any]) -> ApplicationError:
+    """Return a failure with one more fact in its details."""
     return type(error)(
         error.message,
         *error.details,
-        CERTAIN,
+        fact,
         type=error.type,
         non_retryable=error.non_retryable,
         next_retry_delay=error.next_retry_delay,

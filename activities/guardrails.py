@@ -46,7 +46,7 @@ class GuardingActivities:
     @activity.defn(name="guard")
     async def guard(self, given: GuardInput) -> GuardFound:
         """Run one guardrail and say what it found."""
-        with typed_failures():
+        with typed_failures(attempts=given.step.attempts):
             async with heartbeats():
                 return await self._guard(given)
 

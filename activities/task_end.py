@@ -36,7 +36,7 @@ from holdfast.task.guardrails_due import OUTPUT_TRIPPED
 from holdfast.task.ledger.references import input_message
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import canonical
-from holdfast.values.code import raised, user_calls
+from holdfast.values.code import user_calls
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep
@@ -100,7 +100,6 @@ class ClosingActivities:
         tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
         source.cache.drop(task_id())
         user_calls.release(task_id())
-        raised.drop(task_id())
         return Closed(seal=sealed, turn=turn)
 
     async def _last_step(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -20,7 +21,15 @@ from temporalio.exceptions import (
 from temporalio.workflow import ActivityCancellationType
 
 from holdfast.task.data.closing import Closed, CloseInput
-from holdfast.task.data.failures import CERTAIN, NOT_STARTED, PARKS, REMEDY, Failure, fact_of
+from holdfast.task.data.failures import (
+    CERTAIN,
+    NOT_STARTED,
+    PARKS,
+    REMEDY,
+    Failure,
+    fact_of,
+    losses_in,
+)
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.state import COMMIT, MOST_LOST, CommitRef, Described
@@ -28,6 +37,7 @@ from holdfast.task.data.wire import Advanced, GuardInput, ToolInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import call_label, step_label
+from holdfast.values.money import NOTHING
 
 T = TypeVar("T")
 
@@ -88,9 +98,24 @@ def tool_label(ledger: Ledger, given: ToolInput, *, short: bool = True) -> str:
     return call_label(given.call or ledger.at(given.n).calls[given.i], short=short)
 
 
-def is_lost(error: ActivityError) -> bool:
+def lost_dollars(error: BaseException, reserved: Decimal | None) -> Decimal:
+    """Return the most that lost attempts of a step's model call can have cost, which has failed.
+
+    Args:
+        error: How its activity has failed; when all attempts were lost, nobody says what they were
+            for.
+        reserved: Money that was reserved for the call; None without a budget in money.
+    """
+    if reserved is None or is_lost(error):
+        return reserved or NOTHING
+    cause = error.cause if isinstance(error, ActivityError) else None
+    known = losses_in(cause.details) if isinstance(cause, ApplicationError) else None
+    return NOTHING if known is None else min(known.dollars, reserved)
+
+
+def is_lost(error: BaseException) -> bool:
     """Whether an attempt began, and its worker has not said how it ended."""
-    match error.cause:
+    match error.cause if isinstance(error, ActivityError) else None:
         case TemporalTimeout(type=TimeoutType.HEARTBEAT | TimeoutType.START_TO_CLOSE):
             return True
         case _:
@@ -134,7 +159,10 @@ async def advance(ledger: Ledger, n: int, *, now: float, more: dict[str, object]
 
 
 async def guard(ledger: Ledger, n: int, due: Due, *, now: float) -> GuardFound:
-    """Run one guardrail on a step's input or output; it may ask a model itself."""
+    """Run one guardrail on a step's input or output; it may ask a model itself.
+
+    A lost worker is no failed attempt, as in `advance`.
+    """
     described = ledger.s.described or Described(snapshot="")
     rules = described.rules(ledger.at(n).open.step.agent)
     sent = GuardInput(step=ledger.advance_input(n, now=now), rule=due.rule, i=due.i)
@@ -145,7 +173,7 @@ async def guard(ledger: Ledger, n: int, due: Due, *, now: float) -> GuardFound:
         start_to_close_timeout=timedelta(seconds=rules.timeout + 60),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=RetryPolicy(
-            maximum_attempts=rules.attempts, maximum_interval=timedelta(seconds=60)
+            maximum_attempts=rules.starts, maximum_interval=timedelta(seconds=60)
         ),
         summary=f"{due.rule.name}, step {n}",
     )

@@ -379,8 +379,8 @@ class AgentTask(Opening):
 
     @workflow.query(name="standing_rules")
     def standing_rules_query(self) -> list[StandingRule]:
-        """Show the decisions that hold for later calls."""
-        return standing.rules(self.core.ledger)
+        """Show the decisions that hold for later calls, also those on their way to the session."""
+        return standing.listed(self.core.ledger)
 
     @workflow.query(name=SECRET)
     def secret_query(self) -> str:

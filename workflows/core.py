@@ -68,7 +68,7 @@ def publish(ledger: Ledger, status: TaskStatus) -> None:
     s, open_now = ledger.s, approvals.pending(ledger)
     shown = open_now[:MOST_CARDS]
     ids, count = tuple(approvals.card_state(each) for each in shown), len(open_now)
-    rules = len(standing.rules(ledger))
+    rules = len(standing.listed(ledger))
     known = (s.published, s.published_approvals, s.published_count, s.published_rules)
     if (status, ids, count, rules) == known:
         return

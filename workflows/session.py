@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +24,8 @@ FEWEST_EVENTS = 10
 RECENT_KEPT = 1000
 
 RULES_KEPT = 100
-"""Rules that a session keeps, the newest ones: of what an older one was for, a person is asked."""
+"""Rules that a session keeps, the newest ones: of what an older one was for, a person is asked. As
+many that have ended are kept beside them."""
 
 INDEX_TIMEOUT = timedelta(minutes=2)
 INDEX_ATTEMPTS = 5
@@ -100,21 +101,20 @@ class Session(Opening):
             self._append(name, payloads)
 
     def _take(self, rule: StandingRule, *, ends: bool) -> None:
-        """Keep a rule, or note who has ended it; one that was ended does not come back."""
-        known = [each.id for each in self.s.rules]
-        if ends and rule.id in known:
-            at = workflow.now().timestamp()
-            ended = {"revoked": rule.revoked or "somebody", "revoked_at": at}
-            kept = (
-                each.model_copy(update=ended) if each.id == rule.id and not each.revoked else each
-                for each in self.s.rules
-            )
-            self._change(rules=tuple(kept))
-        elif not ends and rule.id not in known:
-            self._change(rules=(*self.s.rules, rule)[-RULES_KEPT:])
-        else:
+        """Keep a rule, or note who has ended it; one that was ended does not come back.
+
+        One that is ended before it has arrived is kept as such.
+        """
+        now = workflow.now().timestamp()
+        known = {each.id: each for each in self.s.rules}
+        before = known.get(rule.id)
+        if before is not None and (before.revoked or not ends):
             return
-        count = sum(not each.revoked for each in self.s.rules)
+        if ends:
+            ended = {"revoked": rule.revoked or "somebody", "revoked_at": now}
+            rule = (before or rule).model_copy(update=ended)
+        self._change(rules=kept_rules({**known, rule.id: rule}.values(), now=now))
+        count = sum(each.stands(now) for each in self.s.rules)
         updates: list[SearchAttributeUpdate[Any]] = [HF_RULES.value_set(count)]
         workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
 
@@ -140,6 +140,20 @@ class Session(Opening):
     def standing_rules(self) -> list[StandingRule]:
         """Show the decisions that hold for later calls of the session's tasks, also ended ones."""
         return list(self.s.rules)
+
+
+def kept_rules(rules: Iterable[StandingRule], *, now: float) -> tuple[StandingRule, ...]:
+    """Return the rules that a session keeps: ended ones take no room from those that stand.
+
+    Args:
+        rules: Its rules, oldest first.
+        now: Time, seconds since the epoch.
+    """
+    given = tuple(rules)
+    ended = [each for each in given if not each.stands(now)][-RULES_KEPT:]
+    standing = [each for each in given if each.stands(now)][-RULES_KEPT:]
+    kept = {each.id for each in (*ended, *standing)}
+    return tuple(each for each in given if each.id in kept)
 
 
 def read_rule(name: str, payloads: Sequence[bytes]) -> StandingRule | None:

@@ -134,7 +134,7 @@ class Asking:
         try:
             return await self._ask(self._continuation.shortened(request))
         except ModelRequestError as error:
-            if not self._continuation.may_send_all(error):
+            if not self._is_forgotten(error):
                 raise
             log.warning("%s The whole conversation is sent.", error)
             return await self._ask(request)
@@ -178,8 +178,8 @@ class Asking:
         try:
             return await self._attempted(request)
         except Exception as error:
-            if self._is_forgotten(request, error):
-                raise
+            if request.previous_response_id and self._is_forgotten(error):
+                raise  # no policy is asked before the whole conversation is sent
             failure = await next_failure(
                 error,
                 retry,
@@ -192,12 +192,12 @@ class Asking:
             )
             raise failure from failure.__cause__
 
-    def _is_forgotten(self, request: ModelRequest, error: Exception) -> bool:
-        """Whether the whole conversation is sent instead: no policy is asked before that."""
+    def _is_forgotten(self, error: Exception) -> bool:
+        """Whether the provider has forgotten the conversation, so that all of it is sent."""
         kept = self._continuation
-        if kept is None or not request.previous_response_id:
-            return False
-        return isinstance(error, ModelRequestError) and kept.may_send_all(error)
+        return (
+            kept is not None and isinstance(error, ModelRequestError) and kept.may_send_all(error)
+        )
 
     async def _attempted(self, request: ModelRequest) -> ModelAnswer:
         key, model = self._key, self._model

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from decimal import Decimal
 
 from temporalio import activity
-from temporalio.service import RPCError
+from temporalio.exceptions import ApplicationError
 
+from holdfast.activities.attempts import losses
+from holdfast.activities.failures import with_fact
 from holdfast.errors import UserError
 from holdfast.models.base import ModelRequest
 from holdfast.models.prices import VARIABLE, MostCost, Prices
+from holdfast.task.data.failures import Losses, lost_fact
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import canonical
 from holdfast.values.messages import TextPart
@@ -30,6 +36,37 @@ PART_TOKENS = 10_000
 
 BYTES_PER_TOKEN = 4
 """Bytes that an answer may have for each of its tokens, when it becomes input of the last call."""
+
+
+_lost: ContextVar[list[Decimal]] = ContextVar("holdfast_lost")
+"""Gets the most that earlier attempts of the model call of this step can have cost."""
+
+
+@asynccontextmanager
+async def telling_losses(given: AdvanceInput) -> AsyncGenerator[None]:
+    """Have a failed attempt say which ones before it were lost.
+
+    The server keeps that of the last attempt only, and the task would not learn it of a step that
+    has failed: what these may have cost would not count.
+
+    Args:
+        given: The activity's input.
+
+    Raises:
+        ApplicationError: The one of the block, with that as a fact.
+    """
+    found: list[Decimal] = []  # the call may be made in a copy of this context
+    _lost.set(found)
+    try:
+        yield
+    except ApplicationError as error:
+        if given.dollars is None or activity.info().attempt == 1:
+            raise
+        known = await losses()
+        if not known.attempts:
+            raise
+        dollars = max([known.dollars, *found])
+        raise with_fact(error, lost_fact(Losses(known.attempts, dollars))) from None
 
 
 async def within(
@@ -66,8 +103,9 @@ async def within(
         least = min(least, LAST_ANSWER)
     after = _last_call(prices, sent.model, read, least) if given.keeps and not is_last else NOTHING
     needs = most.of(least) + after
-    lost = most.of(wanted or MOST_ANSWER) * await _lost_attempts()
+    lost = most.of(wanted or MOST_ANSWER) * (await losses()).attempts
     lost = plain(min(lost, dollars))  # together they were held to the same money
+    _lost.get([]).append(lost)
     if needs > dollars - lost:
         raise OverBudget(plain(needs), lost)
     tokens = _tokens(most, dollars - lost - after, wanted or MOST_ANSWER)
@@ -99,23 +137,3 @@ def _last_call(prices: Prices, model: str, read: int, answer: int) -> Decimal:
 def _tokens(most: MostCost, dollars: Decimal, wanted: int) -> int:
     paid = most.output_tokens(dollars)
     return wanted if paid is None else min(paid, wanted)
-
-
-async def _lost_attempts() -> int:
-    """Return how many attempts before this one count as lost, so that they may have made the call.
-
-    The server keeps why the last attempt ended, and of earlier ones only their number. When that
-    one was lost, or the server cannot be asked, all of them count as lost.
-    """
-    info = activity.info()
-    if info.attempt == 1 or info.workflow_id is None:
-        return 0
-    handle = activity.client().get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
-    try:
-        described = await handle.describe()
-    except RPCError:
-        return info.attempt - 1
-    pending = described.raw_description.pending_activities
-    failures = (each.last_failure for each in pending if each.activity_id == info.activity_id)
-    is_lost = any(each.HasField("timeout_failure_info") for each in failures)
-    return info.attempt - 1 if is_lost else 0

@@ -24,7 +24,9 @@ from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
 from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.activities.steps.kept_conversation import Continuation, newest_answer
 from holdfast.activities.steps.model_call import Asking
+from holdfast.activities.steps.money import telling_losses
 from holdfast.activities.tools.inline import Batch, InlineCalls, handed_over, keep_handed_over
+from holdfast.activities.tools.session_rules import has_no_rules
 from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import guard_rule
 from holdfast.agents.tools.retriever import ask_retriever
@@ -160,11 +162,12 @@ class StepActivities:
     @activity.defn(name="step")
     async def step(self, given: AdvanceInput) -> Advanced:
         """Run the step up to its next call that needs the task; make at most one model call."""
-        with typed_failures(attempts=given.attempts):
-            # What may be done twice is a model call or a read.
-            async with heartbeats(trusts_start=True) as pulse:
-                keep_handed_over(pulse)
-                return await self._step(given, pulse)
+        async with telling_losses(given):
+            with typed_failures(attempts=given.attempts):
+                # What may be done twice is a model call or a read.
+                async with heartbeats(trusts_start=True) as pulse:
+                    keep_handed_over(pulse)
+                    return await self._step(given, pulse)
 
     async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
         ready = await self._ready(given, pulse)
@@ -195,6 +198,8 @@ class StepActivities:
             advanced = _answer_alone(advanced, request, error)
         if state is not None and state.calls and advanced.failure is None:
             advanced = await self._run_calls(given, ready, state, advanced, pulse)
+            if await has_no_rules(ready.head, state.calls, ctx.agent.policies):
+                advanced = advanced.model_copy(update={"unruled": True})
         if ctx.record.fresh:
             memory.handed_over(given.n, activity.info().activity_id)
         lost = ready.asking.lost

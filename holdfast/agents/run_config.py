@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -19,6 +19,7 @@ from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_da
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_data, check_fields, check_known
 from holdfast.values.money import Amount
+from holdfast.values.runs.retries import ModelRetryBackoffSettings, ModelRetrySettings
 from holdfast.values.settings import ModelSettings, as_model_settings
 from holdfast.values.text.shown import shown
 
@@ -263,6 +264,21 @@ _NOT_HERE = {
 _CHECKED_APART = frozenset({"model", "model_provider", "input_guardrails", "output_guardrails"})
 
 
+def _fields_of(settings: Any) -> Any:
+    """Return settings as a dict of their fields, which are checked when it is read again."""
+    match settings:
+        case ModelSettings():
+            fields_set = {name: getattr(settings, name) for name in settings.model_fields_set}
+            retry = {} if settings.retry is None else {"retry": _fields_of(settings.retry)}
+            return {**fields_set, **retry}
+        case ModelRetrySettings():
+            return {**vars(settings), "backoff": _fields_of(settings.backoff)}
+        case ToolExecutionConfig() | SessionSettings() | ModelRetryBackoffSettings():
+            return dict(vars(settings))
+        case _:
+            return settings
+
+
 def as_run_config(given: object) -> RunConfig:
     """Return a RunConfig unchanged, and make one from a mapping of its fields, or None.
 
@@ -272,10 +288,14 @@ def as_run_config(given: object) -> RunConfig:
     """
     if given is None:
         return RunConfig()
-    if isinstance(given, RunConfig):
-        return replace(given)  # its fields may have been assigned to: they are checked again
+    if isinstance(given, RunConfig):  # its fields may have been assigned to, and theirs
+        nested = {name: _fields_of(getattr(given, name)) for name, _ in _MADE_OF_DICTS}
+        return replace(given, **nested)
     if isinstance(given, Mapping):
         settings = cast("Mapping[str, Any]", given)
+        if not all(isinstance(name, str) for name in cast("Iterable[object]", settings)):
+            msg = f"The fields of a run_config have names; it was given {shown(settings)}."
+            raise UserError(msg)
         return RunConfig(**settings)
     msg = f"run_config must be a RunConfig or a dict of its fields; it was {shown(given)}."
     raise UserError(msg)

@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.errors import InvalidArgumentError, SessionClosedError
 from holdfast.task.data.calls import StandingRule
-from holdfast.task.data.state import COMMIT, RULE, CommitRef, SessionState
+from holdfast.task.data.state import COMMIT, REVOKE, RULE, CommitRef, SessionState
 
 RPC_TIMEOUT = timedelta(seconds=30)
 
@@ -30,14 +30,16 @@ async def commit_turn(client: Client, session_id: str, queue: str, turn: CommitR
 
 
 async def send_rule(client: Client, session_id: str, queue: str, rule: StandingRule) -> None:
-    """Give a session a decision for later calls; the first one begins the session.
+    """Give a session a decision for later calls, or end one; the first one begins the session.
+
+    A session remembers one that was revoked, so that it does not stand if it arrives later.
 
     Raises:
         SessionClosedError: As for `commit_turn`.
         InvalidArgumentError: As for `commit_turn`.
     """
     await _find(client, session_id)
-    await _begin(client, session_id, queue, rule, signal=RULE)
+    await _begin(client, session_id, queue, rule, signal=REVOKE if rule.revoked else RULE)
 
 
 async def ensure_session(client: Client, session_id: str, queue: str) -> None:

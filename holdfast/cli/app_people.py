@@ -203,11 +203,13 @@ async def edit_step(
     step: Annotated[str, typer.Argument(metavar="STEP", help="Id of a step that is to come.")],
     input: Annotated[str, typer.Argument(metavar="INPUT", help="Its new input.")],
     by: ByOption = "",
+    reason: ReasonOption = "",
 ) -> ExitCode | None:
     """Change the input of an upcoming step."""
     from holdfast.cli.commands.control import edit_step_command
 
-    return await edit_step_command(common, task, step, input, by=by or login_name())
+    who = by or login_name()
+    return await edit_step_command(common, task, step, input, by=who, reason=reason)
 
 
 @people.command("drop-step", epilog=EPILOG)
@@ -218,11 +220,12 @@ async def drop_step(
     task: TaskArgument,
     step: Annotated[str, typer.Argument(metavar="STEP", help="Id of a step that is to come.")],
     by: ByOption = "",
+    reason: ReasonOption = "",
 ) -> ExitCode | None:
     """Take an upcoming step out of the queue."""
     from holdfast.cli.commands.control import drop_step_command
 
-    return await drop_step_command(common, task, step, by=by or login_name())
+    return await drop_step_command(common, task, step, by=by or login_name(), reason=reason)
 
 
 @people.command(epilog=EPILOG)
@@ -238,11 +241,13 @@ async def pause(
 
 @people.command(epilog=EPILOG)
 @shared
-async def resume(common: Common, task: TaskArgument, by: ByOption = "") -> ExitCode | None:
+async def resume(
+    common: Common, task: TaskArgument, by: ByOption = "", reason: ReasonOption = ""
+) -> ExitCode | None:
     """Let the steps of a paused task begin again."""
     from holdfast.cli.commands.control import resume_command
 
-    return await resume_command(common, task, by=by or login_name())
+    return await resume_command(common, task, by=by or login_name(), reason=reason)
 
 
 @people.command(epilog=EPILOG)

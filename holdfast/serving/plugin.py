@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, cast
 
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import UnsandboxedWorkflowRunner, WorkerConfig
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig
 
 from holdfast.activities.data.cache import Cache
 from holdfast.activities.data.registry import Registry
@@ -31,6 +31,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.runs.teams import check_tool_names, reachable
 from holdfast.archive.archive import Archive
 from holdfast.archive.external_storage import archive_storage
+from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.converter import holdfast_converter
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.prices import Prices
@@ -177,3 +178,19 @@ class HoldfastPlugin(SimplePlugin):
             grace: timedelta = options.get("graceful_shutdown_timeout", timedelta())
             self._activities.long_calls.grace = grace
         return super().configure_worker(config)
+
+    async def run_worker(
+        self,
+        worker: Worker,
+        next: Callable[[Worker], Awaitable[None]],  # noqa: A002  Temporal's name
+    ) -> None:
+        """Run a worker, once the namespace has the search attributes that tasks and sessions set.
+
+        Without one, each workflow task of theirs would fail, again and again and without a word.
+
+        Raises:
+            ConnectError: It lacks one, and the server does not let us add it.
+        """
+        if self._activities is not None:
+            await ensure_search_attributes(worker.client)
+        await super().run_worker(worker, next)

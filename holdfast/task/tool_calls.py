@@ -268,10 +268,17 @@ class Call:
             return "gating"
         if standing.standing_rule(self._ledger, self.n, self.i, policy, self.recalled or ()):
             return "standing"
-        if self._ledger.given.head.session is not None and self.recalled is None:
+        if self._asks_session:
             return "recalling"
         screens = policy.guarded and self._ledger.given.head.run.guards_before_approval
         return "screening" if screens and not self.is_screened else "to_ask"
+
+    @property
+    def _asks_session(self) -> bool:
+        """Whether the session may have a decision for the call, and was not asked yet."""
+        if self._ledger.given.head.session is None or self.recalled is not None:
+            return False
+        return not self._ledger.at(self.n).unruled
 
     def _allowed(self) -> CallState:
         """Return the state of a call that may run."""

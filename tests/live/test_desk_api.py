@@ -298,6 +298,17 @@ async def test_steps_are_undone_and_a_task_is_forked_paused_and_given_up(
     said = await api.post(f"{at}/feedback", json={"text": "be brief"})
     assert said.json()["verb"] == "feedback"
     assert (await api.post(f"{at}/resume")).json()["verb"] == "resume"
+    again = await api.post(f"{at}/pause", json={"reason": "tea"})
+    assert again.json()["status"] == "applied"
+    back = await api.post(f"{at}/resume", json={"reason": "tea is over"})
+    assert back.json()["status"] == "applied"
+    step = f"{at}/steps/{(await runner.get_upcoming_steps(task_id))[0].step_id}"
+    edited = await api.put(step, json={"input": "hello again", "reason": "too short"})
+    assert edited.json()["verb"] == "edit_step"
+    gone = await api.request("DELETE", step, json={"reason": "not needed"})
+    assert gone.json()["verb"] == "drop_step"
+    told = [e.reason for e in await runner.audit(task_id) if e.kind == "command"]
+    assert told[-3:] == ["tea is over", "too short", "not needed"]
     other = f"/api/v1/tasks/{fork.json()['task_id']}"
     ended = await api.post(f"{other}/abandon", json={"reason": "not needed"})
     assert ended.json()["verb"] == "abandon"

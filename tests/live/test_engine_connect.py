@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from pathlib import Path
@@ -13,12 +14,15 @@ from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
-from holdfast.engine.cluster import ensure_search_attributes, has_workers
+from holdfast import Agent, HoldfastPlugin
+from holdfast.archive.archive import Archive
+from holdfast.engine.cluster import are_usable, ensure_search_attributes, has_workers
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.engine.dev_server.process import free_port
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import ConnectError
+from holdfast.testing import ScriptedModel
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +116,23 @@ async def test_search_attributes_are_added_where_they_are_missing(server: Server
     await ensure_search_attributes(client)
     found = await client.count_workflows("HfStatus = 'x' OR HfAgent = 'y' OR HfApprovals > 0")
     assert found.count == 0
+
+
+async def test_a_worker_with_the_plugin_begins_with_all_search_attributes(
+    server: ServerInfo, tmp_path: Path
+) -> None:
+    archive = Archive(tmp_path / "archive")
+    plugin = HoldfastPlugin(archive=archive, agents=[Agent(name="a", model=ScriptedModel([]))])
+    client = await connect_embedded(server, plugins=[plugin])
+    await ensure_search_attributes(client)
+    await client.operator_service.remove_search_attributes(
+        RemoveSearchAttributesRequest(namespace="default", search_attributes=["HfRules"])
+    )
+    assert not await are_usable(client)
+    async with Worker(client, task_queue="plugged"):
+        async with asyncio.timeout(60):
+            while not await are_usable(client):
+                await asyncio.sleep(0.05)
 
 
 async def test_a_queue_has_workers_only_when_somebody_polls_it_for_workflows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -36,11 +37,12 @@ from holdfast import (
     retry_policies,
     tool,
 )
-from holdfast.errors import ArchiveError, ModelRequestError, UserError
+from holdfast.errors import ArchiveError, ModelRequestError, TaskNotFoundError, UserError
 from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.code import raised
 from holdfast.values.messages import ToolCall
+from tests.support.rig import until, until_status
 
 OK = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
 
@@ -122,6 +124,43 @@ async def test_an_error_keeps_its_arguments_and_attributes_and_not_its_frames() 
     assert cause is not None
     assert cause.__traceback__ is None
     assert isinstance(error, StepFailedError)
+
+
+class Held(RunHooks):
+    """Holds the caller of a run, until it is let go."""
+
+    def __init__(self) -> None:
+        self.may_go = asyncio.Event()
+
+    async def on_agent_start(self, *_given: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        await self.may_go.wait()
+
+
+async def test_error_of_a_run_that_was_abandoned_before_its_caller_looked_is_what_it_is() -> None:
+    @output_guardrail
+    def seats(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
+        raise BookedOutError(2)
+
+    hooks = Held()
+    agent = Agent(name="a", model=ScriptedModel(["x"]), output_guardrails=[seats])
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        running = asyncio.create_task(
+            Runner.run(agent, "Go.", runner=runner, task_id="t1", hooks=hooks)
+        )
+        await until(lambda: _has_failed(runner))
+        await runner.abandon("t1", "no more", by="ann")
+        await until_status(runner, "t1", "abandoned")
+        hooks.may_go.set()
+        with pytest.raises(BookedOutError):
+            await running
+    assert raised.take("t1", "BookedOutError", "2 seats are left") is None
+
+
+async def _has_failed(runner: AgentRunner) -> bool:
+    try:
+        return (await runner.get_task("t1")).status == "needs_attention"
+    except TaskNotFoundError:
+        return False
 
 
 class PickyError(Exception):

@@ -12,7 +12,7 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import CommandRefusedError
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
-from tests.support.rig import MakeRunner, until
+from tests.support.rig import MakeRunner, activities_of, until
 
 IN_SESSION = Always(same=["to"], scope="session")
 
@@ -163,3 +163,35 @@ async def test_a_session_that_an_operator_has_ended_decides_nothing_any_more(
     model.call("pay", {"to": "Kim"})
     assert (await runner.run_step(open_one)).status == "waiting"
     assert world.done == ["Kim", "Kim"]
+
+
+async def test_a_session_without_rules_is_asked_for_none(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(paying(world))
+    model.reply("done")
+    await runner.run_task(await runner.create_task("hello", session="books"))
+    task, status = await asked_to_pay(runner, model, "Kim")
+    assert status == "waiting"
+    assert "session_rules" not in await activities_of(runner.client, task.task_id)
+
+
+async def test_a_rule_that_another_task_gives_meanwhile_is_seen(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(paying(world))
+    early, status = await asked_to_pay(runner, model, "Bob")
+    assert status == "waiting"
+    await runner.reject(await ask(runner, early), "ann", "not him")
+    other, _ = await asked_to_pay(runner, model, "Kim")
+    await runner.approve(await ask(runner, other), "ann", always=IN_SESSION)
+
+    async def kept() -> bool:
+        return bool(await runner.session("books").standing_rules())
+
+    await until(kept)
+    model.call("pay", {"to": "Kim"})
+    model.reply("done")
+    await runner.run_task(early)
+    assert world.done == ["Kim", "Kim"]
+    assert "session_rules" in await activities_of(runner.client, early.task_id)

@@ -165,6 +165,26 @@ async def test_an_upcoming_step_is_dropped(make_runner: MakeRunner) -> None:
     assert [(e.actor, e.body["verb"]) for e in events] == [("ann", "drop_step")] * 2
 
 
+async def test_the_audit_has_why_steps_were_changed_and_a_task_was_resumed(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=queueing())
+    task = await numbered(runner)
+    b, c, _ = await runner.get_upcoming_steps(task)
+    await runner.edit_step(task, b, "edited", by="ann", reason="too vague")
+    await runner.drop_step(task, c, by="ann", reason="not needed")
+    await runner.pause(task, by="ann")
+    await runner.resume(task, by="ben", reason="lunch is over")
+    events = [e for e in await runner.audit(task) if e.kind == "command"]
+    assert [(e.body["verb"], e.reason) for e in events] == [
+        ("edit_step", "too vague"),
+        ("drop_step", "not needed"),
+        ("pause", ""),
+        ("resume", "lunch is over"),
+    ]
+    assert (await runner.get_upcoming_steps(task))[0].input == "edited"
+
+
 async def test_steps_that_are_not_queued_are_not_edited_or_dropped(
     make_runner: MakeRunner,
 ) -> None:

@@ -215,6 +215,21 @@ def test_an_edit_back_to_the_proposed_arguments_clears_votes_as_well() -> None:
     assert (desk.at().progress, desk.at().effective) == ("1 of 2: ben", "")
 
 
+def test_votes_after_an_edit_was_taken_back_are_for_what_they_name() -> None:
+    desk = Desk(ApprovalRule(quorum=3))
+    before = desk.at().digest
+    desk.edit("anna", '{"sum": 2}')
+    edited = desk.at().bound
+    assert "other arguments" in desk.decide("cleo", digest=before)
+    assert not desk.edit("ben", PROPOSED)
+    assert "other arguments" in desk.decide("cleo", digest=edited)
+    assert "taken an edit back" in desk.decide("cleo")  # it may have meant the edited ones
+    assert desk.at().progress == "1 of 3: ben"
+    assert not desk.decide("cleo", digest=before)
+    assert not desk.edit("anna", PROPOSED)
+    assert (desk.at().status, desk.at().by) == ("approved", "ben, cleo, anna")
+
+
 def test_who_created_the_task_does_not_decide() -> None:
     desk = Desk(ApprovalRule(not_asker=True), asker="Anna")
     assert "created the task" in desk.decide("anna")

@@ -270,9 +270,8 @@ class Steps:
         try:
             return await sent
         except (asyncio.CancelledError, ActivityError) as error:
-            if is_cancelled_exception(error) or (
-                isinstance(error, ActivityError) and calls.is_lost(error)
-            ):
+            money.count_lost(core.ledger, calls.lost_dollars(error, dollars))
+            if is_cancelled_exception(error) or calls.is_lost(error):
                 core.ledger.unheard(n, began)
             raise
         finally:

@@ -46,11 +46,14 @@ async def recall(ledger: Ledger, n: int, i: int) -> Sequence[StandingRule]:
 
 
 async def hand_over(ledger: Ledger) -> None:
-    """Bring decisions that hold in the session to it, one by one. Runs until it is cancelled."""
+    """Bring decisions that hold in the session to it, one by one. Runs until it is cancelled.
+
+    One that is revoked on its way is brought once more, with who has revoked it.
+    """
     session = ledger.given.head.session
     while session is not None:
         await workflow.wait_condition(lambda: bool(ledger.s.to_session))
-        rule = ledger.s.to_session[0]
+        rule, is_taken = ledger.s.to_session[0], True
         try:
             await workflow.execute_activity(
                 "keep_rule",
@@ -64,5 +67,10 @@ async def hand_over(ledger: Ledger) -> None:
                 return
             text = f"The session has not taken the rule, which ends here: {failure_of(error).text}"
             ledger.note("refused", now=now(), by=rule.by, text=text, body={"rule": rule.id})
-        left = tuple(each for each in ledger.s.to_session if each.id != rule.id)
+            is_taken = False
+        left = tuple(
+            each
+            for each in ledger.s.to_session
+            if each.id != rule.id or (is_taken and each != rule)
+        )
         ledger.change(to_session=left)

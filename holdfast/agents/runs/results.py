@@ -130,6 +130,7 @@ class RunData:
             UserError: One of these is on a call that does not wait.
         """
         state: RunState = RunState.of(self.task_id, self.interruptions)
+        state.run_by(self.__dict__.get("last_agent"))
         state.context = self.context_wrapper
         state.generated_items = tuple(map(item_form, self.new_items))
         for item, verdict in self.context_wrapper.decisions.taken:

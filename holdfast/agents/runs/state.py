@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Literal, Self, cast
 
 from typing_extensions import TypeVar
@@ -160,6 +161,7 @@ class RunState(Generic[ContextT, AgentT]):
         self.generated_items = ()
         self._agent = ""
         self._interruptions = list(interruptions)
+        self._outer: Callable[[], Agent[Any] | None] = lambda: None
         self._decisions: dict[str, Decision] = {}
         self._input: list[str] = []
 
@@ -171,6 +173,11 @@ class RunState(Generic[ContextT, AgentT]):
         self._agent = str((saved.current_agent or {}).get("name", ""))
         self._decisions = {decision.approval: decision for decision in saved.decisions}
         self._input = list(saved.input)
+
+    def run_by(self, agent: Agent[Any] | None) -> None:
+        """Note the agent that runs, for as long as something else has it; None for nobody."""
+        if agent is not None:
+            self._outer = weakref.ref(agent)
 
     @property
     def is_new(self) -> bool:
@@ -246,7 +253,7 @@ class RunState(Generic[ContextT, AgentT]):
             UserError: It is something else, or empty, or the result of a waiting call may end the
                 run, so that no model call would follow.
         """
-        check_goes_on(self._interruptions)
+        check_goes_on(self._interruptions, self.task_id, self._outer())
         texts = [input] if isinstance(input, str) else [text_of(item) for item in input]
         if not texts or not all(text.strip() for text in texts):
             msg = "The input to add is empty; give a text, or user messages."
@@ -369,6 +376,7 @@ class RunState(Generic[ContextT, AgentT]):
         ]
         state = cls.of(saved.task_id, items, id=saved.id)
         state._restore(saved)  # noqa: SLF001  of this class
+        state.run_by(initial_agent)
         begins = str((saved.current_agent or {}).get("name", ""))
         if begins and not team.has(begins):
             msg = (

@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from pydantic import Field, ValidationError
 
+from holdfast.agents.agent import Agent
 from holdfast.agents.items.raw_items import dumped, plain
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.errors import UserError
@@ -193,15 +194,27 @@ def text_of(item: object) -> str:
     raise UserError(msg)
 
 
-def check_goes_on(waiting: Iterable[ToolApprovalItem]) -> None:
+def check_goes_on(waiting: Iterable[ToolApprovalItem], task_id: str, outer: Agent | None) -> None:
     """Refuse input for a run that may end with the result of a call that waits.
+
+    A call of an agent as a tool ends, with what that agent does after it, only the call of the run
+    itself: its own agent decides what follows the result of that.
+
+    Args:
+        waiting: The calls that wait.
+        task_id: The run's task.
+        outer: The agent that runs, if it is known.
 
     Raises:
         UserError: It may.
     """
     for item in waiting:
-        name, agent = item.tool_name, item.agent
-        if name and may_end(getattr(agent, "tool_use_behavior", None), name):
+        is_own = item.approval_id.rpartition(":")[0] == task_id
+        agent = item.agent if is_own else outer
+        names = [item.tool_name] if is_own else _agents_as_tools(outer)
+        behavior = getattr(agent, "tool_use_behavior", None)
+        name = next((name for name in names if name and may_end(behavior, name)), "")
+        if name and agent is not None:
             msg = (
                 "Cannot add input: the tool result may end the run. By its tool_use_behavior, agent"
                 f" {agent.name!r} may answer with the result of {name!r}, and then no model call"
@@ -209,6 +222,12 @@ def check_goes_on(waiting: Iterable[ToolApprovalItem]) -> None:
             )
             remedy = "Decide on the call, run the state, and give the input to the run after it."
             raise UserError(msg, remedy=remedy)
+
+
+def _agents_as_tools(agent: Agent | None) -> list[str]:
+    """List the names of the tools of an agent that are agents themselves."""
+    tools = () if agent is None else agent.tools
+    return [each.name for each in tools if isinstance(getattr(each, "agent", None), Agent)]
 
 
 def may_end(behavior: object, tool: str) -> bool:

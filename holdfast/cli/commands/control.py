@@ -68,9 +68,9 @@ async def pause_command(common: Common, typed: str, *, by: str, reason: str) -> 
     return await _command(common, typed, by, lambda r, task: r.pause(task, reason=reason, by=by))
 
 
-async def resume_command(common: Common, typed: str, *, by: str) -> ExitCode:
+async def resume_command(common: Common, typed: str, *, by: str, reason: str) -> ExitCode:
     """Let steps begin again."""
-    return await _command(common, typed, by, lambda r, task: r.resume(task, by=by))
+    return await _command(common, typed, by, lambda r, task: r.resume(task, by=by, reason=reason))
 
 
 async def abandon_command(common: Common, typed: str, *, by: str, reason: str) -> ExitCode:
@@ -89,17 +89,24 @@ async def feedback_command(
 
 
 async def edit_step_command(
-    common: Common, typed: str, step: str, input: str, *, by: str
+    common: Common, typed: str, step: str, input: str, *, by: str, reason: str
 ) -> ExitCode:
     """Change the input of an upcoming step."""
     return await _command(
-        common, typed, by, lambda r, task: r.edit_step(task, step, input=input, by=by)
+        common,
+        typed,
+        by,
+        lambda r, task: r.edit_step(task, step, input=input, by=by, reason=reason),
     )
 
 
-async def drop_step_command(common: Common, typed: str, step: str, *, by: str) -> ExitCode:
+async def drop_step_command(
+    common: Common, typed: str, step: str, *, by: str, reason: str
+) -> ExitCode:
     """Take an upcoming step out of the queue."""
-    return await _command(common, typed, by, lambda r, task: r.drop_step(task, step, by=by))
+    return await _command(
+        common, typed, by, lambda r, task: r.drop_step(task, step, by=by, reason=reason)
+    )
 
 
 async def _command(

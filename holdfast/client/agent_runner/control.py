@@ -58,13 +58,19 @@ class TaskControl(RunnerBase):
         body: dict[str, Json] = {"reason": reason, **({} if after is None else {"after": after})}
         return await self._tasks.command(id_of(task), "pause", by=by, body=body)
 
-    async def resume(self, task: TaskLike, by: str = "") -> Receipt:
+    async def resume(self, task: TaskLike, by: str = "", *, reason: str = "") -> Receipt:
         """Let steps begin again.
+
+        Args:
+            task: The task.
+            by: Who resumes it.
+            reason: Why.
 
         Raises:
             CommandRefusedError: The task is not paused.
         """
-        return await self._tasks.command(id_of(task), "resume", by=by)
+        check_arguments(TaskControl.resume, reason=reason)
+        return await self._tasks.command(id_of(task), "resume", by=by, body=_why(reason))
 
     async def abandon(self, task: TaskLike, reason: str, by: str = "") -> Receipt:
         """End a task without an answer: running calls are cancelled, its session gets nothing.
@@ -110,23 +116,41 @@ class TaskControl(RunnerBase):
         step: TaskStep | str,
         input: str,
         by: str = "",
+        *,
+        reason: str = "",
     ) -> Receipt:
         """Change the input of an upcoming step.
 
+        Args:
+            task: The task.
+            step: The step, or its id.
+            input: Its new input.
+            by: Who changes it.
+            reason: Why.
+
         Raises:
             CommandRefusedError: No such step is queued.
         """
-        check_arguments(TaskControl.edit_step, input=input)
-        body: dict[str, Json] = {"step": step_id_of(step), "input": input}
+        check_arguments(TaskControl.edit_step, input=input, reason=reason)
+        body: dict[str, Json] = {"step": step_id_of(step), "input": input, **_why(reason)}
         return await self._tasks.command(id_of(task), "edit_step", by=by, body=body)
 
-    async def drop_step(self, task: TaskLike, step: TaskStep | str, by: str = "") -> Receipt:
+    async def drop_step(
+        self, task: TaskLike, step: TaskStep | str, by: str = "", *, reason: str = ""
+    ) -> Receipt:
         """Take an upcoming step out of the queue.
+
+        Args:
+            task: The task.
+            step: The step, or its id.
+            by: Who drops it.
+            reason: Why.
 
         Raises:
             CommandRefusedError: No such step is queued.
         """
-        body: dict[str, Json] = {"step": step_id_of(step)}
+        check_arguments(TaskControl.drop_step, reason=reason)
+        body: dict[str, Json] = {"step": step_id_of(step), **_why(reason)}
         return await self._tasks.command(id_of(task), "drop_step", by=by, body=body)
 
     async def _asked_of(self, task_id: str, shown: list[Approval]) -> list[Approval]:
@@ -261,7 +285,8 @@ class TaskControl(RunnerBase):
         """List the decisions that hold for later calls, oldest first.
 
         Args:
-            task: Those of one task, without the ones of its session: `session(name)` lists these.
+            task: Those of one task, with the ones that are on their way to its session, and without
+                those that the session has: `session(name)` lists these.
                 None for those of all open tasks and of all sessions of the app. They are found by
                 Temporal's visibility store, which is up to a second behind, and each is asked.
 
@@ -275,7 +300,7 @@ class TaskControl(RunnerBase):
         with server_errors():
             listed = self.client.list_workflows(query, page_size=1000)
             ids = [found.id async for found in listed]
-        ask, found = self._read.standing_rules, list[StandingRule]()
+        ask, found, ended = self._read.standing_rules, dict[str, StandingRule](), set[str]()
         for start in range(0, len(ids), READ_AT_ONCE):
             some = ids[start : start + READ_AT_ONCE]
             said = await asyncio.gather(*map(ask, some), return_exceptions=True)
@@ -285,13 +310,15 @@ class TaskControl(RunnerBase):
                 elif isinstance(rules, BaseException):
                     raise rules
                 else:
-                    found += [rule for rule in rules if self._is_own(rule, owner)]
-        return found
+                    own = [rule for rule in rules if self._is_own(rule, owner)]
+                    ended |= {rule.id for rule in own if not rule.stands(time.time())}
+                    found |= {rule.id: rule for rule in own}
+        return [rule for id, rule in found.items() if id not in ended]
 
     def _is_own(self, rule: StandingRule, owner: str) -> bool:
-        """Whether a rule stands, and is of a task or of a session of this app."""
+        """Whether a rule is of a task or of a session of this app, or on its way between them."""
         is_here = not rule.session or session_id(self.app, rule.session) == owner
-        return is_here and rule.stands(time.time())
+        return is_here or approval_parts(rule.id)[0] == owner
 
     async def revoke_rule(self, rule: StandingRule | str, by: str) -> Receipt:
         """End a decision for later calls; calls that it has decided stay as they are.
@@ -354,6 +381,10 @@ class TaskControl(RunnerBase):
                 msg = f"The arguments for {wanted!r} do not fit: {found.text} It stays open."
                 raise CommandRefusedError(msg)
             await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _why(reason: str) -> dict[str, Json]:
+    return {"reason": reason} if reason else {}
 
 
 def _always(given: bool | Always) -> dict[str, Json]:  # noqa: FBT001  it is an argument as given

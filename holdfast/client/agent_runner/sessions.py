@@ -19,7 +19,7 @@ from holdfast.archive.segments import (
     turns,
     write_messages,
 )
-from holdfast.archive.session_commits import commit_turn
+from holdfast.archive.session_commits import commit_turn, send_rule
 from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import (
     CommandRefusedError,
@@ -32,7 +32,8 @@ from holdfast.reading.audit.verification import Verification
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.calls import StandingRule
-from holdfast.task.data.state import REVOKE, CommitRef, Receipt, SessionState
+from holdfast.task.data.commands import compose
+from holdfast.task.data.state import CommitRef, Receipt, SessionState
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Count, check_arguments
 from holdfast.values.checks.ids import check_app, check_by, check_name, queue_of, session_id
@@ -133,7 +134,9 @@ class Session:
 
         Args:
             ended: Whether to list those as well that a person has revoked, with who has, and those
-                whose time is over. A session remembers its newest 100.
+                whose time is over. A session remembers the newest 100 of them, beside the newest
+                100 that stand. One on its way from its task is listed by
+                `AgentRunner.standing_rules`.
 
         Raises:
             NoWorkerError: As for chat_history.
@@ -163,15 +166,33 @@ class Session:
         if not name:
             msg = "To revoke a standing rule, say who does so: by=..."
             raise InvalidArgumentError(msg)
-        known = {each.id: each for each in await self.standing_rules()}
-        if wanted not in known:
-            listed = ", ".join(known) or "none"
+        known = {each.id: each for each in await self.standing_rules(ended=True)}
+        coming = None if wanted in known else await self._coming(wanted)
+        if wanted not in known and coming is None:  # it may have arrived in between
+            known = {each.id: each for each in await self.standing_rules(ended=True)}
+        if coming is None and (wanted not in known or not known[wanted].stands(time.time())):
+            listed = ", ".join(each.id for each in known.values() if each.stands(time.time()))
+            listed = listed or "none"
             msg = f"No standing rule of session {self.name!r} is {wanted!r}; there are: {listed}."
             raise CommandRefusedError(msg)
-        ended = known[wanted].model_copy(update={"revoked": name})
+        ended = (coming or known[wanted]).model_copy(update={"revoked": name})
         with server_errors():
-            await self._client.get_workflow_handle(self.id).signal(REVOKE, ended)
+            await send_rule(self._client, self.id, self.queue, ended)
+            if coming is not None:  # its task must not go by it either until it has arrived
+                sent = compose("", "revoke", by=name, body={"rule": wanted}).sent()
+                task = self._client.get_workflow_handle(wanted.rpartition(":")[0])
+                await task.signal("revoke", sent)
         return Receipt(id=wanted, verb="revoke", status="applied")
+
+    async def _coming(self, wanted: str) -> StandingRule | None:
+        """Return a rule of this id that is on its way from its task; None for none."""
+        task_id = wanted.rpartition(":")[0]
+        try:
+            found = await self._reader.standing_rules(task_id) if task_id else []
+        except TaskNotFoundError:
+            return None
+        mine = (each for each in found if (each.id, each.session) == (wanted, self.name))
+        return next(mine, None)
 
     async def append(self, messages: Sequence[Message], *, once: str = "") -> None:
         """Commit messages as one turn; images in `data:` URLs are stored by reference.

@@ -257,6 +257,14 @@ class _Run:
             before: The task as it was, of a resumed run.
         """
         try:
+            return await self._result_of(work, before)
+        finally:  # not when the task is closed, which may be before its caller has looked
+            raised.drop(self._call.task_id)
+
+    async def _result_of(
+        self, work: Coroutine[Any, Any, None], before: Recorded | None
+    ) -> RunResult:
+        try:
             recorded = await self._followed(work, before)
         except HookFailed as failed:
             self._forget(before, is_over=self._is_abandoned)

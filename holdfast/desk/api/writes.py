@@ -106,9 +106,10 @@ class NextStep(Body):
 
 
 class StepInput(Body):
-    """The new input of a queued step."""
+    """The new input of a queued step, and why."""
 
     input: str
+    reason: str = ""
 
 
 class Undo(Body):
@@ -212,10 +213,10 @@ async def pause(asked: Asked, task_id: str, body: Reason) -> Receipt:
 
 
 @writes.post("/tasks/{task_id:path}/resume")
-async def resume(asked: Asked, task_id: str) -> Receipt:
+async def resume(asked: Asked, task_id: str, body: Reason | None = None) -> Receipt:
     """Let steps begin again."""
     by = await asked.may("resume", task_id)
-    return await asked.runner.resume(task_id, by)
+    return await asked.runner.resume(task_id, by, reason=body.reason if body else "")
 
 
 @writes.post("/tasks/{task_id:path}/abandon")
@@ -229,14 +230,17 @@ async def abandon(asked: Asked, task_id: str, body: Abandon) -> Receipt:
 async def edit_step(asked: Asked, task_id: str, step_id: str, body: StepInput) -> Receipt:
     """Change the input of a queued step."""
     by = await asked.may("edit_step", task_id)
-    return await asked.runner.edit_step(task_id, step_id, body.input, by)
+    return await asked.runner.edit_step(task_id, step_id, body.input, by, reason=body.reason)
 
 
 @writes.delete("/tasks/{task_id:path}/steps/{step_id}")
-async def drop_step(asked: Asked, task_id: str, step_id: str) -> Receipt:
+async def drop_step(
+    asked: Asked, task_id: str, step_id: str, body: Reason | None = None
+) -> Receipt:
     """Take a queued step out of the queue."""
     by = await asked.may("drop_step", task_id)
-    return await asked.runner.drop_step(task_id, step_id, by)
+    why = body.reason if body else ""
+    return await asked.runner.drop_step(task_id, step_id, by, reason=why)
 
 
 @writes.post("/tasks/{task_id:path}/undo")

@@ -209,9 +209,13 @@ class Part:
         self.element = ui.element(tag).classes(classes)
         self._key: object = self  # equal to no key
 
+    def shows(self, key: object) -> bool:
+        """Whether it was drawn for an equal key."""
+        return key == self._key
+
     def show(self, key: object, draw: Callable[[], object]) -> None:
         """Draw it, unless it was drawn for an equal key."""
-        if key == self._key:
+        if self.shows(key):
             return
         self._key = key
         self.element.clear()

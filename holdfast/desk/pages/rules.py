@@ -10,6 +10,7 @@ from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.parts import (
     CARD,
     STRONG,
+    Part,
     button,
     empty,
     heading,
@@ -31,25 +32,22 @@ class Rules:
     def __init__(self, frame: Frame) -> None:
         """Draw it."""
         self._frame = frame
-        self._drawn: list[StandingRule] | None = None
         heading("Standing rules", level=1)
         quiet("Decisions that hold for later calls. What they have decided stays when they end.")
-        self._body = ui.element("ul").classes("m-0 flex w-full list-none flex-col gap-3 p-0")
+        self._body = Part("m-0 flex w-full list-none flex-col gap-3 p-0", "ul")
         ui.timer(TICK_SECONDS * 2, lambda: self._frame.look(self._look))
 
     async def _look(self) -> None:
         found = await self._frame.desk.runner.standing_rules()
-        if found == self._drawn:
-            return
-        self._drawn = found
-        self._body.clear()
-        with self._body:
-            if not found:
-                with ui.element("li").classes("w-full"):
-                    more = "In the inbox, w approves a call and later ones that fit."
-                    empty("rule", "No decision holds for later calls", more)
-            for rule in found:
-                self._draw(rule)
+        self._body.show(found, lambda: self._draw_all(found))
+
+    def _draw_all(self, found: list[StandingRule]) -> None:
+        if not found:
+            with ui.element("li").classes("w-full"):
+                more = "In the inbox, w approves a call and later ones that fit."
+                empty("rule", "No decision holds for later calls", more)
+        for rule in found:
+            self._draw(rule)
 
     def _draw(self, rule: StandingRule) -> None:
         look = f"{CARD} flex flex-wrap items-center justify-between gap-3"

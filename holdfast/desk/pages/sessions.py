@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from nicegui import ui
 
@@ -16,6 +17,7 @@ from holdfast.desk.pages.parts import (
     PANEL,
     QUIET,
     STRONG,
+    Part,
     empty,
     facts,
     heading,
@@ -49,11 +51,10 @@ class Sessions:
             name: Name of the session; empty for the list.
         """
         self._frame, self._name = frame, name
-        self._drawn: object = None
         if name:
             link("All sessions", "/sessions", "text-sm")
         heading(redact(name) or "Sessions", level=1).classes("break-words")
-        self._body = ui.column().classes("w-full gap-4")
+        self._body = Part("flex w-full flex-col gap-4")
         ui.timer(TICK_SECONDS * 2, lambda: frame.look(self._look))
 
     async def _look(self) -> None:
@@ -61,20 +62,7 @@ class Sessions:
 
     async def _look_at_all(self) -> None:
         found = await read_sessions(self._frame.desk.runner)
-        if found == self._drawn:
-            return
-        self._drawn = found
-        self._body.clear()
-        with self._body:
-            if not found:
-                empty("forum", "No sessions yet", "A task with a session begins one.")
-                return
-            with ui.element("ul").props('aria-label="Sessions"').classes(PANEL):
-                for each in found:
-                    with ui.element("li").classes(f"{LINE} flex items-center gap-4 px-4 py-3"):
-                        to = url("/sessions", {"name": each.name})
-                        link(redact(each.name), to, "min-w-0 break-words")
-                        quiet(clock(each.begun))
+        self._body.show(found, lambda: _draw_names(found))
 
     async def _look_at_one(self) -> None:
         runner = self._frame.desk.runner
@@ -85,11 +73,10 @@ class Sessions:
                     session.id, "state", SessionState, even_closed=True
                 )
         except TaskNotFoundError:
-            self._body.clear()
-            with self._body:
-                empty("search_off", "There is no such session", self._name)
+            missing = partial(empty, "search_off", "There is no such session", self._name)
+            self._body.show(None, missing)
             return
-        if state.digest == self._drawn:
+        if self._body.shows(state.digest):
             return
         commits = (await turns(runner.archive, state))[-MOST:]
         shown: list[Turn] = []
@@ -101,12 +88,7 @@ class Sessions:
             cost = cost_shown(await session.usage())
         except TaskNotFoundError as error:
             cost = f"not known: {error}"
-        self._drawn = state.digest
-        self._body.clear()
-        with self._body:
-            facts([("Cost", cost)])
-            for turn in shown:
-                _draw_turn(turn)
+        self._body.show(state.digest, lambda: _draw_turns(shown, cost))
 
 
 async def read_sessions(runner: AgentRunner) -> list[SessionName]:
@@ -124,6 +106,24 @@ async def read_sessions(runner: AgentRunner) -> list[SessionName]:
             if len(found) >= MOST:
                 break
     return [*found.values()]
+
+
+def _draw_names(found: list[SessionName]) -> None:
+    if not found:
+        empty("forum", "No sessions yet", "A task with a session begins one.")
+        return
+    with ui.element("ul").props('aria-label="Sessions"').classes(PANEL):
+        for each in found:
+            with ui.element("li").classes(f"{LINE} flex items-center gap-4 px-4 py-3"):
+                to = url("/sessions", {"name": each.name})
+                link(redact(each.name), to, "min-w-0 break-words")
+                quiet(clock(each.begun))
+
+
+def _draw_turns(shown: list[Turn], cost: str) -> None:
+    facts([("Cost", cost)])
+    for turn in shown:
+        _draw_turn(turn)
 
 
 def _draw_turn(turn: Turn) -> None:

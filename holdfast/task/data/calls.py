@@ -104,7 +104,8 @@ class Approval(Value):
         asker: That person, as far as the task records it.
         votes: Who has approved so far, when more than one must.
         agreed: The edited arguments that these have approved; empty for the proposed ones.
-        bound: Digest of the call with those.
+        bound: Digest of the call with the arguments that votes are for, once they were edited, also
+            after an edit was taken back; empty before.
         escalates: Time at which `escalate_to` may decide as well; 0 for never.
         escalate_to: People and roles that may decide from then on.
         escalated: When that happened; 0 when it has not.

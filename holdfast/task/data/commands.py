@@ -32,7 +32,7 @@ VERBS: tuple[str, ...] = get_args(Verb)
 
 BODIES: Mapping[Verb, str] = {
     "pause": 'Begin no more steps. {"by": "ann", "reason": "lunch"}; both optional.',
-    "resume": 'End a pause, or try again to close. {"by": "ann"}; optional.',
+    "resume": 'End a pause, or try again to close. {"by": "ann", "reason": "..."}; both optional.',
     "abandon": 'End the task without an answer. {"by": "ann", "reason": "..."}; both optional.',
     "approve": (
         'Approve what waits. {"approval": "<task id>:1", "by": "ann"}; optional: "arguments" (an'
@@ -53,8 +53,11 @@ BODIES: Mapping[Verb, str] = {
         'Say something before the next model call. {"text": "...", "by": "ann"}; "when": "queued"'
         " makes it the next input, after the answer."
     ),
-    "edit_step": 'Change the input of a queued step. {"step": "s3", "input": "...", "by": "ann"}',
-    "drop_step": 'Take a step out of the queue. {"step": "s3", "by": "ann"}',
+    "edit_step": (
+        'Change the input of a queued step. {"step": "s3", "input": "...", "by": "ann"}; optional:'
+        ' "reason".'
+    ),
+    "drop_step": 'Take a step out of the queue. {"step": "s3", "by": "ann"}; optional: "reason".',
 }
 """What each signal does, and its body: the descriptions that Temporal's UI shows."""
 
@@ -91,7 +94,7 @@ class Command(Value):
 
     @property
     def said(self) -> str:
-        """What it says or why: the text of feedback, a step's new input, a note, the reason."""
+        """Why, or what it says: the text of feedback, a note, the reason, a step's new input."""
         return said_in(self.body)
 
     def sent(self) -> dict[str, Json]:
@@ -100,8 +103,8 @@ class Command(Value):
         return {**self.body, **{key: value for key, value in named.items() if value}}
 
 
-SAYS = ("text", "input", "note", "message", "reason")
-"""Arguments of verbs that are words of the sender."""
+SAYS = ("text", "note", "message", "reason", "input")
+"""Arguments of verbs that are words of the sender: why, before what."""
 
 
 def said_in(body: Mapping[str, Json]) -> str:

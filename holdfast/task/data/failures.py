@@ -8,12 +8,14 @@ that say otherwise are certain to hide no effect.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from decimal import Decimal
+from typing import Any, NamedTuple, cast
 
 from pydantic import Field
 
 from holdfast.errors import with_remedy
 from holdfast.values.base import Json, Value
+from holdfast.values.money import NOTHING, as_written
 
 KIND = "kind"
 """Fact of a verdict: the kind of error handlers of the run that may answer in its place."""
@@ -51,6 +53,11 @@ AGAIN: dict[str, Any] = {"again": True}
 activity again itself, if the tool is repeatable."""
 
 
+LOST = "lost"
+"""Fact in the details of the error of a step's activity: how many attempts before the one that has
+failed were lost, and the most that they can have cost in US dollars, as text."""
+
+
 REMEDY, PARKS = "remedy", "parks"
 """Facts in the details of any activity's error, or an update's: what to do about it, and whether
 the task waits with it whatever its type."""
@@ -70,6 +77,32 @@ def fact_of(details: Iterable[object], name: str) -> object:
     """Return a fact in the details of an error, or None."""
     known = (cast("dict[str, object]", each) for each in details if isinstance(each, dict))
     return next((each[name] for each in known if name in each), None)
+
+
+class Losses(NamedTuple):
+    """Attempts before this one whose workers were lost, so that they may have made a model call.
+
+    Attributes:
+        attempts: How many there are.
+        dollars: The most that they can have cost, as far as an attempt since then has said it.
+    """
+
+    attempts: int = 0
+    dollars: Decimal = NOTHING
+
+
+def lost_fact(losses: Losses) -> dict[str, Any]:
+    """Return a fact that `losses_in` reads."""
+    return {LOST: [losses.attempts, as_written(losses.dollars)]}
+
+
+def losses_in(details: Iterable[object]) -> Losses | None:
+    """Return what the details of a step's error say of lost attempts; None for nothing."""
+    known = fact_of(details, LOST)
+    if not isinstance(known, list):
+        return None
+    attempts, dollars = cast("list[object]", known)
+    return Losses(int(str(attempts)), Decimal(str(dollars)))
 
 
 class Failure(Value):

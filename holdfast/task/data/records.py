@@ -204,6 +204,7 @@ class StepRecord(Value):
         marks: When things happened in it, oldest first.
         alone: Whether no other step was open while it ran.
         unheard: When model calls of it were begun that were cut off before their answer.
+        unruled: As the activity said of its calls, see `Advanced`.
     """
 
     n: int
@@ -354,6 +355,7 @@ class OpenState(Value):
     stream: bool = False
     tried: int = 0
     unheard: tuple[float, ...] = ()
+    unruled: bool = False
 
 
 class LeftStep(Value):

@@ -169,6 +169,8 @@ class Advanced(Value):
         limit: The step wants a model call that the limit forbids.
         needs: What that call can cost at most, if the money reserved for it was too little.
         lost: The most that an earlier attempt of the call can have cost, whose worker was lost.
+        unruled: Whether the task's session had no decision for later calls when the calls became
+            known, so that it need not be asked for those of each.
         failure: Why the step stopped after its model call. The answer is recorded all the same: it
             is paid for.
         attempts: How often the activity was started.
@@ -189,6 +191,7 @@ class Advanced(Value):
     limit: bool = False
     needs: Dollars | None = None
     lost: Dollars = NOTHING
+    unruled: bool = False
     failure: Failure | None = None
     attempts: int = 1
     worker: str = ""

@@ -226,7 +226,13 @@ class Ledger(OpenSteps):
             calls = resolve_calls(got.result, current)
             state = merge_patch.apply(current.open.state, got.result.patch)
             current = current.model_copy(
-                update={"result": got.result, "calls": calls, "state": state, "outcomes": got.told}
+                update={
+                    "result": got.result,
+                    "calls": calls,
+                    "state": state,
+                    "outcomes": got.told,
+                    "unruled": got.unruled,
+                }
             )
         elif got.calls and refused is None:
             state = merge_patch.apply(current.open.state, got.patch)
@@ -236,6 +242,7 @@ class Ledger(OpenSteps):
                     "asked": got.asked,
                     "state": state,
                     "outcomes": got.told,
+                    "unruled": got.unruled,
                 }
             )
         if refused is None and (got.result is not None or got.calls):

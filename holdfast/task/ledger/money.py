@@ -23,6 +23,12 @@ def settled(ledger: Ledger) -> Decimal:
     return ledger.spent.paid + ledger.lost_dollars
 
 
+def count_lost(ledger: Ledger, dollars: Decimal) -> None:
+    """Count what lost attempts of a model call can have cost at most."""
+    if dollars:
+        ledger.change(lost=ledger.s.lost + dollars)
+
+
 def free(ledger: Ledger) -> Decimal:
     """Return what is neither spent nor reserved; nothing without a budget in money."""
     limit = ledger.max_dollars

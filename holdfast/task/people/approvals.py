@@ -231,7 +231,8 @@ def _misdirected(found: Approval, command: Command) -> str:
     is_named = bound or command.body.get("arguments") is not None
     if command.verb == "approve" and found.bound and not is_named:
         return (
-            f"{deciders.voters(found.votes)} has edited the arguments of {found.id!r}: say that you"
+            f"{deciders.voters(found.votes)} has edited the arguments of {found.id!r}, or taken an"
+            " edit back: say that you"
             f" approve these, by arguments={found.as_agreed:.500} or digest={found.bound!r}."
         )
     return ""

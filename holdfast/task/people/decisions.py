@@ -86,7 +86,8 @@ def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
     if approval.server:
         return f"{_run_there(approval)} it cannot be edited. Reject it, and say what is wrong."
     if approval.quorum > 1 and same_json(text, approval.arguments):  # back to what was proposed
-        again = {"votes": (), "agreed": "", "bound": "", "effective": ""}
+        # Bound all the same: who names the approval alone may mean the edited arguments.
+        again = {"votes": (), "agreed": "", "bound": approval.digest, "effective": ""}
         return _consent(ledger, approval.model_copy(update=again))
     ledger.put_approval(approval.model_copy(update={"status": "checking", "effective": text}))
     return ""

@@ -25,6 +25,12 @@ def rules(ledger: Ledger) -> list[StandingRule]:
     return [rule for rule in ledger.s.standing.values() if rule.branch == ledger.s.branch]
 
 
+def listed(ledger: Ledger) -> list[StandingRule]:
+    """List the decisions that the task has, those on their way to its session included."""
+    handed = (rule for rule in ledger.s.to_session if not rule.revoked)
+    return [*rules(ledger), *handed]
+
+
 def standing_rule(
     ledger: Ledger, n: int, i: int, policy: ToolPolicy, of_session: Sequence[StandingRule] = ()
 ) -> StandingRule | None:
@@ -47,7 +53,8 @@ def standing_rule(
         id="", arguments=call.arguments, tool=call.name, agent=agent, server=call.server
     )
     probe = asked.model_copy(update=of_policy)
-    known = (*of_session, *ledger.s.to_session, *rules(ledger))
+    handed = (rule for rule in ledger.s.to_session if not rule.revoked)
+    known = (*of_session, *handed, *rules(ledger))
     return next((rule for rule in reversed(known) if _holds(rule, probe)), None)
 
 
@@ -81,15 +88,23 @@ def stands(
     return True
 
 
-def revoke(ledger: Ledger, command: Command) -> str:
-    """End a decision for later calls; return why not, or empty. What it has allowed stays."""
+def revoke(ledger: Ledger, command: Command, *, now: float) -> str:
+    """End a decision for later calls; return why not, or empty. What it has allowed stays.
+
+    One on its way to the session goes on as one that was revoked: it may have arrived already.
+    """
     wanted = str(command.body.get("rule", ""))
     if not command.by:
         return "To revoke a standing rule, say who does so (by)."
-    if wanted not in {rule.id for rule in rules(ledger)}:
-        known = ", ".join(rule.id for rule in rules(ledger)) or "none"
+    if wanted not in {rule.id for rule in listed(ledger)}:
+        known = ", ".join(rule.id for rule in listed(ledger)) or "none"
         return f"No standing rule of this task is {wanted!r}; there are: {known}."
-    _drop(ledger, wanted)
+    ended = {"revoked": command.by, "revoked_at": now}
+    handed = tuple(
+        rule.model_copy(update=ended) if rule.id == wanted else rule for rule in ledger.s.to_session
+    )
+    kept = {id: rule for id, rule in ledger.s.standing.items() if id != wanted}
+    ledger.change(standing=kept, to_session=handed)
     return ""
 
 

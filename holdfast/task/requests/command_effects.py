@@ -41,7 +41,7 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
         case "approve" | "reject" | "respond":
             return standing.decide_always(ledger, command, now=now)
         case "revoke":
-            return standing.revoke(ledger, command)
+            return standing.revoke(ledger, command, now=now)
         case "feedback":
             return _feedback(ledger, command)
         case "edit_step":

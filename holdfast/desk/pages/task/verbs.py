@@ -67,9 +67,14 @@ class Verbs:
             button("Verify", icon="verified").on_click(self.verify)
             button("Audit", icon="download").on_click(self.audit)
 
-    async def resume(self) -> None:
-        """Resume the task."""
-        await self._act("resume", lambda by, _: self._runner.resume(self._task_id, by), "Resumed.")
+    def resume(self) -> None:
+        """Ask why, and resume the task."""
+
+        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.resume(self._task_id, by, reason=given["why"])
+
+        more = "Steps begin again."
+        self._ask("resume", "Resume the task", more, run, "Resumed.", label="", has_why=True)
 
     async def run_on(self) -> None:
         """Run the task on, without waiting for its end."""
@@ -193,25 +198,28 @@ class Verbs:
             label="Another input (or leave it empty)",
             needs_text=False,
             has_agent=True,
+            has_why=True,
         )
 
     def edit_step(self, step: TaskStep) -> None:
         """Ask for another input of a queued step."""
 
         def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.edit_step(self._task_id, step, given["reason"], by)
+            return self._runner.edit_step(
+                self._task_id, step, given["reason"], by, reason=given["why"]
+            )
 
         more = f"Step {step.step_id} begins with the new input."
-        self._ask("edit_step", "Edit the step", more, run, "Edited.", label="Input")
+        self._ask("edit_step", "Edit the step", more, run, "Edited.", label="Input", has_why=True)
 
     def drop_step(self, step: TaskStep) -> None:
         """Ask whether a queued step is to be dropped."""
 
-        def run(by: str, _: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.drop_step(self._task_id, step, by)
+        def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
+            return self._runner.drop_step(self._task_id, step, by, reason=given["why"])
 
         more = f"Step {step.step_id} will not run."
-        self._ask("drop_step", "Drop the step", more, run, "Dropped.", label="", needs_text=False)
+        self._ask("drop_step", "Drop the step", more, run, "Dropped.", label="", has_why=True)
 
     async def verify(self) -> None:
         """Verify the record of the task, and show what was found."""
@@ -266,6 +274,7 @@ class Verbs:
         needs_text: bool = True,
         keeps: bool = False,
         has_agent: bool = False,
+        has_why: bool = False,
         is_final: bool = False,
     ) -> None:
         """Open the dialog of a verb."""
@@ -279,9 +288,9 @@ class Verbs:
             why: Any = None
             if has_agent:
                 agent = ui.input("Another agent (or leave it empty)").props("outlined")
-                why = ui.input("Reason (or leave it empty)").props("outlined")
                 agent.classes("w-full")
-                why.classes("w-full")
+            if has_why:
+                why = ui.input("Reason (or leave it empty)").props("outlined").classes("w-full")
             keep: Any = None
             if keeps:
                 keep = ui.checkbox("Go on where an effect cannot be undone; it is recorded")

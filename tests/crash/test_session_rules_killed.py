@@ -1,0 +1,102 @@
+"""A worker process is lost while a decision for a whole session is on its way to that session."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import AgentRunner, Always, Task
+from holdfast.task.data.calls import StandingRule
+from tests.crash.lab import Lab
+from tests.support.people import ask
+from tests.support.rig import until
+
+IN_SESSION = Always(scope="session")
+
+
+async def asked_once(lab: Lab) -> Task:
+    """Let a task of a session ask a person."""
+    task = await lab.create("look:a", session="books")
+    assert (await lab.runner.run_step(task)).status == "waiting"
+    return task
+
+
+async def rules_of(runner: AgentRunner) -> list[StandingRule]:
+    """Wait for the standing rules that are listed."""
+
+    async def condition() -> list[StandingRule]:
+        return await runner.standing_rules()
+
+    return await until(condition)
+
+
+@pytest.mark.parametrize("point", ["schedule:keep_rule", "begin:keep_rule", "end:keep_rule"])
+async def test_a_rule_reaches_the_session_when_a_worker_is_lost_on_the_way(
+    lab: Lab, point: str
+) -> None:
+    worker = await lab.serve(agent="asking", die=((point, 1),))
+    task = await asked_once(lab)
+    asked = await ask(lab.runner, task)
+    giving = asyncio.create_task(lab.runner.approve(asked, "ann", always=IN_SESSION))
+    await lab.until_dead(worker)
+    lab.start(agent="asking")
+    await giving
+    assert (await lab.runner.run_task(task)).output == "final look(a)"
+    session = lab.runner.session("books")
+
+    async def kept() -> bool:
+        return [each.id for each in await session.standing_rules()] == [asked.id]
+
+    await until(kept)
+    later = await lab.create("look:b", session="books")
+    assert (await lab.runner.run_task(later)).output == "final look(b)"
+
+
+async def test_a_rule_on_its_way_is_listed_and_one_that_is_revoked_there_never_stands(
+    lab: Lab,
+) -> None:
+    hold = lab.job.home / "hold.begin.keep_rule"
+    hold.touch()
+    await lab.serve(agent="asking")
+    task = await asked_once(lab)
+    asked = await ask(lab.runner, task)
+    await lab.runner.approve(asked, "ann", always=IN_SESSION)
+    await lab.until_event("held", kind="keep_rule")
+    [rule] = await rules_of(lab.runner)
+    assert (rule.id, rule.session, rule.by) == (asked.id, "books", "ann")
+    session = lab.runner.session("books")
+    assert (await session.revoke_rule(asked.id, "ben")).status == "applied"
+    assert await lab.runner.standing_rules() == []
+    assert await lab.runner.standing_rules(task) == []
+    hold.unlink()
+    await lab.until_event("left", kind="keep_rule")
+
+    async def ended() -> list[tuple[str, str]]:
+        return [(each.id, each.revoked) for each in await session.standing_rules(ended=True)]
+
+    assert await until(ended) == [(asked.id, "ben")]
+    assert await session.standing_rules() == []
+    later = await lab.create("look:b", session="books")
+    assert (await lab.runner.run_step(later)).status == "waiting"
+
+
+async def test_a_rule_on_its_way_is_revoked_by_its_id_alone(lab: Lab) -> None:
+    hold = lab.job.home / "hold.begin.keep_rule"
+    hold.touch()
+    await lab.serve(agent="asking")
+    task = await asked_once(lab)
+    asked = await ask(lab.runner, task)
+    await lab.runner.approve(asked, "ann", always=IN_SESSION)
+    await lab.until_event("held", kind="keep_rule")
+    assert (await lab.runner.revoke_rule(asked.id, "ben")).status == "applied"
+    hold.unlink()
+    await lab.until_event("left", 2, kind="keep_rule")  # it, and that it was revoked
+    session = lab.runner.session("books")
+
+    async def ended() -> bool:
+        found = [(each.id, each.revoked) for each in await session.standing_rules(ended=True)]
+        return found == [(asked.id, "ben")]
+
+    await until(ended)
+    assert await session.standing_rules() == []

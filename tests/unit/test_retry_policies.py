@@ -1,0 +1,122 @@
+"""What the ready-made retry policies decide, alone and together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    ModelRetryAdvice,
+    ModelRetryNormalizedError,
+    RetryDecision,
+    RetryPolicy,
+    RetryPolicyContext,
+    retry_policies,
+)
+from holdfast.values.runs.retries import decided
+
+YES = RetryDecision(retry=True)
+NO = RetryDecision(retry=False)
+
+
+def says(decision: RetryDecision | bool) -> RetryPolicy:
+    return lambda _: decision
+
+
+def context(advice: ModelRetryAdvice | None = None, **known: Any) -> RetryPolicyContext:
+    return RetryPolicyContext(
+        error=ValueError("busy"),
+        attempt=1,
+        max_retries=2,
+        stream=False,
+        normalized=ModelRetryNormalizedError(**known),
+        provider_advice=advice,
+    )
+
+
+async def never_asked(_: RetryPolicyContext) -> bool:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        ((), NO),
+        ((says(decision=True), says(decision=True)), YES),
+        ((says(decision=True), says(decision=False), never_asked), NO),
+        (
+            (
+                says(RetryDecision(retry=True, delay=1, reason="first")),
+                says(RetryDecision(retry=True, reason="second")),
+                says(RetryDecision(retry=True, delay=3, approve_unsafe_replay=True)),
+                says(decision=True),
+            ),
+            RetryDecision(retry=True, delay=3, reason="second", approve_unsafe_replay=True),
+        ),
+        (
+            (says(decision=True), says(RetryDecision(retry=False, reason="paid for"))),
+            RetryDecision(retry=False, reason="paid for"),
+        ),
+    ],
+)
+async def test_all_repeats_when_each_says_so(
+    policies: tuple[RetryPolicy, ...], expected: RetryDecision
+) -> None:
+    assert await decided(retry_policies.all(*policies), context()) == expected
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        ((), NO),
+        ((says(decision=False), says(decision=False)), NO),
+        (
+            (says(decision=False), says(RetryDecision(retry=True, delay=2)), never_asked),
+            RetryDecision(retry=True, delay=2),
+        ),
+    ],
+)
+async def test_any_repeats_as_the_first_that_says_so(
+    policies: tuple[RetryPolicy, ...], expected: RetryDecision
+) -> None:
+    assert await decided(retry_policies.any(*policies), context()) == expected
+
+
+async def test_a_policy_of_policies_may_be_part_of_another() -> None:
+    inner = retry_policies.any(retry_policies.http_status([500]), retry_policies.network_error())
+    both = retry_policies.all(inner, retry_policies.retry_after())
+    waits = RetryDecision(retry=True, delay=4)
+    assert await decided(both, context(status_code=500, retry_after=4)) == waits
+    assert await decided(both, context(is_network_error=True, retry_after=4)) == waits
+    assert not (await decided(both, context(status_code=500))).retry
+    assert not (await decided(both, context(status_code=400, retry_after=4))).retry
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "expected"),
+    [
+        (retry_policies.never(), context(is_timeout=True), NO),
+        (retry_policies.network_error(), context(is_timeout=True), YES),
+        (retry_policies.network_error(), context(status_code=500), NO),
+        (retry_policies.http_status([429, 500]), context(status_code=429), YES),
+        (retry_policies.http_status([429, 500]), context(), NO),
+        (retry_policies.retry_after(), context(), NO),
+        (
+            retry_policies.retry_after(),
+            context(ModelRetryAdvice(retry_after=5)),
+            RetryDecision(retry=True, delay=5),
+        ),
+        (retry_policies.provider_suggested(), context(), NO),
+        (retry_policies.provider_suggested(), context(ModelRetryAdvice(suggested=False)), NO),
+        (
+            retry_policies.provider_suggested(),
+            context(ModelRetryAdvice(suggested=True, retry_after=6, reason="overloaded")),
+            RetryDecision(retry=True, delay=6, reason="overloaded"),
+        ),
+    ],
+)
+async def test_ready_made_policies(
+    policy: RetryPolicy, given: RetryPolicyContext, expected: RetryDecision
+) -> None:
+    assert await decided(policy, given) == expected
