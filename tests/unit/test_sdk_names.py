@@ -88,6 +88,6 @@ def test_a_function_tool_takes_strict_mode_and_timeout() -> None:
 def test_a_name_that_nothing_here_raises_is_refused_with_what_happens_instead() -> None:
     said = r"no MCPToolCancellationError: .*docs/mcp.md"
     with pytest.raises(ImportError, match=said):
-        exec("from holdfast import MCPToolCancellationError")  # noqa: S102  no checker knows it
+        exec("from holdfast import MCPToolCancellationError")
     with pytest.raises(AttributeError, match=said):
         _ = getattr(holdfast, "MCPToolCancellationError")  # noqa: B009  no type checker knows it
