@@ -230,15 +230,17 @@ if TYPE_CHECKING:
         LocalShellTool,
         ShellActionRequest,
         ShellCallData,
-        ShellCallOutcome,
-        ShellCommandOutput,
         ShellCommandRequest,
         ShellExecutor,
-        ShellResult,
         ShellTool,
         ShellToolEnvironment,
         ShellToolLocalEnvironment,
         ShellToolLocalSkill,
+    )
+    from holdfast.agents.local.shell_output import (
+        ShellCallOutcome,
+        ShellCommandOutput,
+        ShellResult,
     )
     from holdfast.agents.nesting.nested_run import (
         AgentToolInvocation,
@@ -419,15 +421,17 @@ _LATE = {
             "LocalShellTool",
             "ShellActionRequest",
             "ShellCallData",
-            "ShellCallOutcome",
-            "ShellCommandOutput",
             "ShellCommandRequest",
             "ShellExecutor",
-            "ShellResult",
             "ShellTool",
             "ShellToolEnvironment",
             "ShellToolLocalEnvironment",
             "ShellToolLocalSkill",
+        ),
+        "holdfast.agents.local.shell_output": (
+            "ShellCallOutcome",
+            "ShellCommandOutput",
+            "ShellResult",
         ),
         "holdfast.agents.nesting.nested_run": (
             "AgentToolInvocation",

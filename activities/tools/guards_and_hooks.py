@@ -11,6 +11,7 @@ from holdfast.activities.failures import LoggedError, failure_by, users_code
 from holdfast.activities.guardrails import info_of
 from holdfast.activities.spans import Block, GuardrailKind, Recording, checked, guardrail
 from holdfast.agents.agent import Agent
+from holdfast.agents.local.base import LocalTool
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.guardrails import (
@@ -81,17 +82,29 @@ class ToolWatch:
         return None
 
     async def begin(self) -> Outcome | None:
-        """Screen the call, then call the hook for a tool that is about to run.
+        """Screen the call, have `on_approval` decide, and call the hook for a tool about to run.
 
         Raises:
             ApplicationError: Code of the user's raised. The call has not been made.
         """
-        stopped = await self.screen()
+        stopped = await self.screen() or await self._rejected()
         if stopped is None and self._agent.hooks is not None:
             hook = self._agent.hooks.on_tool_start
             with users_code(f"hook on_tool_start of agent {self._agent.name!r}", hook):
                 await invoke(hook, self._ctx, self._agent, self._tool)
         return stopped
+
+    async def _rejected(self) -> Outcome | None:
+        """Return the outcome of a call that the `on_approval` function of its tool rejects."""
+        tool, ctx = self._tool, self._ctx
+        if not isinstance(tool, LocalTool):
+            return None
+        with users_code(f"approval of tool {tool.name!r}", tool.on_approval):
+            reason = await tool.rejection(ctx, ctx.arguments)
+        if reason is None:
+            return None
+        text = await self._source.store_result(clean(reason))
+        return Outcome(content=text, is_error=True, status="failed", attempts=0, guards=self.guards)
 
     async def end(self, outcome: Outcome) -> Outcome:
         """Run the guardrails of the result, then call the hook with what they leave of it.

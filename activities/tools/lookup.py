@@ -104,7 +104,7 @@ def tool_of(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> Tool:
         ApplicationError: This process lacks it.
     """
     tool = agent.tool(call.name, first.of(agent.name))
-    if tool is not None:
+    if tool is not None and tool.policy().call_kind == call.kind:
         return tool
     served = [each.name for each in agent.made_tools]
     msg = (

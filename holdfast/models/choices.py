@@ -8,6 +8,7 @@ from typing import Any, cast
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import HOSTED_CHOICES
 from holdfast.models.openai.items import from_response_items
+from holdfast.models.openai.local_items import SPEC_KINDS
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import check_name
 from holdfast.values.messages import Message
@@ -42,17 +43,21 @@ def choice_of(given: ToolChoice | None) -> str:
     if isinstance(wanted, str):
         return check_name("tool_choice", wanted) if wanted else ""
     msg = (
-        'tool_choice is "auto", "none", "required", a tool\'s name, or {"type": "function", "name":'
-        f" name}}; got {shown(given)}."
+        'tool_choice is "auto", "none", "required", a tool\'s name, {"type": "function", "name":'
+        ' name}, {"type": "custom", "name": name} or the type of a tool of the provider, as'
+        f' {{"type": "shell"}}; got {shown(given)}.'
     )
     raise InvalidArgumentError(msg)
 
 
 def _hosted_choice(given: Mapping[str, Json]) -> object:
     """Return the word for a choice of a tool of the provider, as `{"type": "web_search"}`."""
-    if given.get("type") != "mcp" or "server_label" not in given:
-        kind = given.get("type")
-        return kind if list(given) == ["type"] and kind in HOSTED_CHOICES else None
+    kind = given.get("type")
+    if kind == "custom":
+        return given.get("name") or None
+    if kind != "mcp" or "server_label" not in given:
+        is_known = kind in HOSTED_CHOICES or kind in SPEC_KINDS
+        return kind if list(given) == ["type"] and is_known else None
     label, name = given["server_label"], given.get("name") or ""
     is_named = isinstance(label, str) and isinstance(name, str)
     return MCPToolChoice(label, name).word if is_named else None

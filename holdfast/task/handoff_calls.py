@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from holdfast.task.data.agent_snapshot import ToolPolicy
+from holdfast.task.data.agent_snapshot import ToolPolicy, policy_of
 from holdfast.values.messages import Message, ToolCall
 
 IGNORED = "Multiple handoffs detected, ignoring this one."
@@ -24,7 +24,7 @@ def called_handoff(call: ToolCall, policies: Mapping[str, ToolPolicy]) -> str:
         call: The call.
         policies: The policies of the agent that made it: those of the snapshot of the step's agent.
     """
-    policy = policies.get(call.name)
+    policy = policy_of(policies, call)
     return policy.handoff if policy is not None else ""
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from typing import Any
+
+import agents
 import pytest
 
 from holdfast import apply_diff
@@ -54,3 +59,43 @@ def test_a_new_file_has_only_lines_that_are_put_in() -> None:
     assert apply_diff("", "+a\n+b\n*** End Patch", mode="create") == "a\nb"
     with pytest.raises(ValueError, match="Invalid Add File Line"):
         apply_diff("", "a", mode="create")
+
+
+@pytest.mark.parametrize(
+    ("text", "diff", "made"),
+    [
+        ("a\n", "@@\n+b\n*** End of File", "a\nb\n"),
+        ("", "+x\n*** End of File", "x\n"),
+        ("a", "@@\n+b\n*** End of File", "a\nb"),
+        ("a\n", "*** End of File", "a\n"),
+    ],
+)
+def test_what_is_put_in_at_the_end_is_the_last_line(text: str, diff: str, made: str) -> None:
+    assert apply_diff(text, diff) == made
+
+
+def outcome(apply: Callable[..., str], text: str, diff: str) -> str | None:
+    """Return the text that a diff makes; None if it is refused."""
+    try:
+        return apply(text, diff)
+    except ValueError:
+        return None
+
+
+def test_diffs_come_to_what_they_come_to_in_the_agents_sdk() -> None:
+    chosen = random.Random(7)
+    old = ["a", "b", " a", "c", "", "  b"]
+    marks = ["@@", "@@ a", "@@ b", " a", "-a", "+x", "-b", " b", "", "*** End of File", "+", " c"]
+
+    def some(lines: list[str], least: int) -> str:
+        made = [chosen.choice(lines) for _ in range(chosen.randint(least, 6))]
+        return "\n".join(made) + chosen.choice(["", "\n"])
+
+    theirs: Any = agents.apply_diff
+    applied = 0
+    for _ in range(4000):
+        text, diff = some(old, 0), some(marks, 1)
+        expected = outcome(theirs, text, diff)
+        assert outcome(apply_diff, text, diff) == expected, (text, diff)
+        applied += expected is not None
+    assert applied > 500

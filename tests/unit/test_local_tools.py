@@ -7,9 +7,30 @@ from typing import Any
 
 import pytest
 
-from holdfast import ApplyPatchTool, CustomTool, LocalShellTool, ShellTool, ToolContext, UserError
-from holdfast.errors import InvalidArgumentError, WrongTypeError
+from holdfast import (
+    Agent,
+    ApplyPatchResult,
+    ApplyPatchTool,
+    ApprovalRule,
+    CustomTool,
+    LocalShellTool,
+    ShellCallOutcome,
+    ShellCommandOutput,
+    ShellResult,
+    ShellTool,
+    ToolContext,
+    UserError,
+)
+from holdfast.agents.tools.arguments import ToolArgumentsError
+from holdfast.errors import (
+    DeclarationError,
+    InvalidArgumentError,
+    ModelRequestError,
+    WrongTypeError,
+)
 from holdfast.models.base import ModelRequest
+from holdfast.models.choices import choice_of
+from holdfast.models.openai import chat
 from holdfast.models.openai.items import (
     assistant_message,
     from_response_items,
@@ -18,6 +39,7 @@ from holdfast.models.openai.items import (
 from holdfast.models.openai.responses import request_body
 from holdfast.task.data.calls import Outcome
 from holdfast.values.messages import Message, ToolCall
+from holdfast.values.tool_result import ToolResultError
 
 CALL = {"type": "shell_call", "id": "s", "call_id": "c", "action": {"commands": ["ls"]}}
 RESULT = {
@@ -97,9 +119,16 @@ async def test_tools_are_chosen_by_their_types() -> None:
     for choice, sent in (
         ("terminal", {"type": "shell"}),
         ("edit", {"type": "custom", "name": "edit"}),
+        (choice_of({"type": "shell"}), {"type": "shell"}),
+        (choice_of({"type": "custom", "name": "edit"}), {"type": "custom", "name": "edit"}),
     ):
         body = (await request_body("m", request.model_copy(update={"tool_choice": choice}))).data()
         assert body["tool_choice"] == sent
+    assert choice_of({"type": "apply_patch"}) == "apply_patch"
+    old = (LocalShellTool(lambda request: "").spec(),)
+    update = {"tools": old, "tool_choice": "local_shell"}
+    with pytest.raises(ModelRequestError, match="no such tool_choice"):
+        await request_body("m", request.model_copy(update=update))
 
 
 def test_what_cannot_work_is_refused() -> None:
@@ -109,29 +138,184 @@ def test_what_cannot_work_is_refused() -> None:
         shell(environment={"type": "container_auto"})
     with pytest.raises(UserError, match="must be a mapping"):
         shell(environment="here")
+    with pytest.raises(UserError, match="'skils'"):
+        shell(environment={"type": "local", "skils": []})
+    with pytest.raises(UserError, match="must be a list"):
+        shell(environment={"type": "local", "skills": {1, 2}})
+    with pytest.raises(UserError, match="each of its skills"):
+        shell(environment={"type": "local", "skills": [{"name": "x"}]})
     with pytest.raises(UserError, match="executor="):
         LocalShellTool("ls")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="create_file"):
         ApplyPatchTool(object())  # type: ignore[arg-type]
+    editor: Any = type("Editor", (), {"create_file": 1})()
+    with pytest.raises(UserError, match=r"at least one of .* create_file, which cannot be called"):
+        ApplyPatchTool(editor)
     with pytest.raises(UserError, match="needs a function"):
         CustomTool("edit", "", "f")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="format"):
         CustomTool("edit", "", lambda ctx, text: text, format={"x": object()})
+    odd: Any
+    for odd, why in (
+        ("text", "must be a mapping"),
+        ({"type": "json"}, "its type must be"),
+        ({"type": "grammar"}, "has definition, syntax, type"),
+        ({"type": "grammar", "syntax": "peg", "definition": "x"}, "its syntax"),
+        ({"type": "grammar", "syntax": "lark", "definition": 1}, "its definition"),
+    ):
+        with pytest.raises(UserError, match=why):
+            CustomTool("edit", "", lambda ctx, text: text, format=odd)
     with pytest.raises(WrongTypeError, match="on_approval"):
         shell(on_approval=True)
 
 
-async def test_an_executor_or_an_approval_that_says_nothing_usable_is_told() -> None:
-    ctx: ToolContext = ToolContext(tool_name="shell", tool_call_id="c")
-    arguments = json.dumps(CALL["action"])
-    with pytest.raises(WrongTypeError, match="ShellResult"):
-        await shell(7).run(ctx, arguments)
-    undecided = shell(needs_approval=True, on_approval=say_nothing)
-    with pytest.raises(UserError, match="must return"):
-        await undecided.run(ctx, arguments)
-    assert json.loads(await shell("out").run(ctx, arguments)) == {
+CONTEXT: ToolContext = ToolContext(tool_name="shell", tool_call_id="c")
+OUTPUT = ShellCommandOutput
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (7, "a text or a ShellResult"),
+        (None, "a text or a ShellResult"),
+        (b"x", "a text or a ShellResult"),
+        (ShellResult(None), "is a list"),  # type: ignore[arg-type]
+        (ShellResult(["x"]), r"output\[0\] must be"),  # type: ignore[list-item]
+        (ShellResult([OUTPUT(b"x")]), r"output\[0\].stdout"),  # type: ignore[arg-type]
+        (ShellResult([OUTPUT("x", outcome=None)]), "outcome must be"),  # type: ignore[arg-type]
+        (ShellResult([OUTPUT("x", outcome=ShellCallOutcome("over"))]), "type"),  # type: ignore[arg-type]
+        (ShellResult([OUTPUT("x", outcome=ShellCallOutcome("exit", "1"))]), "exit_code"),  # type: ignore[arg-type]
+        (ShellResult([], max_output_length="9"), "max_output_length"),  # type: ignore[arg-type]
+    ],
+)
+async def test_what_an_executor_returns_is_checked_after_it_ran_and_never_repeated(
+    said: Any, why: str
+) -> None:
+    tool = shell(said, max_attempts=3)
+    with pytest.raises(ToolResultError, match=why) as caught:
+        await tool.run(CONTEXT, json.dumps(CALL["action"]))
+    assert "ran, but its result" in str(caught.value)
+    assert not tool.is_worth_repeating(caught.value)
+
+
+async def test_a_text_is_the_output_of_a_command_that_succeeded() -> None:
+    assert json.loads(await shell("out").run(CONTEXT, json.dumps(CALL["action"]))) == {
         "output": [{"stdout": "out", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
     }
+
+
+async def test_an_approval_that_says_nothing_usable_is_told() -> None:
+    undecided = shell(needs_approval=True, on_approval=say_nothing)
+    with pytest.raises(UserError, match="must return"):
+        await undecided.rejection(CONTEXT, json.dumps(CALL["action"]))
+    assert await undecided.rejection(CONTEXT, "{}") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"status": "done"}, "as status"),
+        (ApplyPatchResult("done", "x"), "as status"),  # type: ignore[arg-type]
+        (ApplyPatchResult("failed", 5), "as output"),  # type: ignore[arg-type]
+        ({"foo": 1}, "must return a text"),
+        (7, "must return a text"),
+    ],
+)
+async def test_what_an_editor_returns_is_checked_after_it_ran(said: Any, why: str) -> None:
+    class Editor:
+        def delete_file(self, operation: Any) -> Any:
+            return said
+
+    tool = ApplyPatchTool(Editor())  # type: ignore[arg-type]
+    with pytest.raises(ToolResultError, match=why):
+        await tool.run(CONTEXT, json.dumps({"type": "delete_file", "path": "a"}))
+
+
+async def test_calls_that_ask_for_nothing_usable_do_not_reach_the_code() -> None:
+    ran: list[Any] = []
+
+    class Editor:
+        def update_file(self, operation: Any) -> None:
+            ran.append(operation)
+
+    odd = {"type": "update_file", "path": "a", "diff": "x", "move_to": [1]}
+    with pytest.raises(ToolArgumentsError, match="move_to"):
+        await ApplyPatchTool(Editor()).run(CONTEXT, json.dumps(odd))  # type: ignore[arg-type]
+    old = LocalShellTool(ran.append)  # type: ignore[arg-type]
+    with pytest.raises(ToolArgumentsError, match="list of texts"):
+        await old.run(CONTEXT, json.dumps({"command": [1]}))
+    assert not ran
+    with pytest.raises(ToolResultError, match="must return a text"):
+        await old.run(CONTEXT, json.dumps({"command": ["ls"]}))
+    assert len(ran) == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted", "told", "length"),
+    [(5, 50, "abcde", 5), (50, 5, "abcde", 5), (None, -5, "", 0), (3, None, "abc", 3)],
+)
+async def test_the_smallest_limit_of_an_output_holds(
+    own: int | None, wanted: int | None, told: str, length: int
+) -> None:
+    action = {"commands": ["x"], "max_output_length": wanted}
+    tool = shell(ShellResult([OUTPUT("abcdef" * 10)], max_output_length=own))
+    said = json.loads(await tool.run(CONTEXT, json.dumps(action)))
+    assert said["output"][0]["stdout"] == told
+    assert said["max_output_length"] == length
+
+
+async def test_exit_codes_survive_outputs_that_are_too_long() -> None:
+    failed = OUTPUT("\u00e9\n" * 9000, "no" * 9000, ShellCallOutcome("exit", 3))
+    tool = shell(ShellResult([failed, failed]), max_output_bytes=2000)
+    text = await tool.run(CONTEXT, json.dumps(CALL["action"]))
+    assert 1500 < len(text.encode()) <= 2000
+    for each in json.loads(text)["output"]:
+        assert each["outcome"] == {"type": "exit", "exit_code": 3}
+        assert each["stdout"].endswith("[cut: 18000 characters in all]")
+
+
+def test_an_agent_has_one_tool_for_each_type_of_calls() -> None:
+    class Editor:
+        def delete_file(self, operation: Any) -> None: ...
+
+    editor: Any = Editor()
+    for one, other in (
+        (shell(name="dev"), shell(name="prod")),
+        (ApplyPatchTool(editor, name="dev"), ApplyPatchTool(editor, name="prod")),
+    ):
+        with pytest.raises(DeclarationError, match=r"'dev'.*'prod'"):
+            Agent(name="a", model="gpt-5-mini", tools=[one, other])
+        agent = Agent(name="a", model="gpt-5-mini", tools=[one])
+        agent.tools.append(other)
+        with pytest.raises(DeclarationError, match=r"'dev'.*'prod'"):
+            agent.snapshot("gpt-5-mini")
+    edit = CustomTool("edit", "", lambda ctx, text: text)
+    draw = CustomTool("draw", "", lambda ctx, text: text)
+    old = LocalShellTool(lambda request: "")
+    assert Agent(name="a", model="gpt-5-mini", tools=[shell(), old, edit, draw]).tools
+
+
+def test_what_is_said_about_approvals_must_go_together() -> None:
+    def decide(ctx: Any, item: Any) -> Any:
+        return {"approve": True}
+
+    with pytest.raises(DeclarationError, match="is never asked"):
+        shell(on_approval=decide)
+    with pytest.raises(DeclarationError, match="ApprovalRule"):
+        shell(on_approval=decide, needs_approval=ApprovalRule(by="role:finance", quorum=2))
+    with pytest.raises(DeclarationError, match="approval_seconds"):
+        shell(on_approval=decide, needs_approval=True, approval_seconds=5)
+
+
+async def test_calls_and_results_are_written_for_chat_completions() -> None:
+    items = [CALL, EDIT, RESULT, {"type": "custom_tool_call_output", "call_id": "d", "output": "t"}]
+    request = ModelRequest(model="m", messages=tuple(from_response_items(items)))
+    said, ran, edited = (await chat.request_body("m", request)).data()["messages"]
+    assert [json.loads(call["function"]["arguments"]) for call in said["tool_calls"]] == [
+        {"commands": ["ls"]},
+        {"input": "text"},
+    ]
+    assert (ran["content"], edited["content"]) == ("x\ntimed out", "t")
 
 
 def test_effects_are_irreversible_unless_the_editor_undoes() -> None:

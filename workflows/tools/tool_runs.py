@@ -43,6 +43,8 @@ def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:
     """Return the result of a call of a tool that does not exist."""
     names = ", ".join(sorted(known)) or "none"
     text = f"Tool with name {call.name} not found, please double check. Tools: {names}."
+    if call.name in known:
+        text = f"No {call.kind or 'function_call'} is a call of tool {call.name}. Tools: {names}."
     return Outcome(content=text, is_error=True, status="failed", attempts=0)
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict, TypeVar, Unpack
 
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import ToolApprovalItem
+from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.declaration import refuse_to_offer
-from holdfast.agents.tools.error_texts import default_tool_error_function
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import EffectHook, EnabledPredicate, FailureFormatter
 from holdfast.agents.tools.tool import Tool
-from holdfast.errors import AgentsException, UserError, WrongTypeError
+from holdfast.errors import DeclarationError, HoldfastError, UserError, WrongTypeError
 from holdfast.models.base import ToolSpec
 from holdfast.models.openai.hosted_items import BARE_REJECTION
 from holdfast.models.openai.local_items import call_item
@@ -27,6 +27,7 @@ from holdfast.values.messages import CallKind, ToolCall
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.settings import ApprovalRule
 from holdfast.values.text.shown import shown
+from holdfast.values.tool_result import ToolResultError
 
 AskedT = TypeVar("AskedT", default=Any)
 
@@ -71,15 +72,18 @@ class LocalOptions(TypedDict, total=False):
     custom_data_extractor: None
 
 
-class CallRejectedError(AgentsException):
-    """An `on_approval` function rejected a call; its text is what the model reads."""
+class UnusableResultError(ToolResultError):
+    """A call was run, but what its code returned cannot be used. It is never run again for that."""
 
-
-def told_error(ctx: ToolContext[Any, Any], error: Exception) -> str:
-    """Make the model's text for a failed call: of a rejected one, the reason alone."""
-    if isinstance(error, CallRejectedError):
-        return str(error)
-    return default_tool_error_function(ctx, error)
+    def __init__(self, tool: str, value: object, why: str) -> None:
+        """Say what is wrong with a value."""
+        self.tool = tool
+        self.type_name = type(value).__qualname__
+        HoldfastError.__init__(
+            self,
+            f"Tool {tool!r} ran, but its result cannot be used: {why}. What it has done is done:"
+            " repeat the call only if that does no harm.",
+        )
 
 
 class LocalTool(Tool[..., Any], Generic[AskedT]):
@@ -90,7 +94,8 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
 
     Attributes:
         kind: Type of its calls.
-        on_approval: Decides about calls that need approval, in place of a person.
+        on_approval: Decides about calls that need approval, in place of a person: once, before the
+            tool runs, and outside its time and its attempts. If it raises, the task is parked.
     """
 
     kind: CallKind
@@ -116,7 +121,6 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
             msg = f"on_approval must be a function (ctx, approval_item); it was {shown(given)}."
             raise WrongTypeError(msg)
         self.on_approval = on_approval
-        options.setdefault("failure_error_function", told_error)
         super().__init__(
             name,
             description,
@@ -124,6 +128,7 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
             needs_approval=cast("Any", needs_approval),
             **cast("Any", options),
         )
+        self._check_approval()
 
     @property
     @abstractmethod
@@ -146,17 +151,19 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
         """Describe the tool for a model.
 
         Raises:
+            DeclarationError: What is said about approvals contradicts itself.
             UserError: Only a tool that Holdfast lacks would make it usable.
         """
+        self._check_approval()
         refuse_to_offer(self)
         return ToolSpec(name=self.name, description=self.description, hosted=self.definition)
 
     def policy(self) -> ToolPolicy:
         """Describe as data how a task runs the tool."""
-        own = super().policy()
+        own = super().policy().model_copy(update={"call_kind": self.kind})
         if self.on_approval is None:
             return own
-        return own.model_copy(update={"needs_approval": "no", "approval": None})
+        return own.model_copy(update={"needs_approval": "no"})
 
     def parse(self, arguments: str) -> dict[str, Any]:
         """Return what a call asks for, by name.
@@ -178,22 +185,52 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
         return await self._needs_approval(ctx, self.asked(ctx, arguments))
 
     async def run(self, ctx: ToolContext, arguments: str) -> Any:
-        """Run a call, once `on_approval` has agreed where it must.
+        """Run a call that may be run: see `rejection`.
 
         Raises:
             ToolArgumentsError: It asks for nothing that can be read; nothing was run.
-            CallRejectedError: `on_approval` has rejected it; nothing was run.
+            UnusableResultError: It was run, and its result cannot be used.
             Exception: An error of the tool's own code.
         """
-        asked = self.asked(ctx, arguments)
-        if self.on_approval is not None and await self._needs_approval(ctx, asked):
-            await self._decide(ctx, self.on_approval)
-        return await self.execute(ctx, asked)
+        return await self.execute(ctx, self.asked(ctx, arguments))
+
+    async def rejection(self, ctx: ToolContext, arguments: str) -> str | None:
+        """Ask `on_approval` about a call that needs an approval; return why not, or None.
+
+        A call that asks for nothing that can be read is not asked about: it is not run either.
+
+        Raises:
+            UserError: `on_approval` has returned no decision.
+            Exception: An error that it raised, or the predicate.
+        """
+        if self.on_approval is None:
+            return None
+        try:
+            asked = self.asked(ctx, arguments)
+        except ToolArgumentsError:
+            return None
+        if not await self._needs_approval(ctx, asked):
+            return None
+        return await self._decide(ctx, self.on_approval)
 
     def raw_call(self, ctx: ToolContext) -> RawItem:
         """Return a call as an item of the Responses API."""
         call = ToolCall(id=ctx.call_id, name=self.name, arguments=ctx.arguments, kind=self.kind)
         return RawItem(call_item(call))
+
+    def _check_approval(self) -> None:
+        if self.on_approval is None:
+            return
+        why = ""
+        if self.needs_approval is False:
+            why = "is never asked without needs_approval=; give needs_approval=True or a function"
+        elif isinstance(self.needs_approval, ApprovalRule):
+            why = "decides in place of the persons whom needs_approval=ApprovalRule(...) names"
+        elif self.approval_seconds is not None:
+            why = "decides at once, so approval_seconds= limits nothing"
+        if why:
+            msg = f"Tool {self.name!r}: on_approval= {why}."
+            raise DeclarationError(msg)
 
     async def _needs_approval(self, ctx: ToolContext, asked: AskedT) -> bool:
         needs = self.needs_approval
@@ -201,18 +238,42 @@ class LocalTool(Tool[..., Any], Generic[AskedT]):
             return bool(needs)
         return bool(await invoke(cast("Callable[..., Any]", needs), ctx, asked, ctx.call_id))
 
-    async def _decide(self, ctx: ToolContext, decide: OnApproval) -> None:
+    async def _decide(self, ctx: ToolContext, decide: OnApproval) -> str | None:
         item = ToolApprovalItem(ctx.agent, self.raw_call(ctx), tool_name=self.name)
         with naming(f"on_approval of tool {self.name!r}", decide):
             said: object = await invoke(decide, ctx, item)
         answered: object = said
         given = dict(cast("Mapping[str, Json]", said)) if isinstance(said, Mapping) else {}
-        approve, reason = given.get("approve"), given.get("reason") or ""
-        if not isinstance(approve, bool) or not isinstance(reason, str):
+        approve, reason = given.get("approve"), given.get("reason")
+        if not isinstance(approve, bool) or not isinstance(reason, str | None):
             msg = (
                 f"on_approval of tool {self.name!r} must return"
                 f' {{"approve": bool, "reason": str}}; it returned {shown(answered)}.'
             )
             raise UserError(msg, remedy="To have a person decide, leave on_approval out.")
-        if not approve:
-            raise CallRejectedError(reason or BARE_REJECTION)
+        return None if approve else reason or BARE_REJECTION
+
+
+def check_one_of_kind(agent: str, tools: Iterable[Tool[..., Any]]) -> None:
+    """Refuse two tools for one type of calls, which say by no name which of them they are for.
+
+    Args:
+        agent: Name of the agent, for the error message.
+        tools: Its tools.
+
+    Raises:
+        DeclarationError: There are two such tools.
+    """
+    found: dict[CallKind, Tool[..., Any]] = {}
+    for tool in tools:
+        is_of_name = not isinstance(tool, LocalTool) or tool.kind == "custom_tool_call"
+        if is_of_name or tool.is_enabled is False:
+            continue
+        other = found.setdefault(tool.kind, tool)
+        if other is not tool:
+            msg = (
+                f"Agent {agent!r} has {type(other).__name__} {other.name!r} and"
+                f" {type(tool).__name__} {tool.name!r}, but a {tool.kind!r} of the model does not"
+                " say which of them it is for. Give the agent one of them."
+            )
+            raise DeclarationError(msg)

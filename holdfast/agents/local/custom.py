@@ -55,14 +55,14 @@ class CustomTool(LocalTool[str]):
             options: Other attributes of `Tool`.
 
         Raises:
-            UserError: The function cannot be called, or the format is no JSON.
+            UserError: The function cannot be called, or the format is none.
         """
         if not callable(cast("object", on_invoke_tool)):
             msg = f"CustomTool {name!r} needs a function (ctx, text); got {shown(on_invoke_tool)}."
             raise UserError(msg)
-        if format is not None and (wrong := gate.flaw(dict(format), "format")):
+        if wrong := _format_problem(format):
             msg = f"CustomTool {name!r} cannot use its format: {wrong}"
-            raise UserError(msg)
+            raise UserError(msg, remedy=_FORMATS)
         self.format = format
         super().__init__(
             name, description, needs_approval=needs_approval, on_approval=on_approval, **options
@@ -96,3 +96,30 @@ class CustomTool(LocalTool[str]):
             Exception: An error that it raised.
         """
         return await invoke(self.on_invoke_tool, ctx, asked)
+
+
+_FORMATS = (
+    'A format is {"type": "text"}, or {"type": "grammar", "syntax": "lark" or "regex",'
+    ' "definition": "..."}; leave it out for any text.'
+)
+
+
+def _format_problem(given: object) -> str:
+    if given is None:
+        return ""
+    if not isinstance(given, Mapping):
+        return f"it must be a mapping; it was {shown(given)}."
+    members = dict(cast("Mapping[Any, Any]", given))
+    if wrong := gate.flaw(members, "format"):
+        return wrong
+    kind = members.get("type")
+    keys = {"text": {"type"}, "grammar": {"type", "syntax", "definition"}}.get(str(kind))
+    if keys is None:
+        return f"its type must be 'text' or 'grammar'; it was {shown(kind)}."
+    if set(members) != keys:
+        return f"a {kind} has {', '.join(sorted(keys))}; this has {', '.join(sorted(members))}."
+    if kind == "grammar" and members["syntax"] not in ("lark", "regex"):
+        return f"its syntax must be 'lark' or 'regex'; it was {shown(members['syntax'])}."
+    if kind == "grammar" and not isinstance(members["definition"], str):
+        return f"its definition must be a text; it was {shown(members['definition'])}."
+    return ""

@@ -4,7 +4,8 @@ A hunk begins with `@@`, or with one or several lines `@@ anchor`, lines of the 
 stands. Its lines begin with a blank (kept), "-" (taken out) or "+" (put in). There are no line
 numbers, so a hunk is searched for, from the end of the one before it: exactly, then without regard
 to blanks at the ends of lines, then also at their beginnings. A hunk that ends with
-`*** End of File` is looked for at the end first. (OpenAI, "apply patch" guide of the GPT-4.1
+`*** End of File` is looked for at the end first, which is before the line end of the last line:
+what it puts in becomes the last line. (OpenAI, "apply patch" guide of the GPT-4.1
 prompting cookbook.)
 """
 
@@ -35,11 +36,18 @@ class _Hunk:
     def old(self) -> list[str]:
         return [text for mark, text in self.lines if mark != "+"]
 
+    @property
+    def changed(self) -> tuple[int, int]:
+        """How many of its first and of its last lines stay as they are."""
+        places = [i for i, (mark, _) in enumerate(self.lines) if mark != " "]
+        return (places[0], len(self.lines) - 1 - places[-1]) if places else (0, len(self.lines))
+
     def rewritten(self, found: Sequence[str]) -> list[str]:
-        """Return the new lines; lines that stay are as the text has them."""
+        """Return the new lines between those; lines that stay are as the text has them."""
+        first, last = self.changed
         there = iter(found)
         made: list[str] = []
-        for mark, text in self.lines:
+        for mark, text in self.lines[first : len(self.lines) - last]:
             if mark == "+":
                 made.append(text)
                 continue
@@ -50,7 +58,10 @@ class _Hunk:
 
 
 def apply_diff(input: str, diff: str, mode: Literal["default", "create"] = "default") -> str:
-    """Apply a diff to a text, whose line ends it keeps.
+    r"""Apply a diff to a text.
+
+    All lines of the new text end alike: with "\r\n" if the text has that anywhere, else with
+    "\n". A text without any line end, or a new file, gets those of the diff.
 
     Args:
         input: The text.
@@ -70,16 +81,20 @@ def apply_diff(input: str, diff: str, mode: Literal["default", "create"] = "defa
         return newline.join(_created(lines))
     text = input.replace("\r\n", "\n").split("\n")
     made: list[str] = []
-    done = 0
+    done = cursor = 0  # behind the last line that was changed; behind the last hunk
     for hunk in _hunks(lines):
-        if done and not hunk.headers:
+        if cursor and not hunk.headers:
             raise _wrong(f"Invalid Line: a hunk without '@@' follows another: {hunk.lines[:1]}")
-        start = _after_anchors(text, hunk, done)
-        at = _place(text, hunk, start)
-        end = at + len(hunk.old)
-        made += text[done:at]
-        made += hunk.rewritten(text[at:end])
-        done = end
+        at = _place(text, hunk, _after_anchors(text, hunk, cursor))
+        cursor = at + len(hunk.old)
+        first, last = hunk.changed
+        begin, end = at + first, cursor - last
+        if begin < done and first + last < len(hunk.lines):
+            raise _wrong(f"Overlapping Hunk {begin}: an earlier one has changed its lines")
+        if first + last < len(hunk.lines):
+            made += text[done:begin]
+            made += hunk.rewritten(text[begin:end])
+            done = end
     return newline.join([*made, *text[done:]])
 
 
@@ -100,7 +115,9 @@ def _hunks(lines: Sequence[str]) -> list[_Hunk]:
     for line in lines:
         if line.startswith(_ENDS) or line == "***":
             break
-        if line == _END_OF_FILE and current is not None:
+        if line == _END_OF_FILE:
+            if current is None or current.is_at_end:
+                break
             current.is_at_end = True
             continue
         if line.startswith("***"):
@@ -145,11 +162,14 @@ def _find_line(text: Sequence[str], line: str, start: int, *, is_loose: bool) ->
 
 
 def _place(text: Sequence[str], hunk: _Hunk, start: int) -> int:
-    """Return where a hunk's old lines are, from a line on."""
-    old = hunk.old
-    ends = max(0, len(text) - len(old))
-    for begin in (ends, start) if hunk.is_at_end else (start,):
-        place = _find(text, old, max(begin, start))
+    """Return where a hunk's old lines are: from a line on, or at the end."""
+    old, there = hunk.old, text
+    begins = [start]
+    if hunk.is_at_end:
+        there = text[:-1] if text[-1] == "" else text  # what follows the last line end is no line
+        begins = [max(len(there) - len(old), 0), start]
+    for begin in begins:
+        place = _find(there, old, begin)
         if place is not None:
             return place
     what = "Invalid EOF Context" if hunk.is_at_end else "Invalid Context"

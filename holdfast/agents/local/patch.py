@@ -8,13 +8,19 @@ from typing import Any, Literal, Protocol, cast, get_args, runtime_checkable
 
 from typing_extensions import Unpack
 
-from holdfast.agents.local.base import LocalOptions, LocalTool, OnApproval, OnApprovalResult
+from holdfast.agents.local.base import (
+    LocalOptions,
+    LocalTool,
+    OnApproval,
+    OnApprovalResult,
+    UnusableResultError,
+)
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import Effect, ToolContext
-from holdfast.errors import UserError, WrongTypeError
+from holdfast.errors import UserError
 from holdfast.models.openai.local_items import read_json
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_text, is_object
+from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import CallKind
 from holdfast.values.runs.run_context import RunContextWrapper
@@ -113,12 +119,16 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
             options: Other attributes of `Tool`.
 
         Raises:
-            UserError: The editor has none of the methods.
+            UserError: The editor has none of the methods, or something else under their names.
         """
-        if not any(hasattr(editor, each) for each in get_args(OperationType)):
+        found = {each: getattr(editor, each, None) for each in get_args(OperationType)}
+        methods = {name: each for name, each in found.items() if each is not None}
+        wrong = [name for name, each in methods.items() if not callable(each)]
+        if wrong or not methods:
+            has = f"has {', '.join(wrong)}, which cannot be called" if wrong else "has none of them"
             msg = (
-                "ApplyPatchTool(editor=...) needs an object with create_file, update_file and"
-                f" delete_file; {shown(editor)} has none of them."
+                "ApplyPatchTool(editor=...) needs an object with at least one of the methods"
+                f" create_file, update_file and delete_file; {shown(editor)} {has}."
             )
             raise UserError(msg)
         self.editor = editor
@@ -147,6 +157,8 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
         problems: list[str] = []
         if data.get("type") not in get_args(OperationType):
             problems.append(f"type: {data.get('type')!r} is no operation")
+        if not isinstance(data.get("move_to"), str | None):
+            problems.append("move_to: it is no text")
         if not isinstance(data.get("path"), str) or not data["path"]:
             problems.append("path: it names no file")
         if data.get("type") in ("create_file", "update_file") and not isinstance(
@@ -164,7 +176,8 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
 
         Raises:
             UserError: It has no method for this change.
-            WrongTypeError: It returned something else than a text, an ApplyPatchResult or None.
+            UnusableResultError: It returned something else than a text, an ApplyPatchResult or
+                None.
             Exception: An error of the editor.
         """
         change = getattr(self.editor, asked.type, None)
@@ -172,18 +185,21 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
             msg = f"The editor of tool {self.name!r} has no {asked.type}; nothing was changed."
             raise UserError(msg)
         said: object = await invoke(change, asked)
-        if isinstance(said, ApplyPatchResult):
-            said = {"status": said.status, "output": said.output}
-        if is_object(said):
-            text = as_text(said.get("output"))
-            return ErrorResult(text) if said.get("status") == "failed" else text
         if said is None or isinstance(said, str):
             return said or ""
-        msg = (
-            f"{asked.type} of the editor of tool {self.name!r} must return a text, an"
-            f" ApplyPatchResult or None; it returned {shown(said)}."
-        )
-        raise WrongTypeError(msg)
+        if isinstance(said, ApplyPatchResult):
+            said = {"status": said.status, "output": said.output}
+        where = f"{asked.type} of its editor"
+        if not is_object(said) or not said.keys() <= {"status", "output"}:
+            why = f"{where} must return a text, an ApplyPatchResult or None; it returned"
+            raise UnusableResultError(self.name, said, f"{why} {shown(said)}")
+        status, output = said.get("status"), said.get("output")
+        if status not in ("completed", "failed", None) or not isinstance(output, str | None):
+            why = f'{where} must return "completed", "failed" or None as status and a text or None'
+            raise UnusableResultError(
+                self.name, said, f"{why} as output; it returned {shown(said)}"
+            )
+        return ErrorResult(output or "") if status == "failed" else output or ""
 
     async def _take_back(self, ctx: ToolContext[Any, Any], effect: Effect) -> Any:
         asked = effect.arguments

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict, Unpack
 
 from holdfast.agents.items.raw_items import RawItem
-from holdfast.agents.local.base import LocalOptions, LocalTool, OnApproval, OnApprovalResult
+from holdfast.agents.local.base import (
+    LocalOptions,
+    LocalTool,
+    OnApproval,
+    OnApprovalResult,
+    UnusableResultError,
+)
+from holdfast.agents.local.shell_output import (
+    ShellCallOutcome,
+    ShellCommandOutput,
+    ShellResult,
+    shell_json,
+    shell_problem,
+)
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
-from holdfast.errors import UserError, WrongTypeError
+from holdfast.errors import UserError
 from holdfast.models.openai.local_items import read_json
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array, is_object
@@ -89,63 +101,6 @@ class ShellCommandRequest:
 
     ctx_wrapper: RunContextWrapper[Any]
     data: ShellCallData
-
-
-@dataclass
-class ShellCallOutcome:
-    """How a command ended.
-
-    Attributes:
-        type: "exit", or "timeout" if it was cut off.
-        exit_code: Its exit code; None if it has none.
-    """
-
-    type: Literal["exit", "timeout"]
-    exit_code: int | None = None
-
-
-@dataclass
-class ShellCommandOutput:
-    """What one command came to.
-
-    Attributes:
-        stdout: What it wrote.
-        stderr: What it wrote as errors.
-        outcome: How it ended.
-        command: The command.
-        provider_data: Kept for the Agents SDK's programs; not recorded.
-    """
-
-    stdout: str = ""
-    stderr: str = ""
-    outcome: ShellCallOutcome = field(default_factory=lambda: ShellCallOutcome(type="exit"))
-    command: str | None = None
-    provider_data: dict[str, Any] | None = None
-
-    @property
-    def exit_code(self) -> int | None:
-        """Exit code of the command."""
-        return self.outcome.exit_code
-
-    @property
-    def status(self) -> Literal["completed", "timeout"]:
-        """Whether the command ended by itself."""
-        return "timeout" if self.outcome.type == "timeout" else "completed"
-
-
-@dataclass
-class ShellResult:
-    """What an executor returns.
-
-    Attributes:
-        output: An entry for each command.
-        max_output_length: Characters of output that are kept, if the call does not say.
-        provider_data: Kept for the Agents SDK's programs; not recorded.
-    """
-
-    output: list[ShellCommandOutput]
-    max_output_length: int | None = None
-    provider_data: dict[str, Any] | None = None
 
 
 ShellExecutor = Callable[
@@ -228,7 +183,7 @@ class ShellTool(LocalTool[ShellActionRequest]):
         """Have the executor run the commands; returns what `shell_call_output` says, as JSON.
 
         Raises:
-            WrongTypeError: The executor returned something else than a text or a ShellResult.
+            UnusableResultError: The executor returned no text and no ShellResult that is one.
             Exception: An error of the executor.
         """
         data = ShellCallData(ctx.call_id, asked, "completed", self.raw_call(ctx))
@@ -236,18 +191,11 @@ class ShellTool(LocalTool[ShellActionRequest]):
         if isinstance(said, str):
             said = ShellResult([ShellCommandOutput(said, outcome=ShellCallOutcome("exit", 0))])
         if not isinstance(said, ShellResult):
-            msg = (
-                f"The executor of tool {self.name!r} must return a text or a ShellResult; it"
-                f" returned {shown(said)}."
-            )
-            raise WrongTypeError(msg)
-        most = (
-            said.max_output_length if asked.max_output_length is None else asked.max_output_length
-        )
-        told: dict[str, Json] = {"output": _told(said.output, most)}
-        if most is not None:
-            told["max_output_length"] = most
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+            why = f"its executor must return a text or a ShellResult; it returned {shown(said)}"
+            raise UnusableResultError(self.name, said, why)
+        if problem := shell_problem(said):
+            raise UnusableResultError(self.name, said, problem)
+        return shell_json(said, asked.max_output_length, self.max_output_bytes)
 
 
 @dataclass
@@ -300,18 +248,29 @@ class LocalShellTool(LocalTool[dict[str, Json]]):
             ToolArgumentsError: It has no command.
         """
         action = read_json(arguments)
-        if not is_object(action) or not is_array(action.get("command")):
-            raise ToolArgumentsError(self.name, ("its action has no command",), arguments)
+        command: Json = action.get("command") if is_object(action) else None
+        if (
+            not is_object(action)
+            or not is_array(command)
+            or not all(isinstance(each, str) for each in command)
+        ):
+            problem = "its action has no command, a list of texts"
+            raise ToolArgumentsError(self.name, (problem,), arguments)
         return action
 
     async def execute(self, ctx: ToolContext[Any, Any], asked: dict[str, Json]) -> str:  # noqa: ARG002
         """Have the executor run the command.
 
         Raises:
+            UnusableResultError: The executor returned no text.
             Exception: An error of the executor.
         """
         request = LocalShellCommandRequest(ctx, self.raw_call(ctx))
-        return str(await invoke(self.executor, request))
+        said: object = await invoke(self.executor, request)
+        if not isinstance(said, str):
+            why = f"its executor must return a text; it returned {shown(said)}"
+            raise UnusableResultError(self.name, said, why)
+        return said
 
 
 def _environment(given: object) -> dict[str, Json]:
@@ -328,25 +287,31 @@ def _environment(given: object) -> dict[str, Json]:
             "Leave environment out; run a container in the executor, or use CodeInterpreterTool."
         )
         raise UserError(msg, remedy=remedy)
+    if problem := _environment_problem(made):
+        msg = f"ShellTool(environment=...) cannot be used: {problem}."
+        raise UserError(msg, remedy='Give {"type": "local", "skills": [...]}, or leave it out.')
     return made
+
+
+def _environment_problem(made: dict[str, Json]) -> str:
+    unknown = sorted(set(map(str, made)) - {"type", "skills"})
+    if unknown:
+        return f"it has {', '.join(map(repr, unknown))}; 'type' and 'skills' are all that it may"
+    skills: object = made.get("skills", [])
+    if not isinstance(skills, list):
+        return f"its skills must be a list; they are {shown(skills)}"
+    for each in cast("list[object]", skills):
+        members = cast("Mapping[object, object]", each) if isinstance(each, Mapping) else {}
+        if set(members) != _OF_SKILL or not all(isinstance(it, str) for it in members.values()):
+            return (
+                "each of its skills has a 'name', a 'description' and a 'path', all texts; one is"
+                f" {shown(each)}"
+            )
+    return ""
+
+
+_OF_SKILL = {"name", "description", "path"}
 
 
 def _whole(given: Json) -> int | None:
     return given if isinstance(given, int) and not isinstance(given, bool) else None
-
-
-def _told(output: list[ShellCommandOutput], most: int | None) -> list[dict[str, Json]]:
-    """Write outputs as the API has them, each text cut to what is left of the allowed length."""
-    left = most
-    told: list[dict[str, Json]] = []
-    for each in output:
-        texts: list[str] = []
-        for text in (each.stdout, each.stderr):
-            texts.append(text if left is None else text[: max(left, 0)])
-            left = None if left is None else left - len(texts[-1])
-        ended = each.outcome
-        outcome: dict[str, Json] = {"type": ended.type}
-        if ended.type == "exit":
-            outcome["exit_code"] = 0 if ended.exit_code is None else ended.exit_code
-        told.append({"stdout": texts[0], "stderr": texts[1], "outcome": outcome})
-    return told

@@ -12,7 +12,7 @@ from holdfast.agents.handoffs.handoff import Handoff, handoff
 from holdfast.agents.hooks import AgentHooks
 from holdfast.agents.hosted.prompt import DynamicPromptFunction, Prompt
 from holdfast.agents.hosted.tools import HostedTool, check_served
-from holdfast.agents.local.base import LocalTool
+from holdfast.agents.local.base import LocalTool, check_one_of_kind
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
 from holdfast.agents.parts.fields import checked
 from holdfast.agents.parts.offers import (
@@ -86,6 +86,7 @@ class DeclaredAgent(AgentBase[ContextT]):
         self._check_hosted()
 
     def _check_hosted(self) -> None:
+        check_one_of_kind(self.name, self.made_tools)
         what = [each.name for each in self.tools if isinstance(each, HostedTool | LocalTool)]
         what += ["prompt"] if self.prompt is not None else []
         check_served(self.name, what, self.model, self.made_worker)

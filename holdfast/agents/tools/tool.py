@@ -43,6 +43,7 @@ from holdfast.task.data.agent_snapshot import (
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.settings import ApprovalRule
+from holdfast.values.tool_result import ToolResultError
 
 P = ext.ParamSpec("P", default=...)
 R = ext.TypeVar("R", default=Any)
@@ -353,9 +354,9 @@ class Tool(Generic[P, R]):
         """Whether the tool allows another attempt after this error.
 
         A call that was cut off by its timeout may have happened, so it is repeated only if the tool
-        is `effect="read"` or `idempotent`.
+        is `effect="read"` or `idempotent`. One whose result cannot be used has happened.
         """
-        if self.max_attempts == 1 or isinstance(error, ToolArgumentsError):
+        if self.max_attempts == 1 or isinstance(error, ToolArgumentsError | ToolResultError):
             return False
         if isinstance(error, ToolTimeoutError) and self.policy().may_have_happened:
             return False

@@ -7,10 +7,12 @@ items of the Responses API have no place here and are left out.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import assert_never
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.local_items import shell_text, shell_told
 from holdfast.values.base import Json
 from holdfast.values.messages import (
     Blob,
@@ -75,11 +77,17 @@ def _assistant(message: Message) -> ChatMessage:
                 **_kept(message.items, KEPT_OF_CALL, call),
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
+                "function": {"name": call.name, "arguments": _arguments(call)},
             }
             for call in message.calls
         ]
     return {**_kept(message.items, KEPT_OF_MESSAGE), **written}
+
+
+def _arguments(call: ToolCall) -> str:
+    """Return a call's arguments as JSON: the text of a custom tool has to be wrapped for that."""
+    is_text = call.kind == "custom_tool_call"
+    return json.dumps({"input": call.arguments}, ensure_ascii=False) if is_text else call.arguments
 
 
 def _kept(
@@ -143,6 +151,8 @@ def _result_text(message: Message) -> str:
     if isinstance(message.content, Blob):
         _content(message.content)
     if message.text or not result_files(message):
-        return message.text
+        is_shell = any(item.get("type") == "shell_call_output" for item in message.items)
+        told = shell_told(message.text) if is_shell else {}
+        return shell_text(told) if told else message.text
     what = "image" if message.images else "file"
     return f"The result is the {what} in the next user message."

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from openai import AsyncOpenAI
 from pydantic import ValidationError
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, ModelRequestError
 from holdfast.models.base import HOSTED_CHOICES, ModelAnswer, ModelRequest, Tell, ToolSpec
 from holdfast.models.openai.bodies import RequestBody, encoded_messages
 from holdfast.models.openai.failures import first_problem, malformed, status_error
@@ -144,7 +144,11 @@ def _text(request: ModelRequest) -> Json:
 
 
 def _tool_choice(request: ModelRequest) -> Json:
-    """Write the tool choice; one that names a tool needs tools of the agent's own."""
+    """Write the tool choice; one that names a tool needs tools of the agent's own.
+
+    Raises:
+        ModelRequestError: It names a tool that the API cannot be told to use.
+    """
     choice = request.tool_choice
     if choice in ("none", "required"):
         return choice
@@ -156,8 +160,17 @@ def _tool_choice(request: ModelRequest) -> Json:
         return {**named, "name": server.name} if server.name else named
     is_function = any(tool.name == choice for tool in request.functions)
     is_hosted = any(tool.name == choice and tool.hosted is not None for tool in request.tools)
-    of_name = [tool.hosted for tool in request.tools if tool.hosted and tool.name == choice]
-    kind = of_name[0].get("type") if of_name else ""
+    own = (tool.hosted for tool in request.tools if tool.hosted and tool.name == choice)
+    of_type = (
+        tool.hosted
+        for tool in request.tools
+        if choice in SPEC_KINDS and not is_function and (tool.hosted or {}).get("type") == choice
+    )
+    kind = (next(own, None) or next(of_type, None) or {}).get("type")
+    if kind == "local_shell":
+        msg = f"Model {request.model!r} cannot be told to use local_shell: the API has no such"
+        remedy = 'Use tool_choice "required" or "auto", or ShellTool in place of LocalShellTool.'
+        raise ModelRequestError(f"{msg} tool_choice.", remedy=remedy)
     if kind == "custom":
         return {"type": "custom", "name": choice}
     if kind in SPEC_KINDS:

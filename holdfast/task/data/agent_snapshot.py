@@ -12,7 +12,7 @@ from holdfast.errors import AgentNotFoundError
 from holdfast.models.base import OutputSpec, ToolSpec
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.base import Json, Value, digest
-from holdfast.values.messages import ToolCall
+from holdfast.values.messages import CallKind, ToolCall
 from holdfast.values.settings import ApprovalRule, ModelSettings
 
 ToolEffect = Literal["read", "reversible", "irreversible"]
@@ -46,6 +46,7 @@ class ToolPolicy(Value):
         guarded: Whether guardrails see a call before it is run.
         agent: For an agent as a tool: its name; a call is a task of that agent.
         handoff: For a handoff: name of the agent that goes on with the task.
+        call_kind: Type that the items of its calls have; empty for function calls.
     """
 
     effect: ToolEffect = "irreversible"
@@ -66,6 +67,7 @@ class ToolPolicy(Value):
     guarded: bool = False
     agent: str = ""
     handoff: str = ""
+    call_kind: CallKind = ""
 
     @property
     def repeatable(self) -> bool:
@@ -88,8 +90,13 @@ def server_key(label: str) -> str:
 
 
 def policy_of(policies: Mapping[str, ToolPolicy], call: ToolCall) -> ToolPolicy | None:
-    """Return the rules of a call: those of its tool, or of the provider's server that runs it."""
-    return policies.get(server_key(call.server) if call.server else call.name)
+    """Return the rules of a call: those of its tool, or of the provider's server that runs it.
+
+    A call is of a tool only if its item is of the type that calls of the tool have: a `shell_call`
+    never runs a function that is named "shell".
+    """
+    found = policies.get(server_key(call.server) if call.server else call.name)
+    return found if found is not None and found.call_kind == call.kind else None
 
 
 class ServedTool(Value):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from decimal import ROUND_DOWN, ROUND_UP, Decimal, InvalidOperation
 
+from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
 from holdfast.values.money import MOST_DOLLARS, NOTHING, as_written, dollars, plain
@@ -74,7 +75,7 @@ def child_share(ledger: Ledger, n: int) -> Decimal:
         1
         for i, call in enumerate(current.calls)
         if i not in current.outcomes
-        and (policy := policies.get(call.name)) is not None
+        and (policy := policy_of(policies, call)) is not None
         and policy.agent
         and not ledger.child(n, i)
     )

@@ -232,14 +232,14 @@ class Offer:
         known = self._known()
         for call in calls:
             self._check_server(call)
-        told = {i: c for i, c in enumerate(calls) if not call_is_known(c, known)}
+        told = {i: c for i, c in enumerate(calls) if not self._is_known(c, known)}
         if not told:
             return {}
         raises = self._head.dialect.unknown_tool == "raise"
         if not raises:
             if self._chosen is None:  # the task itself answers calls of tools unknown to it
                 policies = self._agent.policies
-                told = {i: c for i, c in told.items() if c.server or c.name in policies}
+                told = {i: c for i, c in told.items() if c.server or policy_of(policies, c)}
             return {i: self._outcome(call) for i, call in told.items()}
         if self._head.run.tool_not_found == "raise_error":
             asked = next(iter(told.values()))
@@ -259,6 +259,11 @@ class Offer:
         is_unknown = bool(call.server) and policy_of(self._agent.policies, call) is None
         if is_unknown and self._head.dialect.unknown_tool == "raise":
             raise ModelBehaviorError(f"MCP server label {call.server} not found")
+
+    def _is_known(self, call: ToolCall, known: Collection[str]) -> bool:
+        """Whether a call may be made: of a known name, and as the calls of its tool are made."""
+        is_ours = call.server or call.name not in self._agent.policies
+        return call_is_known(call, known) and bool(is_ours or policy_of(self._agent.policies, call))
 
     def _known(self) -> set[str]:
         """Name the tools that may be called."""

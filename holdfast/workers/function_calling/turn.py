@@ -10,7 +10,7 @@ from holdfast.errors import ModelBehaviorError, ModelRefusalError
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import RUN_BY_PROVIDER
 from holdfast.models.openai.item_checks import kind_of
-from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.agent_snapshot import AgentSnapshot, policy_of
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import KIND, REFUSAL, TURN_FOLLOWS
 from holdfast.task.handoff_calls import IGNORED, called_handoff, handed_to, transfer_message
@@ -208,7 +208,7 @@ def sole_direct_call(
     """Return the call, if it is the only one and its tool has `return_direct`."""
     if len(run) != 1 or refused:
         return None
-    policy = agent.policies.get(run[0].name)
+    policy = policy_of(agent.policies, run[0])
     return run[0] if policy is not None and policy.return_direct else None
 
 
