@@ -282,7 +282,11 @@ async def test_a_server_that_is_stopped_while_somebody_looks_is_not_started_agai
     running = launch.read_record(data_dir)
     await stop_server(data_dir)
     looks = iter([running, None])  # a look before the stop, and one after it
-    monkeypatch.setattr(server, "read_record", lambda _: next(looks))
+
+    def looked(_directory: Path) -> launch.ServerRecord | None:
+        return next(looks)
+
+    monkeypatch.setattr(server, "read_record", looked)
     await revive_server(data_dir)
     assert launch.read_record(data_dir) is None
 
