@@ -63,6 +63,10 @@ class OpenAIConversationsSession(SessionABC):
         return self._id
 
     async def _get_session_id(self) -> str:
+        """Return the conversation's id, and make it first if there is none.
+
+        Programs of the Agents SDK call it by this name.
+        """
         async with self._lock:
             if self._id is None:
                 made = await client_of(self._given).conversations.create(items=[])
