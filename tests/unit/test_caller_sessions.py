@@ -224,6 +224,6 @@ async def test_a_conversation_is_made_once_for_programs_that_ask_for_its_id() ->
     client: Any = SimpleNamespace(conversations=SimpleNamespace(create=create))
     session: Any = OpenAIConversationsSession(openai_client=client)
     # By this name the programs of the Agents SDK ask for it, its own examples too.
-    assert await session._get_session_id() == "conv_1"  # noqa: SLF001  see above
-    assert await session._get_session_id() == session.session_id  # noqa: SLF001  see above
+    assert await session._get_session_id() == "conv_1"
+    assert await session._get_session_id() == session.session_id
     assert made == [[]]
