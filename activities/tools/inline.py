@@ -48,8 +48,9 @@ from holdfast.values.text.logs import log
 MOST = 32
 """Most calls of one answer that run in its activity."""
 
-LEFT_SECONDS = 60.0
-"""How long a call that goes on by itself waits for its activity, before it is cancelled."""
+LEFT_SECONDS = 20.0
+"""How long a call that goes on by itself waits for its activity, before it is cancelled: its step
+may have been undone, or its task abandoned, before there was one."""
 
 
 def handed_over() -> HandedOver:
@@ -249,7 +250,8 @@ class InlineCalls:
             left.clear()
         for i, each in left.items():
             self._leave(inputs[i], each)
-        return _with(advanced, ends.known, ends.failed, ends.stopped)
+        made = _with(advanced, ends.known, ends.failed, ends.stopped)
+        return made.model_copy(update={"going": tuple(left)}) if left else made
 
     def _begin(self, given: ToolInput) -> Going:
         context = copy_context()

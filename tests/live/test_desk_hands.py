@@ -197,3 +197,43 @@ async def test_a_section_that_is_slow_to_read_does_not_take_the_place_of_another
         await step.click()
         await expect(page.get_by_role("button", name="Fork from here")).to_be_visible()
         await expect(page.get_by_role("list", name="Branches")).to_have_count(0)
+
+
+async def test_the_list_of_tasks_is_turned_by_pages(
+    runner: AgentRunner, desk: Served, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.desk.pages.tasks.PAGE_ROWS", 2)
+    for k in range(3):
+        await runner.create_task(f"page of tasks {k}")
+
+    async def listed() -> bool:
+        return len(await runner.list_tasks()) >= 3
+
+    await until(listed)
+    async with person(browser, desk) as page:
+        rows = page.get_by_role("list", name="Tasks").get_by_role("link")
+        await page.goto(f"{desk.url}/tasks?q=page+of+tasks")
+        await expect(rows).to_have_text(["page of tasks 2", "page of tasks 1"])
+        await page.get_by_role("button", name="Older").click()
+        await expect(rows).to_have_text(["page of tasks 0"])
+        await expect(page).to_have_url(f"{desk.url}/tasks?q=page+of+tasks&page=2")
+        await page.get_by_role("button", name="Newer").click()
+        await expect(rows).to_have_count(2)
+
+
+async def test_a_browser_that_was_offline_goes_on_where_it_was(
+    runner: AgentRunner, desk: Served, browser: Browser
+) -> None:
+    first, second = await waiting(runner, "look eve"), await waiting(runner, "look fay")
+    async with person(browser, desk) as page:
+        await page.goto(f"{desk.url}/?tool=look&card={first}:1")
+        card = page.get_by_role("article")
+        await expect(card).to_contain_text(first)
+        await page.context.set_offline(True)
+        [approval] = await runner.pending_approvals(first)
+        await runner.approve(approval, by="bob")
+        await until_status(runner, first, "answered")
+        await page.context.set_offline(False)
+        await expect(card).to_contain_text("bob")
+        await page.goto(f"{desk.url}/?q={second}")
+        await expect(card).to_contain_text(second)

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Agent, AgentRunner, RunConfig, Runner, Task, ToolContext, tool
 from holdfast.activities import heartbeat
+from holdfast.activities.tools import inline
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.testing import FakeOpenAI
@@ -252,6 +253,35 @@ async def test_undoing_a_step_records_calls_that_run_in_its_activity(
     assert cancelled == ["x"]
     assert await of_calls(runner, task) == {"call_1": "unknown", "call_2": "done"}
     assert (await runner.get_task(task)).usage.requests == 1
+
+
+@pytest.mark.parametrize("verb", ["abandon", "undo_step"])
+async def test_a_call_that_goes_on_when_its_step_is_left_is_recorded_and_cancelled(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setattr(inline, "LEFT_SECONDS", 0.5)
+    began, was_cancelled = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read", inline_seconds=0.3)
+    async def look(what: str) -> str:
+        """Look for ever."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            was_cancelled.set()
+            raise
+        return what
+
+    runner = await make_runner(look)
+    model.call("look", {"what": "x"})
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_step(task))
+    await began.wait()
+    await getattr(runner, verb)(task, by="ann", reason="enough")
+    await asyncio.gather(running, return_exceptions=True)
+    assert await of_calls(runner, task) == {"call_1": "unknown"}
+    await was_cancelled.wait()
 
 
 async def test_an_error_that_ends_the_run_is_raised_once(

@@ -275,7 +275,9 @@ def url(tmp_path: Path, model: FakeOpenAI) -> Generator[str]:
     serving = ("mcp", "my_module:agents", "--http", "--port", "0", "--json")
     with cli.running(*serving, environment=environment) as running:
         yield running.first_json()["mcp"]
-        assert running.end().code == 0
+        ended = running.end()
+        assert ended.code == 0
+        assert "Traceback" not in ended.err
     cli("stop")
 
 

@@ -68,6 +68,7 @@ def test_the_signature_of_a_value_names_its_fields() -> None:
         "name",
         "arguments",
         "server",
+        "kind",
     ]
 
 

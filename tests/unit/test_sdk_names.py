@@ -86,5 +86,8 @@ def test_a_function_tool_takes_strict_mode_and_timeout() -> None:
 
 
 def test_a_name_that_nothing_here_raises_is_refused_with_what_happens_instead() -> None:
-    with pytest.raises(ImportError, match=r"no MCPToolCancellationError: .*docs/mcp.md"):
+    said = r"no MCPToolCancellationError: .*docs/mcp.md"
+    with pytest.raises(ImportError, match=said):
+        exec("from holdfast import MCPToolCancellationError")
+    with pytest.raises(AttributeError, match=said):
         _ = getattr(holdfast, "MCPToolCancellationError")  # noqa: B009  no type checker knows it

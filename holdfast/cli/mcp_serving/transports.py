@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import socket
 from collections.abc import Generator
@@ -75,7 +76,14 @@ async def serve_http(server: Server[Any], bound: socket.socket, host: str, token
         proxy_headers=False,
         timeout_graceful_shutdown=2,
     )
-    await _Quiet(config).serve([bound])
+    made = _Quiet(config)
+    serving = asyncio.create_task(made.serve([bound]))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        made.should_exit = True  # cancelled itself, it would print a traceback
+        await serving
+        raise
 
 
 class _Guard:

@@ -163,6 +163,8 @@ class Advanced(Value):
             one of this result.
         cut: Positions of calls that were begun in this activity, or in a lost attempt of it, and
             are to be run again.
+        going: Positions of calls that were begun in this activity and go on by themselves, until
+            activities of their own take them over.
         stopped: Position of a call that was run in this activity to why the step stops after it.
         asked: Digest of that request for tools.
         patch: Change of extra_state made before those calls.
@@ -185,6 +187,7 @@ class Advanced(Value):
     calls: tuple[ToolCall, ...] = ()
     told: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     cut: tuple[int, ...] = ()
+    going: tuple[int, ...] = ()
     stopped: dict[int, Failure] = Field(default_factory=dict[int, Failure])
     asked: str = ""
     patch: dict[str, Json] = Field(default_factory=dict)

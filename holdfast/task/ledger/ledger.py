@@ -264,6 +264,7 @@ class Ledger(OpenSteps):
             for i, each in current.outcomes.items()
         }
         called = {i: Called(at=now, tried=1) for i in got.cut}
+        called |= {i: Called(at=now) for i in got.going}
         for i, failure in got.stopped.items():
             if failure.type != NOT_STARTED:
                 called[i] = Called(at=now, error=failure.text, ended=now)
