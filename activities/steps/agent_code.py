@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from temporalio import activity
@@ -58,9 +59,17 @@ class StepHooks:
     """
 
     def __init__(
-        self, agent: Agent, registry: Registry, source: Source, head: TaskHead, opened: OpenStep
+        self,
+        agent: Agent,
+        registry: Registry,
+        source: Source,
+        head: TaskHead,
+        opened: OpenStep,
+        *,
+        before: int,
     ) -> None:
-        """Set up the hooks of an agent."""
+        """Set up the hooks of an agent; `before` messages came before the task's."""
+        self._before = before
         self._agent = agent
         self._registry = registry
         self._source = source
@@ -80,10 +89,8 @@ class StepHooks:
             return
         memory, activity_id = self._source.memory(), activity.info().activity_id
         if memory.started != activity_id:
-            own = self._opened.step.message()
-            seen = (*ctx.messages, own) if own is not None else ctx.messages
             context = await self._made()
-            context.turn_input = await self._items(seen)
+            context.turn_input = await self._items(self._given(given, ctx))
             with self._calling("on_start", self._agent.hooks.on_start):
                 await invoke(self._agent.hooks.on_start, context, self._agent)
             memory.started = activity_id
@@ -128,6 +135,15 @@ class StepHooks:
             with self._calling("on_end", hooks.on_end):
                 output = typed_output(self._agent.made_output, _output(ctx, result))
                 await invoke(hooks.on_end, context, self._agent, output)
+
+    def _given(self, given: AdvanceInput, ctx: StepContext) -> Sequence[Message]:
+        """Return what the run was given, or what the filter of a handoff made of it."""
+        own = self._opened.step.message()
+        seen = ctx.messages if own is None else (*ctx.messages, own)
+        if given.n == 1 or ctx.has_view:
+            return seen
+        asked = takewhile(lambda each: each.role == "user", seen[self._before :])
+        return (*seen[: self._before], *asked)
 
     def _calling(self, name: str, hook: Callable[..., Any]) -> AbstractContextManager[None]:
         return users_code(f"hook {name} of agent {self._agent.name!r}", hook)

@@ -241,7 +241,7 @@ class StepActivities:
         journal = await source.journal(given)
         opened = await self._whole(recorded)
         history, transcript = await seen_before(source, head, opened.step, given.at)
-        hooks = StepHooks(agent, registry, source, head, opened)
+        hooks = StepHooks(agent, registry, source, head, opened, before=len(history))
         continuation = Continuation.of(head, opened, given.n)
         asking = Asking(
             await code.model(),

@@ -114,7 +114,8 @@ class HookNotifier:
         self._team = team
         self._context = context
         self._task_id = task_id
-        self._items = ItemHelpers.input_to_new_input_list(given)
+        self._given = ItemHelpers.input_to_new_input_list(given)
+        self._items = list(self._given)
         self._known: dict[tuple[float, int], set[tuple[Any, ...]]] = {}
         self._agent = ""
         self._usage = Usage()
@@ -214,7 +215,7 @@ class HookNotifier:
         }
         context: RunContextWrapper[Any] = RunContextWrapper(**facts)
         if call.hook in ("on_agent_start", "on_agent_end"):
-            context = AgentHookContext(**facts, turn_input=list(self._items))
+            context = AgentHookContext(**facts, turn_input=list(self._given))
         elif call.call is not None:
             context = ToolContext(
                 **facts,

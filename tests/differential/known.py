@@ -157,10 +157,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "Of an answer that ends the run, the Agents SDK passes on what came before it was read.",
         ("runs.0.events",),
-        (
-            "answers/a_call_of_a_computer_that_nobody_has/streamed",
-            "answers/a_call_in_free_text/streamed",
-        ),
+        ("answers/a_call_of_a_computer_that_nobody_has/streamed",),
     ),
     Known(
         "A call that is said twice is one call, also in the raw events.",

@@ -231,6 +231,31 @@ async def test_each_agent_is_told_that_it_starts_and_only_the_last_that_it_ends(
     assert second.told == ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]
 
 
+async def test_an_agent_that_was_handed_the_run_is_told_what_the_run_was_given(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    class OfRun(RunHooks[Any]):
+        async def on_agent_start(self, context: Any, agent: Any) -> None:
+            given.append((agent.name, list(context.turn_input[-1].items()), context.turn_input))
+
+    given: list[Any] = []
+    second = Told()
+    other = make_agent(name="other", hooks=second, instructions="")
+    first = make_agent(act, handoffs=[other])
+    earlier = [{"content": "before", "role": "user"}, {"content": "yes", "role": "assistant"}]
+    await rig.serve(first)
+    model.call("act", {"what": "x"})
+    model.call("transfer_to_other")
+    model.reply("done")
+    asked = [*earlier, {"content": "hi", "role": "user"}]
+    result = await Runner.run(first, asked, runner=rig.runner(), hooks=OfRun())
+    assert result.final_output == "done"
+    assert second.contexts[0].turn_input == asked
+    spelled = [("content", "hi"), ("role", "user")]
+    assert list(second.contexts[0].turn_input[-1].items()) == spelled
+    assert given == [("agent", spelled, asked), ("other", spelled, asked)]
+
+
 async def test_without_hooks_an_activity_asks_the_task_nothing(
     hooked: Hooked, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:

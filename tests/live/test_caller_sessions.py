@@ -73,7 +73,7 @@ class Kept(SessionABC):
 
 def answer(text: str) -> dict[str, Any]:
     """Write an answer as sessions get it: in the form of the API."""
-    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
+    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     kind = {"type": "message", "role": "assistant", "status": "completed"}
     return {**kind, "content": [part]}
 
@@ -107,6 +107,7 @@ async def test_two_turns_read_and_write_the_callers_session(run: Runs, model: Fa
         *[each.to_input_item() for each in result.new_items[:-1]],
         answer("done"),
     ]
+    assert [*session.items[-1]["content"][0]] == ["annotations", "text", "type", "logprobs"]
     assert len(session.adds) == 1
     assert session.threads == {threading.get_ident()}
     items: Any = result.input

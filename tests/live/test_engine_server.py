@@ -26,10 +26,9 @@ from temporalio.worker import Worker
 import holdfast
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
-from holdfast.engine.dev_server import launch, leases, watch
+from holdfast.engine.dev_server import launch, leases, server, watch
 from holdfast.engine.dev_server.datadir import locked, read_json, write_json
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
-from holdfast.engine.dev_server.launch import ServerRecord
 from holdfast.engine.dev_server.leases import (
     acquire_lease,
     leased_server,
@@ -37,7 +36,12 @@ from holdfast.engine.dev_server.leases import (
     release_lease,
 )
 from holdfast.engine.dev_server.process import is_free, processes_in, wait_until
-from holdfast.engine.dev_server.server import ensure_server, find_server, stop_server
+from holdfast.engine.dev_server.server import (
+    ensure_server,
+    find_server,
+    revive_server,
+    stop_server,
+)
 from holdfast.errors import ArchiveMismatchError, ServerStartError
 from holdfast.serving.names import check_archive
 
@@ -251,13 +255,40 @@ async def test_a_server_that_is_killed_under_its_user_comes_back_and_a_stopped_o
         await stop_server(data_dir)
         seen: list[Path] = []
 
-        def looked(directory: Path) -> ServerRecord | None:
+        async def looked(directory: Path) -> None:
             seen.append(directory)
-            return launch.read_record(directory)
+            await revive_server(directory)
 
-        monkeypatch.setattr(leases, "read_record", looked)
+        monkeypatch.setattr(leases, "revive_server", looked)
         await wait_until(lambda: len(seen) > 1, SOON)
         assert find_server(data_dir) is None
+
+
+async def test_a_kept_server_is_still_kept_when_it_was_killed(data_dir: Path) -> None:
+    before = await ensure_server(data_dir, keep=True)
+    os.kill(before.pid, signal.SIGKILL)
+    await wait_until(lambda: find_server(data_dir) is None, SOON)
+    await revive_server(data_dir)
+    record = launch.read_record(data_dir)
+    assert record is not None
+    assert record.pid != before.pid
+    assert record.keep
+
+
+async def test_a_server_that_is_stopped_while_somebody_looks_is_not_started_again(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ensure_server(data_dir)
+    running = launch.read_record(data_dir)
+    await stop_server(data_dir)
+    looks = iter([running, None])  # a look before the stop, and one after it
+
+    def looked(_directory: Path) -> launch.ServerRecord | None:
+        return next(looks)
+
+    monkeypatch.setattr(server, "read_record", looked)
+    await revive_server(data_dir)
+    assert launch.read_record(data_dir) is None
 
 
 async def test_a_taken_port_is_replaced_by_a_free_one(data_dir: Path) -> None:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import RunConfig, RunContextWrapper, SessionABC, SessionSettings, SQLiteSession
+from holdfast import (
+    OpenAIConversationsSession,
+    RunConfig,
+    RunContextWrapper,
+    SessionABC,
+    SessionSettings,
+    SQLiteSession,
+)
 from holdfast.client.caller_sessions.protocol import check_session, takes_wrapper
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.caller_sessions.tail import marks, stored_count
@@ -204,3 +212,18 @@ def test_settings_are_overridden_by_those_that_are_set() -> None:
     assert own.resolve(None) == own.resolve({}) == own.resolve(SessionSettings()) == own
     assert own.resolve({"limit": 5}).to_dict() == {"limit": 5}
     assert RunConfig(session_settings=own).session_settings is own
+
+
+async def test_a_conversation_is_made_once_for_programs_that_ask_for_its_id() -> None:
+    made: list[Any] = []
+
+    async def create(*, items: list[Any]) -> Any:
+        made.append(items)
+        return SimpleNamespace(id="conv_1")
+
+    client: Any = SimpleNamespace(conversations=SimpleNamespace(create=create))
+    session: Any = OpenAIConversationsSession(openai_client=client)
+    # By this name the programs of the Agents SDK ask for it, its own examples too.
+    assert await session._get_session_id() == "conv_1"
+    assert await session._get_session_id() == session.session_id
+    assert made == [[]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,14 +14,17 @@ from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseOutputMessage,
     ResponseOutputText,
+    ResponseReasoningItem,
     ResponseTextDeltaEvent,
 )
 
 from holdfast import (
     Agent,
+    AgentOutputSchema,
     Model,
     ModelProvider,
     ModelResponse,
+    ModelSettings,
     ModelTracing,
     MultiProvider,
     MultiProviderMap,
@@ -32,6 +35,7 @@ from holdfast import (
     Usage,
     UserError,
     WebSearchTool,
+    function_tool,
     set_default_openai_api,
     set_default_openai_client,
     set_default_openai_key,
@@ -346,3 +350,101 @@ async def test_a_prefix_chooses_the_provider() -> None:
     assert list(given.get_mapping()) == ["openai"]
     assert provider.get_model("openai/a") == "mine:a"
     await provider.aclose()
+
+
+ByHand = Callable[..., Any]
+BY_HAND: dict[str, Any] = {
+    "system_instructions": "Be brief.",
+    "input": "Think.",
+    "model_settings": ModelSettings(temperature=0.5),
+    "tools": [],
+    "output_schema": None,
+    "handoffs": [],
+    "tracing": ModelTracing.DISABLED,
+    "previous_response_id": None,
+    "conversation_id": None,
+    "prompt": None,
+}
+
+
+@pytest.fixture
+def model() -> Generator[FakeOpenAI]:
+    with FakeOpenAI() as api:
+        yield api
+
+
+@pytest.fixture
+async def by_hand(model: FakeOpenAI) -> AsyncGenerator[ByHand]:
+    made: list[OpenAIProvider] = []
+
+    def provider(**options: Any) -> Any:
+        made.append(OpenAIProvider(base_url=model.base_url, api_key="sk-test", **options))
+        return made[-1].get_model("gpt-x")
+
+    yield provider
+    for each in made:
+        await each.aclose()
+
+
+async def test_a_provider_s_model_answers_code_that_asks_it_itself(
+    model: FakeOpenAI, by_hand: ByHand
+) -> None:
+    model.reply("done", reasoning="hm")
+    answer = await by_hand().get_response(**BY_HAND)
+    assert isinstance(answer.output[0], ResponseReasoningItem)
+    assert answer.output[0].summary[0].text == "hm"
+    assert isinstance(answer.output[1], ResponseOutputMessage)
+    assert isinstance(answer.output[1].content[0], ResponseOutputText)
+    assert answer.output[1].content[0].text == "done"
+    assert answer.usage.requests == 1
+    assert answer.response_id
+    asked = model.requests[-1].body
+    assert (asked["model"], asked["instructions"], asked["temperature"]) == (
+        "gpt-x",
+        "Be brief.",
+        0.5,
+    )
+
+
+async def test_a_provider_s_model_is_asked_by_chat_completions_too(
+    model: FakeOpenAI, by_hand: ByHand
+) -> None:
+    model.reply("done")
+    chat = by_hand(use_responses=False)
+    answer = await chat.get_response(**BY_HAND)
+    assert answer.output[0].content[0].text == "done"
+    with pytest.raises(NotImplementedError, match="get_response"):
+        await anext(chat.stream_response(**BY_HAND))
+
+
+async def test_a_provider_s_model_streams_to_code_that_asks_it_itself(
+    model: FakeOpenAI, by_hand: ByHand
+) -> None:
+    model.reply("done", reasoning="hm")
+    events = [e async for e in by_hand().stream_response(**BY_HAND)]
+    texts = [event.delta for event in events if isinstance(event, ResponseTextDeltaEvent)]
+    assert "".join(texts) == "done"
+    assert isinstance(events[-1], ResponseCompletedEvent)
+    assert isinstance(events[-1].response.output[0], ResponseReasoningItem)
+
+
+async def test_a_direct_request_offers_tools_and_the_structure_of_the_answer(
+    model: FakeOpenAI, by_hand: ByHand
+) -> None:
+    @function_tool
+    def look(what: str) -> str:
+        """Look."""
+        return what
+
+    model.call("look", {"what": "x"})
+    asked = {**BY_HAND, "tools": [look], "output_schema": AgentOutputSchema(list[int])}
+    answer = await by_hand().get_response(**asked)
+    assert isinstance(answer.output[0], ResponseFunctionToolCall)
+    assert model.requests[-1].body["tools"][0]["name"] == "look"
+    assert model.requests[-1].body["text"]["format"]["type"] == "json_schema"
+
+
+async def test_a_failed_stream_raises_what_went_wrong(model: FakeOpenAI, by_hand: ByHand) -> None:
+    model.fail(400)
+    with pytest.raises(ModelRequestError):
+        await anext(by_hand().stream_response(**BY_HAND))

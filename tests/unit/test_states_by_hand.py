@@ -288,3 +288,15 @@ async def test_input_is_judged_by_the_agent_of_the_run_when_a_nested_call_waits(
                 state.add_input("More.")
         else:
             state.add_input("More.")
+
+
+async def test_input_is_judged_by_the_agent_that_the_run_was_handed_to() -> None:
+    low = Agent("Low", tool_use_behavior="run_llm_again")
+    bob = Agent("Bob", tools=[low.as_tool("ask", "Asks.")], tool_use_behavior="stop_on_first_tool")
+    ann = Agent("Ann", handoffs=[bob])
+    raw = {"type": "function_call", "call_id": "c1", "name": "pay", "arguments": "{}"}
+    made = RunState.of("t", [ToolApprovalItem(agent=low, raw_item=raw, approval_id="t~1.0:1")])
+    made.run_by(bob)
+    for state in (made, await RunState.from_json(ann, made.to_json())):
+        with pytest.raises(UserError, match="agent 'Bob' may answer with the result of 'ask'"):
+            state.add_input("More.")

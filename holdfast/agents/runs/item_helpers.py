@@ -70,7 +70,7 @@ class ItemHelpers:
     def input_to_new_input_list(cls, input: RunInput) -> list[dict[str, Json]]:
         """Return an input as a new list of items that `json.dumps` takes."""
         if isinstance(input, str):
-            return [{"role": "user", "content": input}]
+            return [{"content": input, "role": "user"}]
         return [dumped(item) for item in input]
 
 

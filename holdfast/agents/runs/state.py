@@ -162,6 +162,7 @@ class RunState(Generic[ContextT, AgentT]):
         self._agent = ""
         self._interruptions = list(interruptions)
         self._outer: Callable[[], Agent[Any] | None] = lambda: None
+        self._runs = ""
         self._decisions: dict[str, Decision] = {}
         self._input: list[str] = []
 
@@ -171,13 +172,14 @@ class RunState(Generic[ContextT, AgentT]):
         self.after = saved.after
         self.generated_items = saved.generated_items
         self._agent = str((saved.current_agent or {}).get("name", ""))
+        self._runs = saved.runs
         self._decisions = {decision.approval: decision for decision in saved.decisions}
         self._input = list(saved.input)
 
     def run_by(self, agent: Agent[Any] | None) -> None:
         """Note the agent that runs, for as long as something else has it; None for nobody."""
         if agent is not None:
-            self._outer = weakref.ref(agent)
+            self._outer, self._runs = weakref.ref(agent), agent.name
 
     @property
     def is_new(self) -> bool:
@@ -324,6 +326,7 @@ class RunState(Generic[ContextT, AgentT]):
             after=self.after,
             kept=self.kept,
             generated_items=self.generated_items,
+            runs=self._runs,
         )
         form = saved.model_dump(mode="json")
         # In the Agents SDK, filters of handoffs may shorten the one and never the other.
@@ -376,7 +379,8 @@ class RunState(Generic[ContextT, AgentT]):
         ]
         state = cls.of(saved.task_id, items, id=saved.id)
         state._restore(saved)  # noqa: SLF001  of this class
-        state.run_by(initial_agent)
+        runs = team.of(saved.runs) if team.has(saved.runs) else initial_agent
+        state._outer = lambda: runs  # noqa: SLF001  nobody else may have it
         begins = str((saved.current_agent or {}).get("name", ""))
         if begins and not team.has(begins):
             msg = (

@@ -64,8 +64,9 @@ class ItemForm(Value):
 class StateForm(Value):
     """The JSON form of a RunState.
 
-    `original_input` and what follows are of a run not begun, but for the last one: the items that
-    the run had made, for people and programs that read the JSON. The task has them anyway.
+    `original_input` and what follows are of a run not begun, but for the last two: the items that
+    the run had made, for people and programs that read the JSON (the task has them anyway), and the
+    name of the agent that runs.
     """
 
     version: Literal[1] = 1
@@ -81,6 +82,7 @@ class StateForm(Value):
     after: list[dict[str, Json]] | None = None
     kept: dict[str, Json] = Field(default_factory=dict[str, Json])
     generated_items: tuple[ItemForm, ...] = ()
+    runs: str = ""
 
 
 VERSION = "$schemaVersion"

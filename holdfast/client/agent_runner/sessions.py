@@ -6,9 +6,11 @@ import asyncio
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import refer_all, resolve_message
@@ -178,9 +180,11 @@ class Session:
         ended = (coming or known[wanted]).model_copy(update={"revoked": name})
         with server_errors():
             await send_rule(self._client, self.id, self.queue, ended)
-            if coming is not None:  # its task must not go by it either until it has arrived
-                sent = compose("", "revoke", by=name, body={"rule": wanted}).sent()
-                task = self._client.get_workflow_handle(wanted.rpartition(":")[0])
+        if coming is not None:  # its task must not go by it either until it has arrived
+            sent = compose("", "revoke", by=name, body={"rule": wanted}).sent()
+            task = self._client.get_workflow_handle(wanted.rpartition(":")[0])
+            # Not found is a task that has closed meanwhile: its session knows the rule's end.
+            with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
                 await task.signal("revoke", sent)
         return Receipt(id=wanted, verb="revoke", status="applied")
 

@@ -62,7 +62,11 @@ class OpenAIConversationsSession(SessionABC):
             raise ValueError(msg)
         return self._id
 
-    async def _conversation(self) -> str:
+    async def _get_session_id(self) -> str:
+        """Return the conversation's id, and make it first if there is none.
+
+        Programs of the Agents SDK call it by this name.
+        """
         async with self._lock:
             if self._id is None:
                 made = await client_of(self._given).conversations.create(items=[])
@@ -81,7 +85,7 @@ class OpenAIConversationsSession(SessionABC):
         most = self.session_settings.limit if limit is None else limit
         if most == 0:
             return []
-        conversation = await self._conversation()
+        conversation = await self._get_session_id()
         found: list[Any] = []
         items = client_of(self._given).conversations.items
         async for item in items.list(conversation_id=conversation, order="desc"):
@@ -98,7 +102,7 @@ class OpenAIConversationsSession(SessionABC):
         """
         if not items:
             return
-        conversation = await self._conversation()
+        conversation = await self._get_session_id()
         own = [{key: item[key] for key in item if key not in OF_PROVIDER} for item in items]
         client = client_of(self._given)
         for start in range(0, len(own), MOST_AT_ONCE):
@@ -115,7 +119,7 @@ class OpenAIConversationsSession(SessionABC):
         if not newest:
             return None
         await client_of(self._given).conversations.items.delete(
-            conversation_id=await self._conversation(), item_id=str(newest[0]["id"])
+            conversation_id=await self._get_session_id(), item_id=str(newest[0]["id"])
         )
         return newest[0]
 

@@ -24,6 +24,7 @@ from holdfast.errors import BlobMissingError, SessionUnclearError
 from holdfast.models.openai.items import to_response_items
 from holdfast.reading.reader import Reader
 from holdfast.values.base import Json, Value
+from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.pauses import pauses
 
 TAIL = 99
@@ -86,8 +87,17 @@ def _written(item: Item) -> Item:
         return item
     content: Json = item["content"]
     if isinstance(content, str):
-        content = [{"type": "output_text", "text": content, "annotations": list[Json]()}]
+        content = [{"annotations": list[Json](), "text": content, "type": "output_text"}]
+    content = [_written_part(part) for part in content] if is_array(content) else content
     return {"type": "message", **item, "content": content, "status": "completed"}
+
+
+def _written_part(part: Json) -> Json:
+    """Write a part of an answer with all members that the API gives it: programs read them."""
+    if not is_object(part) or part.get("type") != "output_text":
+        return part
+    usual: Item = {"annotations": [], "text": "", "type": "output_text", "logprobs": []}
+    return {**usual, **part}
 
 
 async def forget_turn(archive: Archive, task_id: str) -> None:

@@ -14,12 +14,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from holdfast.engine.dev_server.datadir import located, locked, prepare, read_json, write_json
+from holdfast.engine.dev_server.datadir import locked, prepare, read_json, write_json
 from holdfast.engine.dev_server.launch import read_record
 from holdfast.engine.dev_server.process import is_alive, start_time
-from holdfast.engine.dev_server.server import ensure_server, stop_locked
+from holdfast.engine.dev_server.server import ensure_server, revive_server, stop_locked
 from holdfast.engine.dev_server.serverinfo import ServerInfo
-from holdfast.errors import ServerStartError
 from holdfast.values.base import Value
 from holdfast.values.text.logs import log
 
@@ -106,17 +105,12 @@ async def leased_server(data_dir: Path) -> AsyncGenerator[ServerInfo]:
 
 async def _revive(data_dir: Path) -> None:
     """Start the server of this directory again whenever it was killed, until cancelled."""
-    directory = located(data_dir)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        record = read_record(directory)  # None: somebody has stopped it
-        if record is None or is_alive(record.pid, record.started):
-            continue
-        log.warning("The Temporal server of %s was killed: it is started again", directory)
         try:
-            await ensure_server(data_dir)
-        except ServerStartError as error:
-            log.warning("It could not be started: %s", error)
+            await revive_server(data_dir)
+        except Exception:
+            log.exception("The Temporal server of %s could not be started again", data_dir)
 
 
 def live_leases(directory: Path) -> list[Path]:

@@ -62,6 +62,30 @@ async def ensure_server(data_dir: Path, *, keep: bool = False) -> ServerInfo:
         return record.info(directory)
 
 
+async def revive_server(data_dir: Path) -> None:
+    """Start the server of this directory again if it was killed; one that was stopped stays so.
+
+    Raises:
+        ServerStartError: As for `ensure_server`.
+    """
+    directory = located(data_dir)
+    if not _was_killed(read_record(directory)):
+        return
+    async with locked(directory):
+        record = read_record(directory)  # somebody may have stopped or started it meanwhile
+        if record is None or not _was_killed(record):
+            return
+        log.warning("The Temporal server of %s was killed: it is started again", directory)
+        made = await start_server(directory)
+        made = made.model_copy(update={"keep": record.keep})
+        write_json(directory / "server.json", made.wire())
+
+
+def _was_killed(record: ServerRecord | None) -> bool:
+    """Whether a server is gone whose record is still there: who stops one deletes its record."""
+    return record is not None and not is_alive(record.pid, record.started)
+
+
 def find_server(data_dir: Path) -> ServerInfo | None:
     """Return the live server of this directory, or None. Starts nothing, and uses no network.
 

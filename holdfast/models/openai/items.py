@@ -314,7 +314,7 @@ def _said(call: ToolCall) -> Item:
 
 def _message_item(role: str, content: Content) -> Item:
     text_type = "output_text" if role == "assistant" else "input_text"
-    return {"role": role, "content": _write_content(content, text_type)}
+    return {"content": _write_content(content, text_type), "role": role}
 
 
 def _output_item(message: Message) -> Item:

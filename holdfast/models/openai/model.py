@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from typing import ClassVar, Protocol
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Protocol, get_args
 
 from openai import AsyncOpenAI
+from openai.types.responses import Response, ResponseCompletedEvent, ResponseStreamEvent
 
 from holdfast.errors import ModelError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.bodies import RequestBody
 from holdfast.models.openai.connection import Connection
+from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.values.base import Json
+from holdfast.values.messages import user
+from holdfast.values.runs.usage import Usage
+from holdfast.values.settings import ModelSettings
 
 
 class Incoming(Protocol):
@@ -29,6 +38,21 @@ class Incoming(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class DirectAnswer:
+    """The answer to a request that code of the user's has made without a run.
+
+    Attributes:
+        output: Its items, as objects of `openai.types.responses`.
+        usage: Its cost.
+        response_id: The provider's id of the answer, or None.
+    """
+
+    output: list[Any]
+    usage: Usage
+    response_id: str | None
+
+
 class OpenAIModel(ABC):
     """A model called through one of OpenAI's APIs.
 
@@ -41,6 +65,9 @@ class OpenAIModel(ABC):
 
     path: ClassVar[str]
     """Path of the API's requests."""
+
+    tells_responses: ClassVar[bool] = False
+    """Whether its streams have the events of the Responses API."""
 
     def __init__(
         self,
@@ -103,6 +130,138 @@ class OpenAIModel(ABC):
             raise coming.missing(self._name)
         return self._read(found, request_id)
 
+    async def get_response(  # noqa: PLR0917  the Agents SDK's signature
+        self,
+        system_instructions: str | None,
+        input: str | list[Any],
+        model_settings: ModelSettings,
+        tools: Sequence[Any],
+        output_schema: Any,
+        handoffs: Sequence[Any],
+        tracing: Any = None,
+        *,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        prompt: dict[str, Json] | None = None,
+    ) -> DirectAnswer:
+        """Answer one request by the signature of the Agents SDK: outside of runs, nothing durable.
+
+        Args:
+            system_instructions: System prompt.
+            input: The conversation: a text, or items of the Responses API.
+            model_settings: How the model is called.
+            tools: Tools that it may call; nothing runs them.
+            output_schema: AgentOutputSchema of the answer, or None for text.
+            handoffs: Handoffs that it may call.
+            tracing: Not used: OpenTelemetry sees the call.
+            previous_response_id: The response that this call goes on from.
+            conversation_id: The provider's conversation.
+            prompt: A prompt that the provider keeps.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
+        del tracing
+        request = self._asked(
+            system_instructions,
+            input,
+            model_settings,
+            [*tools, *handoffs],
+            output_schema,
+            previous_response_id=previous_response_id,
+            conversation_id=conversation_id,
+            prompt=prompt,
+        )
+        answer = await self.respond(request)
+        items = [_whole(item) for item in to_response_items([answer.message])]
+        return DirectAnswer(
+            output=Response.construct(output=items).output,
+            usage=Usage.of(answer.usage),
+            response_id=answer.response_id or None,
+        )
+
+    async def stream_response(  # noqa: PLR0917  the Agents SDK's signature
+        self,
+        system_instructions: str | None,
+        input: str | list[Any],
+        model_settings: ModelSettings,
+        tools: Sequence[Any],
+        output_schema: Any,
+        handoffs: Sequence[Any],
+        tracing: Any = None,
+        *,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        prompt: dict[str, Json] | None = None,
+    ) -> AsyncIterator[Any]:
+        """Answer as `get_response` does, with the provider's events as they come.
+
+        Events of types that the `openai` package does not know are left out.
+
+        Raises:
+            NotImplementedError: The API has other events: Chat Completions.
+            ModelUnavailableError: Time can heal it; also an answer that was cut off.
+            ModelRequestError: A person must heal it.
+        """
+        del tracing
+        if not self.tells_responses:
+            msg = "Only models of the Responses API stream its events; call get_response here."
+            raise NotImplementedError(msg)
+        request = self._asked(
+            system_instructions,
+            input,
+            model_settings,
+            [*tools, *handoffs],
+            output_schema,
+            previous_response_id=previous_response_id,
+            conversation_id=conversation_id,
+            prompt=prompt,
+        )
+        body = (await self._body(request)).joined(self._stream_options(request))
+        coming: asyncio.Queue[dict[str, Json] | None] = asyncio.Queue()
+        asking = asyncio.create_task(
+            self._connection.follow(self.path, body, request.settings, coming.put_nowait)
+        )
+        asking.add_done_callback(lambda _: coming.put_nowait(None))
+        try:
+            while (event := await coming.get()) is not None:
+                kind = _event_kinds().get(str(event.get("type")))
+                if kind is not None:
+                    yield kind.construct(**event)
+            whole, _ = await asking
+            if whole is not None:  # the server does not stream
+                response = Response.construct(**whole)
+                yield ResponseCompletedEvent(
+                    type="response.completed", response=response, sequence_number=0
+                )
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    def _asked(
+        self,
+        instructions: str | None,
+        given: str | list[Any],
+        settings: ModelSettings,
+        tools: Sequence[Any],
+        output: Any,
+        **more: Any,
+    ) -> ModelRequest:
+        """Make the request of the arguments of `get_response`."""
+        return ModelRequest(
+            model=self._name,
+            instructions=instructions or "",
+            messages=(user(given),) if isinstance(given, str) else from_response_items(given),
+            tools=tuple(tool.spec() for tool in tools),
+            tool_choice=settings.choice or "auto",
+            settings=settings,
+            output=None if output is None or output.is_plain_text() else output.spec(),
+            previous_response_id=more["previous_response_id"] or "",
+            conversation_id=more["conversation_id"] or "",
+            prompt=more["prompt"],
+        )
+
     async def close(self) -> None:
         """Close the connections made for the running event loop; the next call opens new ones."""
         await self._connection.close()
@@ -122,3 +281,20 @@ class OpenAIModel(ABC):
     def _stream_options(self, request: ModelRequest) -> dict[str, Json]:  # noqa: ARG002  for others
         """Return what a streamed request says besides."""
         return {}
+
+
+@cache
+def _event_kinds() -> dict[str, Any]:
+    """Return the classes of the events of the Responses API by their types."""
+    kinds = get_args(get_args(ResponseStreamEvent)[0])
+    return {get_args(each.model_fields["type"].annotation)[0]: each for each in kinds}
+
+
+def _whole(item: dict[str, Json]) -> dict[str, Json]:
+    """Return an item of an answer with its type, and a message's text as the API has it."""
+    if item.get("role") != "assistant":
+        return item
+    content = item["content"]
+    if isinstance(content, str):
+        content = [{"type": "output_text", "text": content, "annotations": list[Json]()}]
+    return {"type": "message", "status": "completed", **item, "content": content}

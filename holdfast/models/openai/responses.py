@@ -38,6 +38,7 @@ class ResponsesModel(OpenAIModel):
     """A model called through the Responses API."""
 
     path = "/responses"
+    tells_responses = True
     serves_hosted = True
     """Whether it passes on tools and prompts of the provider."""
 

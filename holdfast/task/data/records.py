@@ -204,7 +204,6 @@ class StepRecord(Value):
         marks: When things happened in it, oldest first.
         alone: Whether no other step was open while it ran.
         unheard: When model calls of it were begun that were cut off before their answer.
-        unruled: As the activity said of its calls, see `Advanced`.
     """
 
     n: int
@@ -329,6 +328,7 @@ class OpenState(Value):
             run do not ask for streaming.
         tried: How often its newest activity may have been started by earlier requests to run it.
         unheard: When model calls of it were begun that were cut off before their answer.
+        unruled: As the activity said of its calls, see `Advanced`.
     """
 
     open: OpenStep

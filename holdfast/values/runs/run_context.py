@@ -145,7 +145,8 @@ class AgentHookContext(RunContextWrapper[ContextT]):
     """A run's context, as hooks of agents get it.
 
     Attributes:
-        turn_input: What the agent was given, as items of the Responses API.
+        turn_input: What the run was given, as items of the Responses API. For hooks of an agent
+            that was handed the task by a handoff with a filter, what the filter made.
     """
 
     turn_input: list[Any] = field(default_factory=list[Any])

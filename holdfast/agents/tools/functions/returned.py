@@ -8,6 +8,7 @@ from dataclasses import is_dataclass
 from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
 from holdfast.agents.tools.functions.signature import names_of, return_annotation_of
 
@@ -20,7 +21,8 @@ def returned_object(function: Callable[..., Any], text: str) -> Any:
         text: Its recorded result.
 
     Returns:
-        An equal object; None if the function returns something else, or the text does not fit.
+        An equal object; None if the function returns something else, the text does not fit, or
+        pydantic cannot read objects of the class.
     """
     kind: Any = return_annotation_of(function, names_of(function, inspect.unwrap(function)))
     if not isinstance(kind, type) or not _has_fields(cast("type[Any]", kind)):
@@ -28,6 +30,8 @@ def returned_object(function: Callable[..., Any], text: str) -> Any:
     try:
         return TypeAdapter[Any](cast("type[Any]", kind)).validate_json(text)
     except ValidationError:  # a failure's text, or one that a guardrail has put in its place
+        return None
+    except (PydanticUserError, NameError, TypeError):  # a field of a class that is none of data
         return None
 
 
