@@ -264,10 +264,10 @@ def check_one_of_kind(agent: str, tools: Iterable[Tool[..., Any]]) -> None:
     Raises:
         DeclarationError: There are two such tools.
     """
-    found: dict[CallKind, Tool[..., Any]] = {}
-    for tool in tools:
-        is_of_name = not isinstance(tool, LocalTool) or tool.kind == "custom_tool_call"
-        if is_of_name or tool.is_enabled is False:
+    found: dict[CallKind, LocalTool[Any]] = {}
+    own = (cast("LocalTool[Any]", tool) for tool in tools if isinstance(tool, LocalTool))
+    for tool in own:
+        if tool.kind == "custom_tool_call" or tool.is_enabled is False:
             continue
         other = found.setdefault(tool.kind, tool)
         if other is not tool:

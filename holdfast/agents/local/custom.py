@@ -104,12 +104,12 @@ _FORMATS = (
 )
 
 
-def _format_problem(given: object) -> str:
+def _format_problem(given: Mapping[str, Json] | None) -> str:
     if given is None:
         return ""
-    if not isinstance(given, Mapping):
+    if not isinstance(cast("object", given), Mapping):
         return f"it must be a mapping; it was {shown(given)}."
-    members = dict(cast("Mapping[Any, Any]", given))
+    members = dict(given)
     if wrong := gate.flaw(members, "format"):
         return wrong
     kind = members.get("type")

@@ -301,11 +301,12 @@ def _environment_problem(made: dict[str, Json]) -> str:
     if not isinstance(skills, list):
         return f"its skills must be a list; they are {shown(skills)}"
     for each in cast("list[object]", skills):
-        members = cast("Mapping[object, object]", each) if isinstance(each, Mapping) else {}
+        is_mapping = isinstance(each, Mapping)
+        members = dict(cast("Mapping[str, object]", each)) if is_mapping else {}
         if set(members) != _OF_SKILL or not all(isinstance(it, str) for it in members.values()):
             return (
                 "each of its skills has a 'name', a 'description' and a 'path', all texts; one is"
-                f" {shown(each)}"
+                f" {shown(cast('object', each))}"
             )
     return ""
 

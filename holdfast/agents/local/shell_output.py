@@ -69,7 +69,7 @@ class ShellResult:
 
 def shell_problem(result: ShellResult) -> str:
     """Say why a result cannot be used, whatever an executor put into it; empty for nothing."""
-    output: object = result.output
+    output = cast("object", result.output)
     if not isinstance(output, list | tuple):
         return (
             f"the output of a ShellResult is a list of ShellCommandOutput; it was {shown(output)}"
@@ -80,7 +80,7 @@ def shell_problem(result: ShellResult) -> str:
         for name in ("stdout", "stderr"):
             if not isinstance(text := getattr(each, name), str):
                 return f"output[{i}].{name} must be a text; it was {shown(text)}"
-        ended: object = each.outcome
+        ended = cast("object", each.outcome)
         if not isinstance(ended, ShellCallOutcome) or ended.type not in ("exit", "timeout"):
             wanted = 'a ShellCallOutcome of the type "exit" or "timeout"'
             return f"output[{i}].outcome must be {wanted}; it was {shown(ended)}"
