@@ -264,16 +264,16 @@ def check_one_of_kind(agent: str, tools: Iterable[Tool[..., Any]]) -> None:
     Raises:
         DeclarationError: There are two such tools.
     """
-    found: dict[CallKind, LocalTool[Any]] = {}
-    own = (cast("LocalTool[Any]", tool) for tool in tools if isinstance(tool, LocalTool))
-    for tool in own:
-        if tool.kind == "custom_tool_call" or tool.is_enabled is False:
+    found: dict[CallKind, Tool[..., Any]] = {}
+    for tool in tools:
+        kind: CallKind = getattr(tool, "kind", "")
+        if kind in ("", "custom_tool_call") or tool.is_enabled is False:
             continue
-        other = found.setdefault(tool.kind, tool)
+        other = found.setdefault(kind, tool)
         if other is not tool:
             msg = (
                 f"Agent {agent!r} has {type(other).__name__} {other.name!r} and"
-                f" {type(tool).__name__} {tool.name!r}, but a {tool.kind!r} of the model does not"
+                f" {type(tool).__name__} {tool.name!r}, but a {kind!r} of the model does not"
                 " say which of them it is for. Give the agent one of them."
             )
             raise DeclarationError(msg)

@@ -306,7 +306,7 @@ def _environment_problem(made: dict[str, Json]) -> str:
         if set(members) != _OF_SKILL or not all(isinstance(it, str) for it in members.values()):
             return (
                 "each of its skills has a 'name', a 'description' and a 'path', all texts; one is"
-                f" {shown(cast('object', each))}"
+                f" {shown(each)}"
             )
     return ""
 
