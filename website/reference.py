@@ -60,6 +60,7 @@ GROUPS = (
         sources=(
             "holdfast.agents.tools",
             "holdfast.agents.hosted",
+            "holdfast.agents.local",
             "holdfast.workers.tool_use",
             "holdfast.values.settings",
         ),

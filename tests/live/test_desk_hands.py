@@ -179,9 +179,10 @@ async def test_a_section_that_is_slow_to_read_does_not_take_the_place_of_another
 ) -> None:
     task = await runner.create_task("hello")
     await runner.run_task(task)
-    may_end, has_ended = asyncio.Event(), asyncio.Event()
+    has_begun, may_end, has_ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow(*_: object) -> list[object]:
+        has_begun.set()
         await may_end.wait()
         has_ended.set()
         return []
@@ -189,6 +190,7 @@ async def test_a_section_that_is_slow_to_read_does_not_take_the_place_of_another
     monkeypatch.setattr("holdfast.desk.pages.task.page.read_forks", slow)
     async with person(browser, desk) as page:
         await page.goto(f"{desk.url}/tasks/{task.task_id}?tab=branches")
+        await has_begun.wait()
         await page.get_by_role("tab", name="Steps").click()
         step = page.get_by_role("button", name="Step 1 ")
         await expect(step).to_be_visible()

@@ -335,6 +335,7 @@ async def test_hooks_hear_the_end_of_a_run_or_it_is_said_that_they_do_not(
 ) -> None:
     told: list[str] = []
     looks, look_at = 0, Follower.look
+    has_looked = asyncio.Event()
 
     class Ends(RunHooks):
         async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
@@ -346,14 +347,22 @@ async def test_hooks_hear_the_end_of_a_run_or_it_is_said_that_they_do_not(
         looks += 1
         if looks == 2 or (looks > 2 and not passes):
             raise QueryFailedError("busy")
-        return await look_at(follower)
+        found = await look_at(follower)
+        has_looked.set()
+        return found
+
+    async def answer() -> None:
+        await has_looked.wait()  # at the beginning
+        await model.until_held()
+        model.release()
 
     monkeypatch.setattr(Follower, "look", busy_at_the_end)
     monkeypatch.setattr(run_hooks, "POLL_SECONDS", 30.0)  # one look at its beginning
     monkeypatch.setattr(run_hooks, "AGAIN_SECONDS", 0.01)
-    model.reply("done")
+    model.hang("done")
     agent = await run.serve()
-    result = await Runner.run(agent, "q", runner=run.runner, hooks=Ends())
+    running = Runner.run(agent, "q", runner=run.runner, hooks=Ends())
+    result, _ = await asyncio.gather(running, answer())
     assert result.final_output == "done"
     assert told == (["done"] if passes else [])
     assert (result.task_id in caplog.text) is not passes
