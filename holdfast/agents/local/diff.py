@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.values.checks.arguments import check_arguments
 
 _END_OF_FILE = "*** End of File"
 _ENDS = ("*** End Patch", "*** Update File:", "*** Delete File:", "*** Add File:")
@@ -69,9 +70,10 @@ def apply_diff(input: str, diff: str, mode: Literal["default", "create"] = "defa
         mode: "create" for a new file, all of whose lines begin with "+".
 
     Raises:
-        InvalidArgumentError: The diff is none, or its context is not in the text; it is a
-            ValueError, too.
+        InvalidArgumentError: The diff is none, its context is not in the text, or an argument is
+            no text; it is a ValueError, too.
     """
+    check_arguments(apply_diff, input=input, diff=diff, mode=mode)
     model = input if mode != "create" and "\n" in input else diff
     newline = "\r\n" if "\r\n" in model else "\n"
     lines = diff.replace("\r\n", "\n").split("\n")
