@@ -38,6 +38,9 @@ from tests.support.people import ask
 from tests.support.rig import MakeRunner, Rig, histories, until_status
 from tests.support.workers import Doing
 
+DAMAGED = "damaged " * 5_000
+"""A result that no other test stores: they share an archive."""
+
 
 @pytest.fixture
 def pay() -> Tool:
@@ -385,14 +388,14 @@ async def test_a_text_of_the_archive_that_was_changed_is_found(
     @tool(effect="read")
     def tell() -> str:
         """Tell."""
-        return "x" * 40_000
+        return DAMAGED
 
     runner = await make_runner(tell)
     model.call("tell", {})
     model.reply("done")
     response = await runner.chat("q")
     assert await runner.verify(response.task_id) == []
-    file = Path(rig.engine.archive.url) / blob_path(digest(b"x" * 40_000))
+    file = Path(rig.engine.archive.url) / blob_path(digest(DAMAGED.encode()))
     file.write_bytes(b"y" * 40_000)
     [finding] = await runner.verify(response.task_id)
     assert "a value that the record names is damaged" in finding.text
