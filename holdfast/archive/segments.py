@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.task.data.records import Entry, SegmentRef, archived_entries
@@ -14,8 +14,10 @@ from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.values.base import Json, canonical
 from holdfast.values.messages import Message
 
+T = TypeVar("T")
+
 AT_ONCE = 32
-"""Entries that are read before other work of the event loop has its turn: about 3 ms."""
+"""Items of a record that are read before other work of the loop has its turn: about 3 ms."""
 
 
 class Segment(NamedTuple):
@@ -60,17 +62,16 @@ async def read_back(
     segment = newest
     while segment is not None:
         found = await read_segment(archive, segment)
-        yield segment, await _entries(found.entries)
+        yield segment, [Entry.model_validate(data) async for data in unhurried(found.entries)]
         segment = found.before
 
 
-async def _entries(data: list[Json]) -> list[Entry]:
-    """Read entries; other work of the event loop goes on meanwhile."""
-    found: list[Entry] = []
-    for first in range(0, len(data), AT_ONCE):
-        found += [Entry.model_validate(each) for each in data[first : first + AT_ONCE]]
-        await asyncio.sleep(0)
-    return found
+async def unhurried(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield items of a long record; other work of the event loop has its turn in between."""
+    for k, item in enumerate(items, 1):
+        yield item
+        if k % AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 async def read_archived(

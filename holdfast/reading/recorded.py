@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
 from holdfast.archive.contents import read_json, resolve_message
-from holdfast.archive.segments import read_archived, read_messages, read_record, turns
+from holdfast.archive.segments import read_archived, read_messages, read_record, turns, unhurried
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
@@ -22,9 +20,6 @@ from holdfast.values.base import Json
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep
 from holdfast.values.text.logs import log
-
-AT_ONCE = 32
-"""Steps that are read before other work of the event loop has its turn: about 3 ms."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +79,11 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
     last = steps[-1] if steps else None
     last_step = opens[0].open.step if opens else last.step if last else TaskStep()
     ref = last_step.history
+    bodies = chain(map(body_of, steps), map(body_of, opens))
     return Recorded(
         task=task,
         head=head,
-        steps=await _resolved(reader, chain(map(body_of, steps), map(body_of, opens))),
+        steps=[await resolved(of, reader.text) async for of in unhurried(bodies)],
         entries=entries,
         opens=list(opens),
         approvals=approvals,
@@ -97,16 +93,6 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
         last_step=last_step,
         history=await _messages(reader, ref.sha256) if ref is not None else None,
     )
-
-
-async def _resolved(reader: Reader, bodies: Iterable[StepBody]) -> list[StepBody]:
-    """Put archived texts into steps; other work of the event loop goes on meanwhile."""
-    found: list[StepBody] = []
-    for k, body in enumerate(bodies, 1):
-        found.append(await resolved(body, reader.text))
-        if k % AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return found
 
 
 async def _of_session(reader: Reader, session: SessionRef | None) -> list[Message]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from holdfast import AgentRunner, Always, Task
-from holdfast.task.data.calls import StandingRule
+from holdfast.task.data.calls import Approval, StandingRule
 from tests.crash.lab import Lab
 from tests.support.people import ask
 from tests.support.rig import until
@@ -20,6 +21,18 @@ async def asked_once(lab: Lab) -> Task:
     task = await lab.create("look:a", session="books")
     assert (await lab.runner.run_step(task)).status == "waiting"
     return task
+
+
+async def on_its_way(lab: Lab) -> tuple[Task, Approval, Path]:
+    """Give a rule that is held on its way to the session, until the file that holds it is gone."""
+    hold = lab.job.home / "hold.begin.keep_rule"
+    hold.touch()
+    await lab.serve(agent="asking")
+    task = await asked_once(lab)
+    asked = await ask(lab.runner, task)
+    await lab.runner.approve(asked, "ann", always=IN_SESSION)
+    await lab.until_event("held", kind="keep_rule")
+    return task, asked, hold
 
 
 async def rules_of(runner: AgentRunner) -> list[StandingRule]:
@@ -56,13 +69,7 @@ async def test_a_rule_reaches_the_session_when_a_worker_is_lost_on_the_way(
 async def test_a_rule_on_its_way_is_listed_and_one_that_is_revoked_there_never_stands(
     lab: Lab,
 ) -> None:
-    hold = lab.job.home / "hold.begin.keep_rule"
-    hold.touch()
-    await lab.serve(agent="asking")
-    task = await asked_once(lab)
-    asked = await ask(lab.runner, task)
-    await lab.runner.approve(asked, "ann", always=IN_SESSION)
-    await lab.until_event("held", kind="keep_rule")
+    task, asked, hold = await on_its_way(lab)
     [rule] = await rules_of(lab.runner)
     assert (rule.id, rule.session, rule.by) == (asked.id, "books", "ann")
     session = lab.runner.session("books")
@@ -82,13 +89,7 @@ async def test_a_rule_on_its_way_is_listed_and_one_that_is_revoked_there_never_s
 
 
 async def test_a_rule_on_its_way_is_revoked_by_its_id_alone(lab: Lab) -> None:
-    hold = lab.job.home / "hold.begin.keep_rule"
-    hold.touch()
-    await lab.serve(agent="asking")
-    task = await asked_once(lab)
-    asked = await ask(lab.runner, task)
-    await lab.runner.approve(asked, "ann", always=IN_SESSION)
-    await lab.until_event("held", kind="keep_rule")
+    _, asked, hold = await on_its_way(lab)
     assert (await lab.runner.revoke_rule(asked.id, "ben")).status == "applied"
     hold.unlink()
     await lab.until_event("left", 2, kind="keep_rule")  # it, and that it was revoked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import is_dataclass
@@ -27,12 +28,18 @@ def returned_object(function: Callable[..., Any], text: str) -> Any:
     kind: Any = return_annotation_of(function, names_of(function, inspect.unwrap(function)))
     if not isinstance(kind, type) or not _has_fields(cast("type[Any]", kind)):
         return None
+    known: Any = kind  # a type is hashable, which mypy does not see
     try:
-        return TypeAdapter[Any](cast("type[Any]", kind)).validate_json(text)
+        return _reader_of(known).validate_json(text)
     except ValidationError:  # a failure's text, or one that a guardrail has put in its place
         return None
     except (PydanticUserError, NameError, TypeError):  # a field of a class that is none of data
         return None
+
+
+@functools.lru_cache(maxsize=256)
+def _reader_of(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter[Any](kind)
 
 
 def _has_fields(kind: type[Any]) -> bool:
