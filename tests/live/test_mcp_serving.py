@@ -23,7 +23,7 @@ from holdfast import tool
 from holdfast.cli.mcp_serving.agent_tools import KEY, AgentTools
 from holdfast.cli.mcp_serving.transports import bind
 from holdfast.testing import FakeOpenAI
-from tests.support.cli import Cli
+from tests.support.cli import Cli, Running
 from tests.support.rig import MakeAgent, Rig, until
 
 Connect = Callable[..., Any]
@@ -263,8 +263,8 @@ TOKEN = "let-me-in"
 
 
 @pytest.fixture
-def url(tmp_path: Path, model: FakeOpenAI) -> Generator[str]:
-    """Run `holdfast mcp --http` with a token; give its address."""
+def serving(tmp_path: Path, model: FakeOpenAI) -> Generator[Running]:
+    """Run `holdfast mcp --http` with a token."""
     write_program(tmp_path)
     environment = {
         "HOLDFAST_MCP_TOKEN": TOKEN,
@@ -272,13 +272,17 @@ def url(tmp_path: Path, model: FakeOpenAI) -> Generator[str]:
         "OPENAI_API_KEY": "sk-test-1",
     }
     cli = Cli(tmp_path)
-    serving = ("mcp", "my_module:agents", "--http", "--port", "0", "--json")
-    with cli.running(*serving, environment=environment) as running:
-        yield running.first_json()["mcp"]
-        ended = running.end()
-        assert ended.code == 0
-        assert "Traceback" not in ended.err
+    command = ("mcp", "my_module:agents", "--http", "--port", "0", "--json")
+    with cli.running(*command, environment=environment) as running:
+        yield running
     cli("stop")
+
+
+@pytest.fixture
+def url(serving: Running) -> Generator[str]:
+    """Run `holdfast mcp --http` with a token; give its address."""
+    yield serving.first_json()["mcp"]
+    assert serving.end().code == 0
 
 
 @asynccontextmanager
@@ -320,6 +324,16 @@ async def test_over_http_a_client_approves_loses_its_connection_and_gets_the_sam
     assert 'pay {"amount": 7}' in question
     assert model.requests[1].holds("paid 7")
     assert len(model.requests) == 2
+
+
+async def test_a_server_over_http_ends_without_a_traceback_while_a_client_is_connected(
+    serving: Running,
+) -> None:
+    async with over_http(serving.first_json()["mcp"]) as client:
+        assert [each.name for each in (await client.list_tools()).tools]
+        ended = await asyncio.to_thread(serving.end)
+    assert ended.code == 0
+    assert "Traceback" not in ended.err
 
 
 def test_what_is_bound_takes_connections_at_once() -> None:
