@@ -11,12 +11,16 @@ from typing import Any, TypeVar
 from holdfast.activities.data.recent import Recent
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import InputRef, JournalEntry
+from holdfast.task.data.state import head_digest
 from holdfast.values.base import ChainRef, Json, canonical, extend
 from holdfast.values.messages import Blob, Message, Part, TextPart, ToolCall
 
 LIMIT_BYTES = 64 * 1024 * 1024
 TASK_BYTES = 2000
 """Rough size of a task of which nothing is known yet."""
+
+MOST_HEADS = 1000
+"""Heads of new tasks that are remembered: those whose first step may not have begun yet."""
 
 MOST_KEPT = 64
 """Steps in progress, and outputs of steps, that are remembered of one task."""
@@ -61,7 +65,6 @@ class TaskMemory:
     Attributes:
         run: Run id of the workflow.
         head: The task's head.
-        made: The head as this process has just completed it; the task may have taken another one.
         history: The conversation before the task; None until it was read.
         lists: Digest to messages: the list that an agent sees in the place of the transcript's
             beginning, the newest one only.
@@ -84,7 +87,6 @@ class TaskMemory:
 
     run: str = ""
     head: TaskHead | None = None
-    made: TaskHead | None = None
     history: tuple[Message, ...] | None = None
     lists: dict[str, tuple[Message, ...]] = field(default_factory=dict[str, tuple[Message, ...]])
     recorded: list[Message] = field(default_factory=list[Message])
@@ -326,6 +328,7 @@ class Cache:
         self._limit = limit_bytes
         self._tasks: OrderedDict[str, TaskMemory] = OrderedDict()
         self._tally = Tally()
+        self._heads: OrderedDict[str, TaskHead] = OrderedDict()
         self.texts = Recent(limit_bytes)
         self.images = Recent(limit_bytes)
 
@@ -333,6 +336,16 @@ class Cache:
     def size(self) -> int:
         """Rough size of all memories in bytes."""
         return self._tally.total
+
+    def know(self, head: TaskHead) -> None:
+        """Remember a head that this process has completed; a task may have taken another one."""
+        self._heads[head_digest(head)] = head
+        while len(self._heads) > MOST_HEADS:
+            self._heads.popitem(last=False)
+
+    def head(self, known: str) -> TaskHead | None:
+        """Return a head by its digest, if this process has completed it."""
+        return self._heads.get(known)
 
     def task(self, task_id: str, run: str) -> TaskMemory:
         """Return what is known of a task; drop the oldest memories when there are too many.

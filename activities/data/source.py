@@ -23,7 +23,7 @@ from holdfast.task.data.calls import call_digest
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, InputRef, JournalEntry, OpenStep, usual_step
-from holdfast.task.data.state import SessionState, head_digest
+from holdfast.task.data.state import SessionState
 from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.queries.pages import StepView
@@ -56,8 +56,7 @@ class Source(LargeValues):
         """
         memory = self.memory()
         async with memory.finding:
-            if known and memory.made is not None and head_digest(memory.made) == known:
-                memory.head = memory.made
+            memory.head = (self.cache.head(known) if known else None) or memory.head
             if memory.head is None or not memory.head.snapshot:
                 memory.head = (await self._view(ViewRequest(head=True))).head
         if memory.head is None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from temporalio import activity
 
+from holdfast.activities.data.agent_rules import makes_first_step, published
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import (
     Source,
@@ -28,16 +29,14 @@ from holdfast.activities.steps.money import telling_losses
 from holdfast.activities.tools.inline import Batch, InlineCalls, handed_over, keep_handed_over
 from holdfast.activities.tools.session_rules import has_no_rules
 from holdfast.agents.agent import Agent
-from holdfast.agents.guardrails import guard_rule
 from holdfast.agents.tools.retriever import ask_retriever
 from holdfast.archive.contents import read_json
 from holdfast.archive.segments import write_messages
 from holdfast.reading.streams.hub import StreamKey
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Handed, JournalEntry, OpenState, OpenStep
-from holdfast.task.data.state import AgentRules, Described, known_head
+from holdfast.task.data.state import Described, known_head
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_calls
 from holdfast.values import json_patch as merge_patch
@@ -46,7 +45,6 @@ from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
-from holdfast.workers.base import AgentWorker
 from holdfast.workers.context.context import StepContext
 from holdfast.workers.context.offer import Retrieve
 from holdfast.workers.driver import advance
@@ -99,44 +97,18 @@ class StepActivities:
         # An attempt whose result is lost may have described the agent differently, so what this one
         # finds is only a guess: the task says which description it took, at the first step.
         self._source.cache.drop(task_id())
-        registry = self._registry.of(head)
-        agent = registry.agent(head.agent)
-        snapshot = await registry.publish(head.agent)
-        team = {each.name: self._rules(registry, each, head) for each in snapshot.team}
-        described = Described(
-            **self._rules(registry, snapshot, head),
-            snapshot=snapshot.digest,
-            team={name: AgentRules(**rules) for name, rules in team.items()},
-            run_guards=self._run_guards(registry, head),
-            step=await self._first_step(agent),
-            commits=await commits_now(head),
-            notifies=registry.notifies,
-        )
-        self._source.memory().made = known_head(head, described)
+        found = await published(self._registry, head)
+        agent = self._registry.of(head).agent(head.agent)
+        own = {"step": await self._first_step(agent), "commits": await commits_now(head)}
+        described = found.model_copy(update=own)
+        self._source.cache.know(known_head(head, described))
         return described
-
-    def _rules(self, registry: Registry, snapshot: AgentSnapshot, head: TaskHead) -> dict[str, Any]:
-        """Say what the task must know of an agent."""
-        settings = snapshot.settings.resolve(head.settings)
-        return {
-            "model": head.model or snapshot.model,
-            "policies": snapshot.policies,
-            "timeout": settings.seconds_per_attempt,
-            "attempts": settings.attempts,
-            "parallel": registry.agent(snapshot.name).made_worker.max_parallel,
-            "guards": snapshot.guards,
-        }
-
-    def _run_guards(self, registry: Registry, head: TaskHead) -> tuple[GuardRule, ...]:
-        """Say what the task must know of the guardrails that its run brought along."""
-        refs = (*head.run.input_guardrails, *head.run.output_guardrails)
-        return tuple(guard_rule(registry.code(ref), ref) for ref in refs)
 
     async def _first_step(self, agent: Agent) -> TaskStep:
         """Let a worker that has its own first step make it; the task makes the usual one itself."""
-        worker = agent.made_worker
-        if type(worker).initialize_step is AgentWorker.initialize_step:
+        if not makes_first_step(agent):
             return TaskStep()
+        worker = agent.made_worker
         task = await self._source.task()
         with naming(f"initialize_step of agent {agent.name!r}", worker.initialize_step):
             made: TaskStep = await invoke(worker.initialize_step, task)

@@ -7,6 +7,7 @@ import asyncio
 from temporalio import activity
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.activities.data.agent_rules import described_ahead
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import typed_failures
@@ -110,6 +111,7 @@ class NestingActivities:
             extra_state={KEY: state[KEY]} if KEY in state else {},
             budget=run_budget(tool.max_turns),
             automatic=True,
+            described=await described_ahead(self._registry, self._source.cache, head),
         )
         begun = Begun(guards=ready.watch.guards, patch=merge_patch.change(ready.state, state))
         return Nesting(task=begins, begun=begun)

@@ -31,6 +31,8 @@ from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import Activities, HoldfastPlugin
 from holdfast.serving.worker_host import Host, Workers
 from holdfast.serving.worker_process import App, serving_worker, session_worker
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.state import Described
 from holdfast.values.checks.ids import DEFAULT_APP, queue_of
 from holdfast.values.text.logs import log
 
@@ -169,6 +171,11 @@ class LocalEngine:
     def serves(self, app: str, agent: str) -> bool:
         """Whether a worker serves an agent."""
         return queue_of(app, agent) in self._serving
+
+    async def described(self, app: str, head: TaskHead) -> Described | None:
+        """Return what a new task must know of its agent, as far as this process can say it."""
+        served = self._serving.get(queue_of(app, head.agent))
+        return None if served is None else await served.activities.describe(head)
 
     async def _stop_idle(self) -> None:
         """Stop the workers of agents that have not been used for longest, and have no open task.

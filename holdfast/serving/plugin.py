@@ -11,6 +11,7 @@ from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig
 
+from holdfast.activities.data.agent_rules import described_ahead
 from holdfast.activities.data.cache import Cache
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
@@ -36,6 +37,8 @@ from holdfast.engine.converter import holdfast_converter
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.prices import Prices
 from holdfast.serving.activations import WholeTasksRunner
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.state import Described
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.text.shown import shown
 from holdfast.workflows.agent_task import AgentTask
@@ -111,6 +114,11 @@ class Activities:
         self.long_calls = LongCalls(tool)
         apart = activities if loops is None else [loops.apart(each) for each in activities]
         self.all = [*apart, self.long_calls.tool, self.long_calls.rejoin]
+        self._cache = source.cache
+
+    async def describe(self, head: TaskHead) -> Described | None:
+        """Find out what a new task must know of its agent; None where only an activity can."""
+        return await described_ahead(self.registry, self._cache, head)
 
 
 class HoldfastPlugin(SimplePlugin):

@@ -59,9 +59,9 @@ class Rollover:
             core.moving = False
             return
         settle(core.ledger)
-        workflow.continue_as_new(
-            core.given.model_copy(update={"carried": core.ledger.carried(), "extra_state": {}})
-        )
+        carried = core.ledger.carried()
+        began: dict[str, object] = {"extra_state": {}, "described": None}  # they are in it
+        workflow.continue_as_new(core.given.model_copy(update={**began, "carried": carried}))
 
     async def _archive(self) -> SegmentRef | None:
         """Archive the ledger's entries; None when continuing as new is called off meanwhile."""

@@ -30,7 +30,8 @@ from holdfast.serving.embedded import LocalEngine, running_server
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_process import default_archive
-from holdfast.task.data.head import SessionRef
+from holdfast.task.data.head import SessionRef, TaskHead
+from holdfast.task.data.state import Described
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Seconds, check_arguments
@@ -317,6 +318,10 @@ class RunnerBase:
     def _queue_for(self, agent: str) -> str:
         """Return the task queue of an agent's tasks."""
         return self._queue or queue_of(self.app, agent)
+
+    async def _described(self, head: TaskHead) -> Described | None:
+        """Return what a new task must know of its agent, if this process serves it."""
+        return None if self._engine is None else await self._engine.described(self.app, head)
 
     def _require_agent(self, agent: str) -> None:
         if self._engine is not None:

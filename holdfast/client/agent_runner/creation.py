@@ -142,6 +142,7 @@ class TaskCreation(TaskReading):
             budget=budget,
             heartbeat=self._heartbeat,
             roll_events=self._roll_events,
+            described=await self._described(head),
         )
 
     async def _start(

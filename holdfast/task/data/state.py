@@ -64,6 +64,8 @@ class TaskInput(Value):
         on_dollars: What happens once the budget in money is used up; empty for what the budget
             says.
         secret: Shared with the parent, if there is one: the signals between them carry it.
+        described: What the activity `describe` would find out, if who started the task serves its
+            agent and has found it out.
     """
 
     head: TaskHead
@@ -81,6 +83,7 @@ class TaskInput(Value):
     held: str = ""
     on_dollars: Literal["", "ask", "finish", "fail"] = ""
     secret: str = ""
+    described: Described | None = None
 
 
 MOST_LOST = 5

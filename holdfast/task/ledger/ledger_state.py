@@ -91,6 +91,8 @@ class LedgerState:
             serial=1,
             held=given.held,
         )
+        if given.described is not None:
+            self.change(described=given.described)
         self.recorded = recorded_queue(self.s)
         self.found = recorded_waiting(self.s)
         self.change(since=None, waits_since=WaitingChange())
