@@ -28,7 +28,6 @@ from holdfast.engine.loop import LoopThread
 from holdfast.errors import with_remedy
 from holdfast.models import close_models
 from holdfast.task.data.failures import INTERRUPTED, NOT_STARTED, facts
-from holdfast.task.data.head import TaskHead
 from holdfast.values.code import user_calls
 from holdfast.values.text.logs import log
 
@@ -278,8 +277,6 @@ class UserLoops:
         async def run(*args: P.args, **kwargs: P.kwargs) -> T:
             info = activity.info()
             task_id = info.workflow_id or ""
-            if args and isinstance(args[0], TaskHead) and args[0].run.variables:
-                user_calls.share(task_id, args[0].run.variables)
 
             async def work_there() -> T:
                 return await function(*args, **kwargs)

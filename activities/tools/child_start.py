@@ -130,13 +130,13 @@ def _agent_tool(ready: Ready, n: int) -> AgentTool:
 def child_head(tool: AgentTool, caller: TaskHead, registry: Registry) -> TaskHead:
     """Return the head of a call's task, with the calling run's settings if the tool has none."""
     name, config, above = tool.agent.name, tool.run_config, caller.run
-    changes: dict[str, object] = {"variables": above.variables or task_id()}
+    changes: dict[str, object]
     if config is None:
         head = TaskHead(agent=name, model=caller.model, settings=caller.settings, run=above)
-        changes |= {"error_handlers": {}, "streams": False, "kept": None}
+        changes = {"error_handlers": {}, "streams": False, "kept": None}
     else:
         head = run_head(name, config, refer=registry.refer)
-        changes |= {each: getattr(head.run, each) or getattr(above, each) for each in _INHERITED}
+        changes = {each: getattr(head.run, each) or getattr(above, each) for each in _INHERITED}
     options = tool.options
     ids = {each: options[each] or "" for each in ("conversation_id", "previous_response_id")}
     if any(ids.values()):

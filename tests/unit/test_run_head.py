@@ -144,7 +144,6 @@ CALLER = TaskHead(
         agent="local:top",
         context="module:Context",
         error_handlers={"max_turns": "module:handler"},
-        variables="first-task",
         trace_id="t0",
         trace_parent="span",
         group_id="g0",
@@ -243,11 +242,11 @@ def test_an_agent_tool_without_settings_has_those_of_the_calling_run(tmp_path: P
     )
 
 
-def test_an_agent_tool_with_settings_shares_context_variables_and_trace_with_the_calling_run(
+def test_an_agent_tool_with_settings_shares_context_and_trace_with_the_calling_run(
     tmp_path: Path,
 ) -> None:
     head, _ = nested(RunConfig(tracing_disabled=True), tmp_path)
-    shared = ("agent", "context", "variables", "trace_id", "trace_parent", "group_id")
+    shared = ("agent", "context", "trace_id", "trace_parent", "group_id")
     rules = {name: getattr(CALLER.run, name) for name in shared}
     assert head == TaskHead(agent="low", dialect=STEPS, run=RunRules(**rules, traced=False))
 

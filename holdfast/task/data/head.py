@@ -118,12 +118,9 @@ class RunRules(Value):
         sensitive: Whether spans carry inputs and outputs; None for the environment's choice.
         streams: Whether the answers of models are streamed to clients that follow the task.
         kept: Where the provider keeps the conversation; None when each call sends it whole.
-        variables: For a task that is a tool call of another one: the first task of the run, whose
-            context variables its tools see.
     """
 
     agent: str = ""
-    variables: str = ""
     context: str = ""
     model: str = ""
     model_provider: str = ""

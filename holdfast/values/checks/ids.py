@@ -193,6 +193,11 @@ def is_nested(task_id: str) -> bool:
     return MADE in task_id and not is_session(task_id)
 
 
+def outermost(task_id: str) -> str:
+    """Return the task that a child task was begun for in the end; of any other task, its own id."""
+    return task_id.partition(MADE)[0]
+
+
 def nested_id(task_id: str, place: tuple[int, ...]) -> str:
     """Return the id of the child task for a call.
 
@@ -206,7 +211,7 @@ def nested_id(task_id: str, place: tuple[int, ...]) -> str:
     name = f"{task_id}{MADE}{'.'.join(map(str, place))}"
     if len(name) <= LONGEST_ID:
         return name
-    first = task_id.partition(MADE)[0][:LONGEST_NAME]
+    first = outermost(task_id)[:LONGEST_NAME]
     sha256 = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{first}{MADE}{sha256[:32]}"
 

@@ -22,20 +22,21 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar, cast
 
 from holdfast.errors import HoldfastError, message_of
+from holdfast.values.checks.ids import outermost
 
 MOST_KEPT = 10_000
 """Most tasks whose context variables are kept; those of the oldest tasks are dropped."""
 
 _lock = threading.Lock()
 _kept: OrderedDict[str, Context] = OrderedDict()
-_roots: OrderedDict[str, str] = OrderedDict()
 
 
 def carry(task_id: str) -> None:
     """Keep the caller's context variables for a task that this process runs itself."""
     with _lock:
         _kept[task_id] = copy_context()
-        _trim(_kept)
+        while len(_kept) > MOST_KEPT:
+            _kept.popitem(last=False)
 
 
 def is_carried(task_id: str) -> bool:
@@ -44,27 +45,20 @@ def is_carried(task_id: str) -> bool:
         return task_id in _kept
 
 
-def share(task_id: str, root: str) -> None:
-    """Let a child task use the context variables of the root task of its run."""
-    with _lock:
-        _roots[task_id] = root
-        _trim(_roots)
-
-
 def release(task_id: str) -> None:
     """Drop the context variables of a task that is closed."""
     with _lock:
         _kept.pop(task_id, None)
-        _roots.pop(task_id, None)
 
 
 def context_of(task_id: str) -> Context:
     """Return a context for an activity: the variables of the run, overridden by the activity's.
 
-    In any process but the caller's, the run has no variables.
+    A child task sees those of the outermost task. In any process but the caller's, the run has no
+    variables.
     """
     with _lock:
-        known = _kept.get(_roots.get(task_id, task_id))
+        known = _kept.get(outermost(task_id))
         made = Context() if known is None else known.copy()
     for variable, value in copy_context().items():
         made.run(_set, variable, value)
@@ -73,11 +67,6 @@ def context_of(task_id: str) -> Context:
 
 def _set(variable: ContextVar[Any], value: Any) -> None:
     variable.set(value)
-
-
-def _trim(kept: OrderedDict[str, Any]) -> None:
-    while len(kept) > MOST_KEPT:
-        kept.popitem(last=False)
 
 
 class RaisedBy(str):
