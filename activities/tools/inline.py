@@ -307,14 +307,17 @@ def _with(
     cut: Sequence[int],
     stopped: dict[int, Failure] | None = None,
 ) -> Advanced:
-    known = {i: _shortened(each, advanced.worker) for i, each in known.items()}
+    known = {i: _shortened(each, advanced) for i, each in known.items()}
     changes = {"told": {**advanced.told, **known}, "cut": tuple(cut), "stopped": stopped or {}}
     return advanced.model_copy(update=changes)
 
 
-def _shortened(outcome: Outcome, worker: str) -> Outcome:
-    """Leave out the worker, when the activity's result names it."""
-    return outcome.model_copy(update={"worker": ""}) if outcome.worker == worker else outcome
+def _shortened(outcome: Outcome, advanced: Advanced) -> Outcome:
+    """Leave out what the activity's result says by itself: the worker, and as a rule the end."""
+    if advanced.answer is not None:
+        outcome = outcome.without_end(advanced.answer.at)
+    is_ours = outcome.worker == advanced.worker
+    return outcome.model_copy(update={"worker": ""}) if is_ours else outcome
 
 
 def _failure_of(task: asyncio.Task[Outcome]) -> Failure | None:

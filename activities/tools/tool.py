@@ -51,7 +51,7 @@ from holdfast.errors import (
     ToolTimeoutError,
     UserError,
 )
-from holdfast.task.data.calls import Outcome
+from holdfast.task.data.calls import SHORTEST, Outcome
 from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, facts
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
@@ -255,7 +255,7 @@ def recorded(source: Source, given: ToolInput, ready: Ready, outcome: Outcome) -
     if not heartbeat.current.get().has_moved:  # else this run of the task is over
         source.memory().put_result(given.n, given.i, outcome.message(ready.call))
     at, begun = time.time(), begun_at()
-    took = {"ended": round(at, 3), "took": round(max(at - begun, 0), 3)}
+    took = {"ended": round(at, 3), "took": max(round(at - begun, 3), SHORTEST)}
     return outcome.model_copy(update={"worker": worker_identity(), **took})
 
 

@@ -381,6 +381,24 @@ def test_results_of_calls_in_mid_step_are_in_call_order_whatever_ends_first() ->
     assert [o.content for o in current.journal[0].outcomes] == ["result 0", "result 1", "result 2"]
 
 
+def test_when_a_call_ended_is_left_out_where_the_answer_before_it_says_so() -> None:
+    ends = {"at once": 100.253, "late": 100.300, "clock set back": 99.9}
+    ran = {name: Outcome(ended=at, took=0.25, worker="w") for name, at in ends.items()}
+    sent = [each.without_end(100.0) for each in ran.values()]
+    assert [each.ended for each in sent] == [0.0, 100.300, 99.9]
+    refused = Outcome(content="no such tool", status="failed").without_end(100.0)
+    ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
+    ledger.begin(RunRequest(), now=2.0)
+    calls = tuple(ToolCall(id=str(i), name="f") for i in range(4))
+    answer = ModelAnswer(message=assistant("", calls=calls), at=100.0)
+    told = dict(enumerate([*sent, refused]))
+    ledger.advanced(1, Advanced(answer=answer, told=told, worker="w"), now=101.0)
+    ledger.finish(1, now=102.0)
+    [record] = [each.step for each in ledger.entries if each.step is not None]
+    assert [each.ended for each in record.outcomes] == [100.25, 100.300, 99.9, 0.0]
+    assert [each.worker for each in record.outcomes] == ["w", "w", "w", ""]
+
+
 def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> None:
     from holdfast.task.data.state import RunReply
     from holdfast.task.ledger.ledger_state import SEEN_KEPT

@@ -252,6 +252,13 @@ class Decided(Value):
     note: str = ""
 
 
+SHORTEST = 0.001
+"""Least seconds that a call took which was run; 0 is for those that were not."""
+
+NEAR_SECONDS = 0.01
+"""Precision of `Outcome.ended` where a call was run at once, in the activity of its step."""
+
+
 class Outcome(Value):
     """Outcome of one tool call.
 
@@ -271,7 +278,7 @@ class Outcome(Value):
         effect: Side effect of the tool, as the task knows it.
         decided: What was decided about the call, oldest first.
         ended: When it ended by the clock of its worker, seconds since the epoch; 0 for none.
-        took: Seconds that its last attempt took.
+        took: Seconds that its last attempt took; 0 for a call that was not run.
         at: In the record of a step: position in its `adds` of the message that has the content.
         asks: Questions with which the attempt ended; the call then has no outcome yet.
     """
@@ -299,6 +306,17 @@ class Outcome(Value):
     def is_stopped(self) -> bool:
         """Whether the call was not made, and the model gets no message for it."""
         return self.failure is not None and self.attempts == 0
+
+    def without_end(self, answered: float) -> Outcome:
+        """Leave out when it ended if it was begun at once after the answer, given its time."""
+        is_near = abs(self.ended - answered - self.took) <= NEAR_SECONDS
+        return self.model_copy(update={"ended": 0.0}) if self.took and is_near else self
+
+    def with_end(self, answered: float) -> Outcome:
+        """Return the outcome with what `without_end` has left out."""
+        if self.ended or not self.took:
+            return self
+        return self.model_copy(update={"ended": round(answered + self.took, 3)})
 
     def message(self, call: ToolCall) -> Message:
         """Return the message by which the model gets the result.

@@ -160,7 +160,7 @@ class Advanced(Value):
         calls: Tool calls that the step waits for in its middle.
         told: Position of a call to its outcome, when the tool was not on offer, so that it is not
             run, or when it was run in this activity; then its worker is left out when it is the
-            one of this result.
+            one of this result, and its end as `Outcome.without_end` does.
         cut: Positions of calls that were begun in this activity, or in a lost attempt of it, and
             are to be run again.
         going: Positions of calls that were begun in this activity and go on by themselves, until

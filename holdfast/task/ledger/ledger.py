@@ -257,11 +257,13 @@ class Ledger(OpenSteps):
 
     def _with_calls_run(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
         """Add what the task knows of the calls that were run in the activity of the step."""
+        answered = got.answer.at if got.answer is not None else 0.0
+        told = {i: each.with_end(answered) for i, each in current.outcomes.items()}
         outcomes = {
             i: _by(got.worker, each).model_copy(update=self._facts(current, i))
             if each.ended
             else each
-            for i, each in current.outcomes.items()
+            for i, each in told.items()
         }
         called = {i: Called(at=now, tried=1) for i in got.cut}
         called |= {i: Called(at=now) for i in got.going}
