@@ -185,6 +185,9 @@ class AskingModel:
     provider = "custom"
     """As traces name it."""
 
+    has_unique_ids = True
+    """The Agents SDK takes the ids of calls so, of any model."""
+
     serves_hosted = True
     """It gets hosted tools and prompts, and knows itself what it can do with them."""
 
