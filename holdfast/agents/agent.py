@@ -138,10 +138,15 @@ class Agent(DeclaredAgent[ContextT]):
     async def get_prompt(self, run_context: RunContextWrapper[ContextT]) -> dict[str, Any] | None:
         """Return the provider's prompt, chosen for a context if a function does that.
 
+        Returns:
+            Its `id`, `version` and `variables`, None for those that it does not name; None without
+            a prompt.
+
         Raises:
             UserError: The function returned something else than a prompt.
         """
-        return await chosen_prompt(self, self.prompt, run_context)
+        chosen = await chosen_prompt(self, self.prompt, run_context)
+        return chosen and {"version": None, "variables": None, **chosen}
 
     async def get_all_tools(
         self, run_context: RunContextWrapper[ContextT]
