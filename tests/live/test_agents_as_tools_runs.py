@@ -34,6 +34,32 @@ class Trip(BaseModel):
     nights: int
 
 
+@pytest.mark.parametrize("calls_agent", [False, True])
+async def test_a_function_that_is_assigned_to_the_tool_is_called_in_place_of_the_agent(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, *, calls_agent: bool
+) -> None:
+    ask = make_agent(name="helper").as_tool()
+    before = ask.on_invoke_tool
+
+    async def mine(ctx: Any, arguments: str) -> str:
+        said = await before(ctx, arguments) if calls_agent else "nobody"
+        return f"{arguments} was told to {said}"
+
+    ask.on_invoke_tool = mine
+    agent = make_agent(ask, name="agent")
+    await rig.serve(agent)
+    model.call("helper", {"input": "a"})
+    if calls_agent:
+        model.reply("the helper")
+    model.reply("done")
+    runner = rig.runner()
+    result = await Runner.run(agent, "q", runner=runner)
+    whom = "the helper" if calls_agent else "nobody"
+    assert model.requests[-1].messages[-1].text == f'{{"input": "a"}} was told to {whom}'
+    [call] = [e for e in await runner.audit(result.task_id) if e.kind == "tool_call"]
+    assert call.effect == "irreversible"  # nothing is known of the function
+
+
 async def test_the_context_is_shared_and_what_the_nested_run_makes_of_it_comes_back(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:

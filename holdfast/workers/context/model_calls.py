@@ -119,7 +119,7 @@ def _reason(answer: ModelAnswer, *, raises: bool) -> str:
     if len({call.id for call in calls}) < len(calls):
         return (
             "The model's answer holds different calls of one id in one response, so their results"
-            " could not be told apart. None was run."
+            " could not be told apart: each call needs a unique call ID. None was run."
         )
     return ""
 
