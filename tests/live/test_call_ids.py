@@ -6,12 +6,21 @@ import json
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI
 
-from holdfast import ModelBehaviorError, RunHooks, Runner, RunState, SQLiteSession, tool
+from holdfast import (
+    Model,
+    ModelBehaviorError,
+    ModelResponse,
+    RunHooks,
+    Runner,
+    RunState,
+    SQLiteSession,
+    Usage,
+    tool,
+)
 from holdfast.agents.tools.decorator import Tool
-from holdfast.models import ChatCompletionsModel
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.messages import ToolCall
 from tests.live.test_loop import Run
 from tests.support.rig import MakeAgent, Rig
 
@@ -151,23 +160,40 @@ async def test_an_approval_holds_for_the_call_that_it_was_given_for(
     assert booking.booked == ["1A"]
 
 
-async def test_ids_are_those_of_one_run(run: Run, model: FakeOpenAI, booking: Booking) -> None:
+class Scripted(Model):
+    """A model with the methods of the Agents SDK, which answers with what it was given."""
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.answers = list(answers)
+
+    async def get_response(self, *_: Any, **__: Any) -> ModelResponse:
+        return ModelResponse(output=[self.answers.pop(0)], usage=Usage(), response_id=None)
+
+    def stream_response(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+DONE = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
+
+
+def books(seat: str) -> dict[str, Any]:
+    return called("book", {"seat": seat}, ID)
+
+
+async def test_ids_are_those_of_one_run(run: Run, booking: Booking) -> None:
     session = SQLiteSession("s")
     for seat in ("1A", "2B"):
-        model.call("book", {"seat": seat}, id=ID)
-        model.reply("done")
-        await run("q", booking.tool, session=session)
+        of = {"model": Scripted(books(seat), books(seat), DONE), "name": f"agent {seat}"}
+        await run("q", booking.tool, of=of, session=session)
     assert booking.booked == ["1A", "2B"]
 
 
 async def test_a_provider_that_counts_the_calls_of_each_answer_makes_new_ones(
-    run: Run, model: FakeOpenAI, booking: Booking, openai_client: AsyncOpenAI
+    run: Run, booking: Booking
 ) -> None:
-    for seat in ("1A", "1A", "2B"):
-        model.call("book", {"seat": seat}, id=ID)
-    model.reply("done")
-    client = openai_client.with_options(base_url=model.base_url)
-    await run("q", booking.tool, of={"model": ChatCompletionsModel("m", client=client)})
+    seats = ("1A", "1A", "2B")
+    calls = [ToolCall(id=ID, name="book", arguments=json.dumps({"seat": s})) for s in seats]
+    await run("q", booking.tool, of={"model": ScriptedModel([*calls, "done"])})
     assert booking.booked == ["1A", "1A", "2B"]
 
 
@@ -182,12 +208,8 @@ async def test_a_provider_that_keeps_the_conversation_gets_a_result_for_each_cal
     assert sent(model) == ["function_call_output"]
 
 
-async def test_a_task_of_the_step_api_makes_new_calls(
-    run: Run, model: FakeOpenAI, booking: Booking
-) -> None:
-    model.call("book", SEAT, id=ID)
-    model.call("book", SEAT, id=ID)
-    model.reply("done")
-    await run.serve(booking.tool)
-    answer = await run.runner.chat("q")
-    assert (str(answer), booking.booked) == ("done", ["1A", "1A"])
+async def test_a_task_of_the_step_api_makes_new_calls(run: Run, booking: Booking) -> None:
+    await run.serve(booking.tool, model=Scripted(books("1A"), books("1A"), DONE))
+    task = await run.runner.create_task("q")
+    assert (await run.runner.run_task(task)).output == "ok"
+    assert booking.booked == ["1A", "1A"]
