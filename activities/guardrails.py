@@ -26,6 +26,7 @@ from holdfast.task.data.records import OpenStep
 from holdfast.task.data.wire import GuardInput, View
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
+from holdfast.values.code.typed_data import class_name
 from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import Blob, clean, user
 from holdfast.values.runs.run_context import RunContextWrapper
@@ -79,6 +80,7 @@ class GuardingActivities:
         info, stored = await info_of(self._source, found.output_info)
         return GuardFound(
             info=info,
+            info_class=class_name(found.output_info),
             stored=stored,
             tripped=bool(found.tripwire_triggered),
             output=shown if found.tripwire_triggered and _is_small(shown) else None,

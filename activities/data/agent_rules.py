@@ -8,6 +8,7 @@ from holdfast.activities.data.cache import Cache
 from holdfast.activities.data.registry import Registry
 from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import guard_rule
+from holdfast.agents.runs.teams import has_servers
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import AgentRules, Described, known_head
@@ -66,7 +67,7 @@ def _needs_activity(registry: Registry, head: TaskHead) -> bool:
     return (
         (head.session is not None and not head.session.unread)
         or makes_first_step(agent)
-        or any(each.mcp_servers for each in (agent, *agent.team()))
+        or has_servers(agent)
     )
 
 

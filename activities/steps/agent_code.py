@@ -122,10 +122,11 @@ class StepHooks:
         hooks = self._agent.hooks
         if hooks is None:
             return
-        if ctx.record.answered is not None:
+        answered = ctx.record.answered
+        if answered is not None and answered.answer is not None and not answered.answer.flaw:
             context = await self._made()
             with self._calling("on_llm_end", hooks.on_llm_end):
-                await invoke(hooks.on_llm_end, context, self._agent, ctx.record.answered.answer)
+                await invoke(hooks.on_llm_end, context, self._agent, answered.answer)
         for other in self._handed_to(result):
             context = await self._made()
             with self._calling("on_handoff", hooks.on_handoff):

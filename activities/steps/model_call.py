@@ -153,9 +153,16 @@ class Asking:
             whole = await self._with_images(sent)
             begun = time.monotonic()
             made = await self._respond(self._code.with_secrets(whole))
-            took = {"at": round(time.time(), 3), "took": round(time.monotonic() - begun, 3)}
+            found = {
+                "at": round(time.time(), 3),
+                "took": round(time.monotonic() - begun, 3),
+                # A provider that keeps the conversation wants a result for each call, also for
+                # one that is made once more.
+                "has_unique_ids": self._continuation is None
+                and getattr(self._model, "has_unique_ids", False),
+            }
             answer = priced(admitted(made, self._model.name), self._prices, sent.model)
-            answer = named(answer, sent.tools).model_copy(update=took)
+            answer = named(answer, sent.tools).model_copy(update=found)
             answered(span, answer)
         return answer
 

@@ -26,6 +26,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.guardrails_due import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED
 from holdfast.values.base import Json
+from holdfast.values.code.typed_data import class_name
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import clean, shown
 
@@ -181,7 +182,13 @@ class ToolWatch:
         message = clean(str(found.behavior.get("message", "")))
         behavior = found.behavior["type"]
         guarded = ToolGuarded(
-            kind=kind, name=name, behavior=behavior, message=message, info=info, stored=stored
+            kind=kind,
+            name=name,
+            behavior=behavior,
+            message=message,
+            info=info,
+            info_class=class_name(found.output_info),
+            stored=stored,
         )
         self.guards = (*self.guards, guarded)
         return guarded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -138,10 +139,15 @@ class Agent(DeclaredAgent[ContextT]):
     async def get_prompt(self, run_context: RunContextWrapper[ContextT]) -> dict[str, Any] | None:
         """Return the provider's prompt, chosen for a context if a function does that.
 
+        Returns:
+            Its `id`, `version` and `variables`, None for those that it does not name; None without
+            a prompt.
+
         Raises:
             UserError: The function returned something else than a prompt.
         """
-        return await chosen_prompt(self, self.prompt, run_context)
+        chosen = await chosen_prompt(self, self.prompt, run_context)
+        return chosen and {"version": None, "variables": None, **chosen}
 
     async def get_all_tools(
         self, run_context: RunContextWrapper[ContextT]
@@ -153,11 +159,17 @@ class Agent(DeclaredAgent[ContextT]):
             UserError: Two tools have the same name.
         """
         tools = (*await self.get_mcp_tools(run_context), *self.all_tools)
-        return [
-            tool
-            for tool in tools
-            if isinstance(tool, HostedTool) or await is_offered(tool.is_enabled, run_context, self)
-        ]
+        own = [tool for tool in tools if not isinstance(tool, HostedTool)]
+        try:
+            async with asyncio.TaskGroup() as asking:
+                asked = {
+                    id(tool): asking.create_task(is_offered(tool.is_enabled, run_context, self))
+                    for tool in own
+                }
+        except BaseExceptionGroup as several:
+            first = several.exceptions[0]
+            raise first from first.__cause__
+        return [tool for tool in tools if id(tool) not in asked or asked[id(tool)].result()]
 
     async def get_mcp_tools(
         self, run_context: RunContextWrapper[ContextT] | None = None

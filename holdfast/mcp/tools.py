@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.context import ToolContext
-from holdfast.agents.tools.foreign.servers import MCPConfig, ServerTool, ToolServer
+from holdfast.agents.tools.foreign.servers import MCPConfig, ServerTool, ToolServer, title_of
 from holdfast.agents.tools.functions.schema import is_same_shape, strict_schema
 from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.agents.tools.options import ToolOptions
@@ -134,11 +134,6 @@ def made_tool(
         served=served,
         **options,
     )
-
-
-def title_of(definition: Mapping[str, Json]) -> str:
-    """Return the title that a server gives a tool, or empty."""
-    return str(definition.get("title") or definition.get("annotations", {}).get("title") or "")
 
 
 def _options(server: ServerSettings, served: ServedTool, agent: AgentBase | None) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from typing import Any, Protocol, cast
 from holdfast.errors import HoldfastError, ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model as OneMethodModel
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell, ToolSpec
-from holdfast.models.libraries.llama_index import is_passing
 from holdfast.models.openai.items import to_response_items
+from holdfast.models.passing import is_passing
 from holdfast.values.base import Json
 from holdfast.values.settings import MCPToolChoice
 
@@ -184,6 +184,9 @@ class AskingModel:
 
     provider = "custom"
     """As traces name it."""
+
+    has_unique_ids = True
+    """The Agents SDK takes the ids of calls so, of any model."""
 
     serves_hosted = True
     """It gets hosted tools and prompts, and knows itself what it can do with them."""

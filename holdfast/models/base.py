@@ -115,6 +115,11 @@ class ModelAnswer(Value):
         at: When the call ended by the clock of its worker, seconds since the epoch.
         took: Seconds that the call took.
         prices: By which prices its cost was computed: a table or a package, with a version.
+        repeated: Ids of calls of earlier turns that the model made once more; they were left out.
+        flaw: Why a run with the rules of the Agents SDK cannot go on with it: a call has no id, or
+            that of an earlier call. Empty for nothing.
+        has_unique_ids: Whether the model gives each call of a conversation an id of its own. It is
+            not recorded, as it serves to find what the two above say.
         parsed: The validated object, when `ctx.call_model` was given a type. It is not recorded,
             but made from the recorded text.
     """
@@ -129,6 +134,9 @@ class ModelAnswer(Value):
     at: float = 0.0
     took: float = 0.0
     prices: str = ""
+    repeated: tuple[str, ...] = ()
+    flaw: str = ""
+    has_unique_ids: bool = Field(default=False, exclude=True)
     parsed: Any = Field(default=None, exclude=True)
 
     @property

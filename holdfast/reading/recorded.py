@@ -10,6 +10,7 @@ from holdfast.archive.segments import read_archived, read_messages, read_record,
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
+from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, OpenState
@@ -40,6 +41,7 @@ class Recorded:
             read now is left out, with a warning in the log; the result is made without it.
         last_step: The step that is in progress, else the last one.
         history: What the agent of the last step saw in place of the first messages, if it did.
+        began: The agent as the task began with it, if that was asked for.
     """
 
     task: Task
@@ -53,10 +55,16 @@ class Recorded:
     session: list[Message]
     last_step: TaskStep
     history: list[Message] | None
+    began: AgentSnapshot | None = None
 
 
-async def read_recorded(reader: Reader, task_id: str) -> Recorded:
+async def read_recorded(reader: Reader, task_id: str, *, servers: bool = False) -> Recorded:
     """Read a task, open or closed.
+
+    Args:
+        reader: Reads it.
+        task_id: The task.
+        servers: Whether its agents have MCP servers: their tools are those it began with.
 
     Raises:
         TaskNotFoundError: There is none of this id.
@@ -92,7 +100,15 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
         session=await _of_session(reader, head.session),
         last_step=last_step,
         history=await _messages(reader, ref.sha256) if ref is not None else None,
+        began=await read_snapshot(reader, head) if servers else None,
     )
+
+
+async def read_snapshot(reader: Reader, head: TaskHead) -> AgentSnapshot | None:
+    """Read the agent as a task began with it; None before the task has begun."""
+    if not head.snapshot:
+        return None
+    return AgentSnapshot.model_validate_json(await reader.archive.aget(head.snapshot))
 
 
 async def _of_session(reader: Reader, session: SessionRef | None) -> list[Message]:

@@ -263,7 +263,9 @@ def hook_calls(
                     yield HookCall(
                         ("llm", k), "on_llm_start", (agent, prompt or None, list(before))
                     )
-                    yield HookCall(("llm", k, "end"), "on_llm_end", (agent, got), usage=got.usage)
+                    if not answer.flaw:
+                        key = ("llm", k, "end")
+                        yield HookCall(key, "on_llm_end", (agent, got), usage=got.usage)
                 case StepEnded() if of.status == "last":
                     final = typed_output(agent.made_output, output)
                     yield HookCall(("agent", "end"), "on_agent_end", (agent, final))

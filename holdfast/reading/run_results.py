@@ -57,6 +57,8 @@ def run_data(
     """
     task = recorded.task
     team = team_of(agent, first=task.agent)
+    if recorded.began is not None:
+        team.learn(recorded.began)
     asked = interruptions(recorded, team)
     last_agent = team.of(recorded.last_step.agent)
     guards = guardrail_results(

@@ -76,6 +76,7 @@ def record_found(
     facts: dict[str, Json] = {"kind": rule.kind, "name": rule.name, "agent": agent}
     facts |= {"ref": rule.ref} if rule.ref else {}
     facts |= {"info": found.info} if found.info is not None else {}
+    facts |= {"info_class": found.info_class} if found.info_class else {}
     facts |= {"stored": found.stored.wire()} if found.stored is not None else {}
     facts |= {"tripped": True} if found.tripped else {}
     body = {**facts, "n": n, "attempts": found.attempts, "worker": found.worker}

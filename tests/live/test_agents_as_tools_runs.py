@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from holdfast import Runner, ToolContext, tool
+from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.run_config import RunConfig, ToolExecutionConfig
 from holdfast.agents.runs.results import RunResult
 from holdfast.errors import InvalidArgumentError, UserError
@@ -32,6 +33,43 @@ class Trip(BaseModel):
 
     city: str = Field(description="Where to go.")
     nights: int
+
+
+async def test_a_function_that_is_assigned_to_the_tool_is_called_in_place_of_the_agent(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    ask_helper = make_agent(name="helper").as_tool()
+
+    async def mine(_ctx: Any, arguments: str) -> str:
+        return f"{arguments} was told to nobody"
+
+    ask_helper.on_invoke_tool = mine
+    agent = make_agent(ask_helper, name="agent")
+    await rig.serve(agent)
+    model.call("helper", {"input": "a"})
+    model.reply("done")
+    runner = rig.runner()
+    result = await Runner.run(agent, "q", runner=runner)
+    assert model.requests[-1].messages[-1].text == '{"input": "a"} was told to nobody'
+    [call] = [e for e in await runner.audit(result.task_id) if e.kind == "tool_call"]
+    assert call.effect == "irreversible"  # nothing is known of the function
+
+
+async def test_such_a_function_may_call_what_it_replaces(
+    make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run_agent(_tool: Any, _ctx: Any, arguments: str) -> str:
+        return f"the helper read {arguments}"
+
+    monkeypatch.setattr(AgentTool, "run_made", run_agent)
+    ask_helper = make_agent(name="helper").as_tool()
+    before = ask_helper.on_invoke_tool
+
+    async def mine(ctx: Any, arguments: str) -> str:
+        return (await before(ctx, arguments)).upper()
+
+    ask_helper.on_invoke_tool = mine
+    assert await ask_helper.run(ToolContext(None), "x") == "THE HELPER READ X"
 
 
 async def test_the_context_is_shared_and_what_the_nested_run_makes_of_it_comes_back(

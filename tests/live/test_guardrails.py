@@ -564,6 +564,43 @@ async def test_an_output_guardrail_of_a_tool_replaces_its_result(
     assert model.requests[1].messages[-1].text == "not this"
 
 
+class Topic(BaseModel):
+    """What a guardrail has found out."""
+
+    name: str
+    seen: tuple[int, ...] = ()
+
+
+async def test_what_a_guardrail_found_is_an_object_of_its_class_again(
+    guarding: Guarding, model: FakeOpenAI
+) -> None:
+    class Local(BaseModel):
+        name: str
+
+    def allow_all(_data: Any) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.allow(Topic(name="tool"))
+
+    def find(*_: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(Local(name="here only"), tripwire_triggered=False)
+
+    def trip(*_: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(Topic(name="math", seen=(1, 2)), tripwire_triggered=True)
+
+    checked = make_tool([], tool_input_guardrails=[ToolInputGuardrail(allow_all, "allow")])
+    await guarding.serve(
+        checked, input_guardrails=[InputGuardrail(find)], output_guardrails=[OutputGuardrail(trip)]
+    )
+    model.call("act", {"what": "x"})
+    model.reply("done")
+    with pytest.raises(OutputGuardrailTripwireTriggered) as caught:
+        await guarding.run()
+    assert caught.value.guardrail_result.output.output_info == Topic(name="math", seen=(1, 2))
+    data = caught.value.run_data
+    assert data is not None
+    assert data.input_guardrail_results[0].output.output_info == {"name": "here only"}
+    assert data.tool_input_guardrail_results[0].output.output_info == Topic(name="tool")
+
+
 @pytest.mark.parametrize("kind", ["input", "output"])
 async def test_a_guardrail_of_a_tool_ends_the_run(
     guarding: Guarding, model: FakeOpenAI, kind: str

@@ -12,7 +12,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Effect, KeywordToolRetriever, RunContextWrapper, tool
+from holdfast import (
+    Agent,
+    AgentRunner,
+    Effect,
+    KeywordToolRetriever,
+    RunContextWrapper,
+    Runner,
+    ToolCallItem,
+    ToolOrigin,
+    ToolOriginType,
+    tool,
+)
 from holdfast.errors import StepFailedError
 from holdfast.mcp import (
     MCPServerSse,
@@ -27,6 +38,13 @@ from tests.support.rig import MakeAgent, Rig, activities_of
 from tests.support.tool_servers import PROGRAM, Place, free_port
 
 THING = {"thing": "x"}
+
+
+@tool(effect="read")
+def count() -> int:
+    """Count."""
+    return 7
+
 
 Serve = Callable[..., Awaitable[AgentRunner]]
 """Serves an agent with servers; options are Agent's."""
@@ -79,6 +97,33 @@ async def test_a_call_is_a_call_like_any_other(
     assert await activities_of(runner.client, task) == apart
     effects = [(e.tool, e.effect) for e in await runner.audit(task) if e.kind == "tool_call"]
     assert effects == [("look", "read"), ("book", "irreversible")]
+
+
+async def test_items_of_a_run_name_the_server_and_the_title_of_a_tool(
+    serve: Serve, model: FakeOpenAI, place: Place, make_agent: MakeAgent
+) -> None:
+    server = place.stdio(name="Shelf")
+    runner = await serve(server, tools=(count,))
+    elsewhere = make_agent(count, mcp_servers=[place.stdio(name="Shelf")])  # never connected
+    origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name="Shelf")
+    for is_streamed in (False, True):
+        model.calls([("look", THING), ("count", {})])
+        model.reply("done")
+        if is_streamed:
+            stream = Runner.run_streamed(elsewhere, "q", runner=runner)
+            items = [e.item async for e in stream.stream_events() if hasattr(e, "item")]
+        else:
+            items = (await Runner.run(elsewhere, "q", runner=runner)).new_items
+        told = [(e.type, e.tool_origin) for e in items if hasattr(e, "tool_origin")]
+        function = ToolOrigin(ToolOriginType.FUNCTION)
+        assert told == [
+            ("tool_call_item", origin),
+            ("tool_call_item", function),
+            ("tool_call_output_item", origin),
+            ("tool_call_output_item", function),
+        ]
+        titles = [e.title for e in items if isinstance(e, ToolCallItem)]
+        assert titles == ["Look at a thing", None]
 
 
 @pytest.mark.parametrize("kind", ["sse", "streamable-http"])

@@ -70,7 +70,7 @@ def begin(name: str) -> None:
         time.sleep(0.01)
 
 
-@mcp.tool(annotations=READS)
+@mcp.tool(title="Look at a thing", annotations=READS)
 def look(thing: str) -> str:
     """Look something up."""
     begin(f"look:{thing}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -296,3 +297,35 @@ def test_retry_settings_with_an_unknown_field_are_refused(
 ) -> None:
     with pytest.raises(WrongTypeError, match=text):
         Agent("clerk", model_settings={"retry": retry})
+
+
+async def test_predicates_of_tools_are_asked_side_by_side() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def waits(_ctx: Any, _agent: Any) -> bool:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return True
+
+    async def raises(_ctx: Any, _agent: Any) -> bool:
+        await begun.wait()
+        msg = "not now"
+        raise ValueError(msg)
+
+    def look() -> str:
+        """Look."""
+        return ""
+
+    agent = Agent(
+        name="a",
+        tools=[
+            tool(name_override=name, is_enabled=enabled)(look)
+            for name, enabled in (("one", waits), ("two", raises))
+        ],
+    )
+    with pytest.raises(ValueError, match="not now"):
+        await agent.get_all_tools(CTX)
+    assert ended.is_set()

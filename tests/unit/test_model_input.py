@@ -40,8 +40,8 @@ SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
         [ANSWER, {**ANSWER, "phase": "commentary"}],
     ],
 )
-def test_items_that_differ_are_kept(items: list[Any]) -> None:
-    assert once_each(items) == items
+def test_what_the_conversation_has_under_one_id_is_kept(items: list[Any]) -> None:
+    assert once_each(items, items) == items
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,8 @@ def test_items_that_differ_are_kept(items: list[Any]) -> None:
     [
         ([call(), output("a"), QUESTION] * 2, [call(), QUESTION, output("a"), QUESTION]),
         ([call(), call(), output("a")], [call(), output("a")]),
+        ([output("old"), output("new"), QUESTION], [output("new"), QUESTION]),
+        ([call(), output("old"), call("2"), output("new")], [call("2"), output("new")]),
         ([SEARCH, QUESTION, SEARCH], [QUESTION, SEARCH]),
         ([thought("old"), QUESTION, thought("new")], [thought("new"), QUESTION]),
         ([ANSWER, QUESTION, ANSWER], [QUESTION, ANSWER]),

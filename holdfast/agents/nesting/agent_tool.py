@@ -25,6 +25,7 @@ from holdfast.agents.tools.arguments import ToolArgumentsError, explain
 from holdfast.agents.tools.context import NestedResult, ToolContext
 from holdfast.agents.tools.functions.schema import object_schema, strict_schema, without_titles
 from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
+from holdfast.agents.tools.invoker import Invoker
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.models.base import ToolSpec
@@ -135,8 +136,15 @@ class AgentTool(Tool[..., Any]):
             raise UserError(msg, remedy=remedy)
         return super().spec()
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether calls run a function that was assigned to `on_invoke_tool`, not the agent."""
+        return not isinstance(self.on_invoke_tool, Invoker)
+
     def policy(self) -> ToolPolicy:
         """Describe as data how a task runs the tool."""
+        if self.is_replaced:  # nothing is known of what the function does
+            return super().policy().model_copy(update={"effect": "irreversible"})
         return super().policy().model_copy(update={"agent": self.agent.name})
 
     def parse(self, arguments: str) -> dict[str, Any]:
@@ -179,6 +187,18 @@ class AgentTool(Tool[..., Any]):
         return cast("str | list[dict[str, Json]]", made)
 
     async def run(self, ctx: ToolContext, arguments: str) -> Any:
+        """Return the result of a call.
+
+        Raises:
+            ToolArgumentsError: The arguments do not fit.
+            Exception: The error that ended the nested run, or an error of the extractor; or of the
+                function that was assigned to `on_invoke_tool`.
+        """
+        if self.is_replaced:
+            return await invoke(self.on_invoke_tool, ctx, arguments)
+        return await self.run_made(ctx, arguments)
+
+    async def run_made(self, ctx: ToolContext, arguments: str) -> Any:
         """Return the result of the nested run: in a task, which has finished it; else run it here.
 
         Raises:

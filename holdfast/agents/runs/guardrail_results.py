@@ -34,6 +34,7 @@ from holdfast.task.guardrails_due import (
 from holdfast.task.happenings import Noted, StepBegan, StepEnded, StepsUndone, happenings
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
+from holdfast.values.code.typed_data import remade
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
@@ -234,7 +235,8 @@ def _run_result(
     facts: Mapping[str, Json], known: Known, output: Any
 ) -> InputGuardrailResult | OutputGuardrailResult:
     name, agent = str(facts.get("name", "")), str(facts.get("agent", ""))
-    said = facts["stored"] if "stored" in facts else facts.get("info")
+    info = remade(facts.get("info"), str(facts.get("info_class", "")))
+    said = facts.get("stored", info)
     found = GuardrailFunctionOutput(said, bool(facts.get("tripped")))
     if facts.get("kind") == "input":
         return InputGuardrailResult(known.input_guardrail(name, agent), found)
@@ -256,7 +258,8 @@ def _tool_result(
     behavior: GuardrailBehavior = {"type": found.behavior}
     if found.behavior == "reject_content":
         behavior["message"] = found.message
-    said = found.info if found.stored is None else found.stored.wire()
+    info = remade(found.info, found.info_class)
+    said = info if found.stored is None else found.stored.wire()
     output = ToolGuardrailFunctionOutput(said, behavior)
     guardrail = known.tool_guardrail(found, tool, agent)
     if isinstance(guardrail, ToolInputGuardrail):

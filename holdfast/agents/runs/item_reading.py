@@ -23,8 +23,10 @@ from holdfast.agents.items.run_items import (
 from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.tools.decorator import Tool
+from holdfast.agents.tools.foreign.servers import ServerTool
 from holdfast.models.openai.items import to_response_items
 from holdfast.models.openai.local_items import LOCAL_RESULTS, shell_text
+from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.ledger.references import last_round
 from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json
@@ -45,6 +47,18 @@ class Team:
         self._first = first
         self._agents: dict[str, Agent] = {agent.name: agent for agent in reversed(agents)}
         self._own = frozenset(self._agents)
+        self._began: AgentSnapshot | None = None
+        self._tools: dict[tuple[str, str], Tool | None] = {}
+
+    @property
+    def lacks_servers(self) -> bool:
+        """Whether agents have MCP servers whose tools it does not know yet, see `learn`."""
+        return self._began is None and any(each.mcp_servers for each in self._agents.values())
+
+    def learn(self, began: AgentSnapshot) -> None:
+        """Take the first agent and its team as the task began with them, with tools of servers."""
+        self._began = began
+        self._tools.clear()
 
     def has(self, name: str) -> bool:
         """Whether this process has an agent of this name."""
@@ -56,6 +70,15 @@ class Team:
         if name not in self._agents:
             self._agents[name] = Agent(name=name)
         return self._agents[name]
+
+    def tool(self, agent: Agent, name: str) -> Tool | None:
+        """Return an agent's tool of a name, or its handoff as a tool, or None."""
+        key = (agent.name, name)
+        if key not in self._tools:
+            known = (self._began, *self._began.team) if self._began is not None else ()
+            began = next((each for each in known if each.name == agent.name), None)
+            self._tools[key] = agent.tool(name, began)
+        return self._tools[key]
 
 
 def team_of(agent: Agent, *, first: str = "") -> Team:
@@ -197,7 +220,7 @@ def _items(
         for raw in to_response_items([message]):
             item = _item(raw, agent, ids, team)
             if isinstance(item, ToolCallItem | ToolCallOutputItem):
-                _tell_tool(item, agent.tool(tools.get(item.call_id or "", "")))
+                _tell_tool(item, team.tool(agent, tools.get(item.call_id or "", "")))
             found.append(item)
     return found
 
@@ -234,7 +257,10 @@ def _tell_tool(item: ToolCallItem | ToolCallOutputItem, tool: Tool | None) -> No
         return
     if isinstance(item, ToolCallItem):
         item.description = tool.description or None
-    if isinstance(tool, AgentTool):
+        item.title = tool.title or None if isinstance(tool, ServerTool) else None
+    if isinstance(tool, ServerTool):
+        item.tool_origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name=tool.server.name)
+    elif isinstance(tool, AgentTool):
         item.tool_origin = ToolOrigin(
             ToolOriginType.AGENT_AS_TOOL, agent_name=tool.agent.name, agent_tool_name=tool.name
         )

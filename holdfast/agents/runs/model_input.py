@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,19 +78,19 @@ async def filtered(
 def once_each(items: Sequence[Any], before: Sequence[Any] = ()) -> list[dict[str, Json]]:
     """Leave out items that a filter has repeated, which the Responses API refuses.
 
-    A call or its output is repeated where both are equal to those before: some providers give the
-    calls of each answer the same ids. Of other items the id decides, or with a role all that they
-    are. The newest stays, in its place; a call or a thought, which must precede others, in that of
-    the oldest.
+    The call id decides, else the id; of messages with one, all that they are. The newest stays, in
+    its place; a call or a thought, which must precede others, in that of the oldest. So does the
+    Agents SDK (0.22).
 
     Args:
         items: What the filter returned.
-        before: What it was given: what stands there more than once may do so.
+        before: What it was given: what stands there more than once may do so, because some
+            providers give the calls of each answer the same ids.
     """
     found = [plain(item) for item in items]
-    keys = _keys(found)
+    keys = [_key(item) for item in found]
     often = Counter(keys)
-    may = Counter(_keys([plain(item) for item in before]))
+    may = Counter(_key(plain(item)) for item in before)
     newest = dict(zip(keys, found, strict=True))
     seen: Counter[str] = Counter()
     kept: list[dict[str, Json]] = []
@@ -107,40 +107,13 @@ def once_each(items: Sequence[Any], before: Sequence[Any] = ()) -> list[dict[str
 _PRECEDE = ("function_call", "reasoning", "custom_tool_call")
 
 
-def _keys(items: Sequence[dict[str, Json]]) -> list[str]:
-    """Return what identifies each item; nothing for a message that anybody may write."""
-    calls = _others(items, is_output=False)
-    outputs = _others(reversed(items), is_output=True)
-    return [
-        _key(item, call, output)
-        for item, call, output in zip(items, calls, reversed(outputs), strict=True)
-    ]
-
-
-def _others(items: Iterable[dict[str, Json]], *, is_output: bool) -> list[dict[str, Json] | None]:
-    """Return for each item the newest call, or output, of its call id up to there."""
-    newest: dict[Json, dict[str, Json]] = {}
-    found: list[dict[str, Json] | None] = []
-    for item in items:
-        call = item.get("call_id")
-        if isinstance(call, str) and call and _is_output(item) == is_output:
-            newest[call] = item
-        found.append(newest.get(call) if isinstance(call, str) else None)
-    return found
-
-
-def _is_output(item: dict[str, Json]) -> bool:
-    return str(item.get("type")).endswith("_output")
-
-
-def _key(
-    item: dict[str, Json], call: dict[str, Json] | None, output: dict[str, Json] | None
-) -> str:
-    kind, own = item.get("type"), item.get("id")
+def _key(item: dict[str, Json]) -> str:
+    """Return what identifies an item; nothing for a message that anybody may write."""
+    kind, own, call = item.get("type"), item.get("id"), item.get("call_id")
     if not isinstance(kind, str) or (item.get("role") and not own):
         return ""
-    if call is not None or output is not None:
-        return _text([kind, call, output])
+    if isinstance(call, str) and call:
+        return _text([kind, "call", call])
     if item.get("role"):
         return _text([kind, item])
     return _text([kind, own]) if isinstance(own, str) and own else ""

@@ -20,6 +20,11 @@ def reachable(agents: Iterable[Agent]) -> tuple[Agent, ...]:
     return walk(agents, lambda agent: [*(h.agent for h in agent.made_handoffs), *agent.nested()])
 
 
+def has_servers(agent: Agent) -> bool:
+    """Whether an agent, or one that it hands over to, has MCP servers."""
+    return any(each.mcp_servers for each in (agent, *agent.team()))
+
+
 def check_tool_names(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> None:
     """Refuse agents that have several tools or handoffs of one name, or log a warning.
 

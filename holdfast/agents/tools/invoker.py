@@ -20,8 +20,8 @@ class Owner(Protocol):
         """Makes the model's text for a failed call."""
         ...
 
-    async def run(self, ctx: ToolContext[Any, Any], arguments: str) -> Any:
-        """Validate the arguments and run the tool."""
+    async def run_made(self, ctx: ToolContext[Any, Any], arguments: str) -> Any:
+        """Validate the arguments and run the tool as it was made."""
         ...
 
 
@@ -67,7 +67,7 @@ class Invoker:
             msg = "An invoker without a tool cannot be called."
             raise RuntimeError(msg)
         try:
-            return await owner.run(ctx, arguments)
+            return await owner.run_made(ctx, arguments)
         except Exception as error:
             formatter = owner.failure_error_function
             if formatter is None:

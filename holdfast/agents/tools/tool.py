@@ -350,6 +350,10 @@ class Tool(Generic[P, R]):
         positional, named = signature.bind(ctx, self.parse(arguments))
         return await invoke(self.function, *positional, **named)
 
+    async def run_made(self, ctx: ToolContext, arguments: str) -> Any:
+        """Run the tool as it was made, whatever was assigned to `on_invoke_tool` since."""
+        return await self.run(ctx, arguments)
+
     def is_worth_repeating(self, error: BaseException) -> bool:
         """Whether the tool allows another attempt after this error.
 

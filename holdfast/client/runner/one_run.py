@@ -19,6 +19,7 @@ from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.state import RunState
+from holdfast.agents.runs.teams import has_servers
 from holdfast.agents.tools.context import ToolContext
 from holdfast.client.agent_runner.control import AGAIN_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner
@@ -333,7 +334,7 @@ class _Run:
         """
         await work
         while True:
-            recorded = await read_recorded(self._engine.reader, self._call.task_id)
+            recorded = await self._read()
             task = recorded.task
             if task.status == "running" and not task.paused:
                 await self._engine.run_on(self._call.task_id)
@@ -341,6 +342,12 @@ class _Run:
                 await asyncio.sleep(AGAIN_SECONDS)  # a decision is being applied
             else:
                 return recorded
+
+    async def _read(self) -> Recorded:
+        call = self._call
+        return await read_recorded(
+            self._engine.reader, call.task_id, servers=has_servers(call.agent)
+        )
 
     async def _abandon(self, failed: HookFailed) -> bool:
         """Abandon the task of a run whose hook has raised; return whether the task is over."""
@@ -364,7 +371,7 @@ class _Run:
         """
         call = self._call
         try:
-            recorded = await read_recorded(self._engine.reader, call.task_id)
+            recorded = await self._read()
             data = run_data(
                 recorded, call.agent, given=call.input, context=call.context, config=call.config
             )

@@ -13,6 +13,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.items.run_items import RunItem
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
+from holdfast.agents.runs.teams import has_servers
 from holdfast.client.agent_runner.caller import Caller
 from holdfast.client.agent_runner.task_client import TaskClient
 from holdfast.client.streamed import (
@@ -267,7 +268,9 @@ class RunResultStreaming(Streamed[RunResult]):
         given = None if self._resumes else self.input
         try:
             async with asyncio.timeout(READ_SECONDS):
-                recorded = await self._wrap(read_recorded(engine.reader, self.task_id))
+                servers = has_servers(self._agent)
+                reading = read_recorded(engine.reader, self.task_id, servers=servers)
+                recorded = await self._wrap(reading)
             self._made = run_data(recorded, self._agent, given=given, context=self._context)
         except (HoldfastError, TemporalError, TimeoutError, ValueError):
             log.warning("What the run %s had made could not be read", self.task_id, exc_info=True)

@@ -12,11 +12,10 @@ from typing import Any, Protocol, cast
 
 from holdfast.errors import ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec
+from holdfast.models.passing import is_passing
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, TextPart, ToolCall, Usage
 
-HEALED_BY_TIME = frozenset({408, 409, 425, 429})
-_LASTING = frozenset({"APIConnectionError", "APITimeoutError", "ConnectError", "ReadTimeout"})
 _ANSWER_IN_JSON = "Answer with one JSON value that fits this JSON Schema, and nothing else:\n"
 
 
@@ -234,11 +233,3 @@ def _failure(model: str, error: Exception) -> ModelUnavailableError | ModelReque
     """Return the error for what an LLM raised."""
     msg = f"Model {model!r} of LlamaIndex raised {type(error).__name__}: {error}"
     return ModelUnavailableError(msg) if is_passing(error) else ModelRequestError(msg)
-
-
-def is_passing(error: Exception) -> bool:
-    """Whether time can heal what a provider's client raised."""
-    status = getattr(error, "status_code", None)
-    names = {base.__name__ for base in type(error).__mro__}
-    heals = isinstance(status, int) and (status in HEALED_BY_TIME or status >= 500)  # noqa: PLR2004
-    return heals or bool(names & _LASTING) or isinstance(error, TimeoutError | ConnectionError)

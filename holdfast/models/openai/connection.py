@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import openai
 from openai import AsyncOpenAI, AsyncStream
 
-from holdfast.errors import InvalidArgumentError, ModelError, ModelRequestError
+from holdfast.errors import ModelError, ModelRequestError
 from holdfast.models.defaults import default_client, default_key
 from holdfast.models.openai.bodies import HEAVY_BYTES, RequestBody
 from holdfast.models.openai.failures import (
@@ -28,12 +28,12 @@ from holdfast.models.openai.failures import (
     unopened,
 )
 from holdfast.models.openai.sse import EventReader
+from holdfast.models.openai.stand_in import StandIn
 from holdfast.models.providers import misdirected
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.logs import log
-from holdfast.values.text.shown import shown
 
 LARGEST_BODY_BYTES = 32 * 1024 * 1024
 """Most bytes of an answer that are read, streamed or not."""
@@ -56,20 +56,20 @@ class Connection:
     def __init__(
         self,
         model: str,
-        client: AsyncOpenAI | None,
+        client: Any,
         base_url: str | None,
         api_key: str | None,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep what the model was made with; nothing is opened yet."""
+        """Keep what the model was made with; nothing is opened yet.
+
+        Raises:
+            InvalidArgumentError: The client is none.
+        """
         self.model = model
-        if not isinstance(cast("object", client), AsyncOpenAI | None):
-            msg = (
-                f"client={shown(client)} cannot call model {shown(model)}: it is no"
-                " openai.AsyncOpenAI. Pass base_url and api_key in its place, or nothing."
-            )
-            raise InvalidArgumentError(msg)
-        self._own = None if client is None else client.with_options(max_retries=0)
+        is_own = isinstance(client, AsyncOpenAI | None)
+        self._stand_in = None if is_own else StandIn(client, model)
+        self._own = client.with_options(max_retries=0) if isinstance(client, AsyncOpenAI) else None
         self._shared: tuple[AsyncOpenAI, AsyncOpenAI] | None = None
         self._options = dict(options or {})
         self._base_url = base_url
@@ -91,6 +91,8 @@ class Connection:
     @property
     def secret(self) -> str:
         """The key in use, to be kept out of texts."""
+        if self._stand_in is not None:
+            return self._stand_in.secret
         if (given := self._given) is not None:
             return given.api_key
         key = self._api_key or default_key() or os.environ.get("OPENAI_API_KEY")
@@ -158,6 +160,9 @@ class Connection:
             ModelUnavailableError: Time can heal it.
             ModelRequestError: A person must heal it.
         """
+        if self._stand_in is not None:
+            sent = _with_arguments(body, settings)
+            return self._checked(await self._stand_in.ask(path, sent, settings), None), None
         async with self._response(path, body, settings) as raw:
             request_id: str | None = raw.headers.get("x-request-id")
             return await self._whole(raw, request_id), request_id
@@ -184,6 +189,10 @@ class Connection:
             ModelUnavailableError: Time can heal it; the answer was cut off, for example.
             ModelRequestError: A person must heal it.
         """
+        if self._stand_in is not None:
+            sent = _with_arguments(body, settings)
+            await self._stand_in.follow(path, sent, settings, take)
+            return None, None
         async with self._response(path, body.joined({"stream": True}), settings) as raw:
             request_id: str | None = raw.headers.get("x-request-id")
             if "event-stream" not in raw.headers.get("content-type", ""):
@@ -299,6 +308,9 @@ class Connection:
             raise malformed(self.model, "it is nested too deep", request_id=request_id) from None
         except ValueError:
             raise malformed(self.model, "the body is not JSON", request_id=request_id) from None
+        return self._checked(data, request_id)
+
+    def _checked(self, data: object, request_id: str | None) -> dict[str, Json]:
         if not is_object(data):
             raise malformed(self.model, "the body is no JSON object", request_id=request_id)
         error = data.get("error")
@@ -334,6 +346,20 @@ def extra_fields(body: RequestBody, settings: ModelSettings) -> dict[str, Json]:
     Raises:
         ModelRequestError: Arguments would take the place of what other settings say.
     """
+    added = _arguments(body, settings)
+    return {**added, **_joined({**body.fields, **added}, settings.extra_body or {})}
+
+
+def _with_arguments(body: RequestBody, settings: ModelSettings) -> dict[str, Json]:
+    """Return a body as the arguments of a client's own method, which takes `extra_body` apart.
+
+    Raises:
+        ModelRequestError: As for `extra_fields`.
+    """
+    return body.joined(_arguments(body, settings)).data()
+
+
+def _arguments(body: RequestBody, settings: ModelSettings) -> dict[str, Json]:
     added = settings.extra_args or {}
     taken = sorted(name for name in added if name in body)
     if taken:
@@ -341,7 +367,7 @@ def extra_fields(body: RequestBody, settings: ModelSettings) -> dict[str, Json]:
             f"ModelSettings.extra_args has {', '.join(map(repr, taken))}, which the request holds"
             " already. Set it by its own field, or change what is sent by extra_body."
         )
-    return {**added, **_joined({**body.fields, **added}, settings.extra_body or {})}
+    return added
 
 
 def _joined(body: dict[str, Json], extra: dict[str, Json]) -> dict[str, Json]:

@@ -21,11 +21,11 @@ from holdfast.errors import (
     ModelRequestError,
     ModelUnavailableError,
 )
+from holdfast.models.passing import HEALED_BY_TIME
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.runs.asked_waits import retry_after
 
-_HEALED_BY_TIME = frozenset({408, 409, 425, 429})
 _NOT_HEALED_BY_TIME = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 )
@@ -103,15 +103,15 @@ def model_error(error: openai.OpenAIError, *, model: str, secret: str = "") -> M
         case openai.APIConnectionError():
             return lost(model, _cause_of(error), secret=secret)
         case openai.APIResponseValidationError():
-            return malformed(model, _clean(str(error), secret))
+            return malformed(model, cleaned(str(error), secret))
         case openai.APIError():
             return ModelUnavailableError(
-                f"Model {model!r} broke off its answer: {_clean(error.message, secret)}. The call"
+                f"Model {model!r} broke off its answer: {cleaned(error.message, secret)}. The call"
                 " is repeated later."
             )
         case _:
             return ModelRequestError(
-                f"The call of model {model!r} could not be made: {_clean(str(error), secret)}.",
+                f"The call of model {model!r} could not be made: {cleaned(str(error), secret)}.",
                 remedy="Heal the cause, then run the step again.",
             )
 
@@ -138,7 +138,7 @@ def status_error(
     headers = headers or {}
     request_id = headers.get("x-request-id") or headers.get("request-id")
     where = f"HTTP {status}" + (f", request id {request_id}" if request_id else "")
-    said = _clean(_message_in(body), secret)
+    said = cleaned(_message_in(body), secret)
     codes = {str(body.get("code")), str(body.get("type"))}
     if codes & _NOT_HEALED_BY_TIME:
         return ModelRequestError(
@@ -148,7 +148,7 @@ def status_error(
             status=status,
         )
     may_repeat = headers.get("x-should-retry") != "false"
-    if may_repeat and (status in _HEALED_BY_TIME or status >= HTTPStatus.INTERNAL_SERVER_ERROR):
+    if may_repeat and (status in HEALED_BY_TIME or status >= HTTPStatus.INTERNAL_SERVER_ERROR):
         asked = retry_after(headers)
         wait = None if asked is None else min(asked, LONGEST_WAIT_SECONDS)
         when = "later" if wait is None else f"after {wait:g} s, as the provider asks"
@@ -178,7 +178,7 @@ def too_slow(model: str) -> ModelUnavailableError:
 def cut_off(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
     """Make the error for a streamed answer that ends before it is complete."""
     return ModelUnavailableError(
-        f"Model {model!r} broke off its answer in the middle ({_clean(reason, secret)}). The call"
+        f"Model {model!r} broke off its answer in the middle ({cleaned(reason, secret)}). The call"
         " is repeated later."
     )
 
@@ -186,7 +186,7 @@ def cut_off(model: str, reason: str, *, secret: str = "") -> ModelUnavailableErr
 def lost(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
     """Make the error for a connection that ended before the answer was there."""
     return ModelUnavailableError(
-        f"The connection to model {model!r} failed or was cut ({_clean(reason, secret)}); the call"
+        f"The connection to model {model!r} failed or was cut ({cleaned(reason, secret)}); the call"
         " is repeated later."
     )
 
@@ -227,7 +227,7 @@ def _cause_of(error: BaseException) -> str:
     return f"{type(cause).__name__}: {cause}" if cause else str(error)
 
 
-def _clean(text: str, secret: str) -> str:
+def cleaned(text: str, secret: str) -> str:
     """Cut keys out of a text, and the text to a readable length."""
     if secret:
         text = text.replace(secret, "[key]")

@@ -39,6 +39,9 @@ class ResponsesModel(OpenAIModel):
 
     path = "/responses"
     tells_responses = True
+    has_unique_ids = True
+    """Whether each call of a conversation has an id of its own."""
+
     serves_hosted = True
     """Whether it passes on tools and prompts of the provider."""
 

@@ -13,6 +13,7 @@ from holdfast.errors import TaskNotFoundError
 from holdfast.models.base import Delta
 from holdfast.models.draft import Frame, deltas_of, goes_on, units_of
 from holdfast.reading.reader import Reader
+from holdfast.reading.recorded import read_snapshot
 from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
     ItemEventName,
@@ -278,6 +279,8 @@ class StreamReader:
         if int(last) <= self.offset - 256:
             return []
         message = await self._reader.resolve(said.message)
+        if self._team.lacks_servers and (began := await self._read_snapshot()) is not None:
+            self._team.learn(began)
         events: list[StreamEvent] = []
         at = said.at
         for item in message_items(
@@ -299,13 +302,14 @@ class StreamReader:
         names = {each.tool_name for each in agent.made_handoffs}
         if names or self._team.has(agent.name):
             return names
+        began = await self._read_snapshot()
+        return names if began is None else {e.name for e in began.of(agent.name).handoffs}
+
+    async def _read_snapshot(self) -> AgentSnapshot | None:
         if self._snapshot is None:
             head = await self._reader.head(self._task_id)
-            if not head.snapshot:
-                return names
-            data = await self._reader.archive.aget(head.snapshot)
-            self._snapshot = AgentSnapshot.model_validate_json(data)
-        return {each.name for each in self._snapshot.of(agent.name).handoffs}
+            self._snapshot = await read_snapshot(self._reader, head)
+        return self._snapshot
 
     async def _tell_answer(self, told: Answered) -> list[StreamEvent]:
         """Return the events of a recorded answer that were not yielded while it was made."""

@@ -41,7 +41,8 @@ class GuardFound(Value):
 
     Attributes:
         info: Its `output_info`.
-        stored: Where the archive keeps that, when it is large.
+        info_class: Name of the class of that, if it is a dataclass or pydantic model.
+        stored: Where the archive keeps it, when it is large.
         tripped: Whether the run must not go on.
         output: For a tripped output guardrail: what it checked, unless that is large.
         attempts: How often it was started.
@@ -49,6 +50,7 @@ class GuardFound(Value):
     """
 
     info: Json = None
+    info_class: str = ""
     stored: Blob | None = None
     tripped: bool = False
     output: Json = None
@@ -65,7 +67,8 @@ class ToolGuarded(Value):
         behavior: What followed.
         message: Text that the model got instead, for "reject_content".
         info: Its `output_info`.
-        stored: Where the archive keeps that, when it is large.
+        info_class: As for `GuardFound`.
+        stored: Where the archive keeps it, when it is large.
     """
 
     kind: Literal["input", "output"] = "input"
@@ -73,4 +76,5 @@ class ToolGuarded(Value):
     behavior: Literal["allow", "reject_content", "raise_exception"] = "allow"
     message: str = ""
     info: Json = None
+    info_class: str = ""
     stored: Blob | None = None

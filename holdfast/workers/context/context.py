@@ -119,7 +119,7 @@ class StepContext:
         self.adds: list[Message] = list(opened.notes)
         self._head = head
         self._before = (*history, *transcript)
-        self._paid = PaidCalls(self.record, self.stop, respond, ensure_ours)
+        self._paid = PaidCalls(self.record, self.stop, respond, ensure_ours, transcript)
         self._retrieve = retrieve
         self._ask_task = ask_task
         self._view = opened.step.history

@@ -65,7 +65,7 @@ def verdict(answer: ModelAnswer, dialect: Dialect) -> HoldfastError | None:
     not run.
     """
     raises = dialect.unknown_tool == "raise"
-    reason = _reason(answer, raises=raises)
+    reason = answer.flaw or _reason(answer, raises=raises)
     if not reason:
         return None
     if raises:
@@ -119,7 +119,7 @@ def _reason(answer: ModelAnswer, *, raises: bool) -> str:
     if len({call.id for call in calls}) < len(calls):
         return (
             "The model's answer holds different calls of one id in one response, so their results"
-            " could not be told apart. None was run."
+            " could not be told apart: each call needs a unique call ID. None was run."
         )
     return ""
 
@@ -130,7 +130,7 @@ def _apart(calls: Sequence[ToolCall], *, renames: bool) -> Iterator[ToolCall]:
     taken = {call.id for call in calls}
     first = set(taken)
     for call in calls:
-        content = (call.id, call.name, _sense(call.arguments))
+        content = (call.id, call.name, sense(call.arguments))
         if content in said:
             continue
         said.add(content)
@@ -143,7 +143,7 @@ def _apart(calls: Sequence[ToolCall], *, renames: bool) -> Iterator[ToolCall]:
         yield call.model_copy(update={"id": name})
 
 
-def _sense(arguments: str) -> str:
+def sense(arguments: str) -> str:
     """Write arguments in a canonical form, so that spaces and member order do not matter."""
     try:
         return canonical(json.loads(arguments)).decode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,8 @@ from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.task.data.head import Dialect
 from holdfast.task.data.records import Handed, JournalEntry
 from holdfast.values.base import Json
+from holdfast.values.messages import Message
+from holdfast.workers.context.call_ids import without_repeated
 from holdfast.workers.context.journal import (
     Interrupt,
     OverBudget,
@@ -34,6 +36,7 @@ class PaidCalls:
         stop: StepStop,
         respond: Respond,
         ensure_ours: Callable[[], Awaitable[None]] | None,
+        transcript: Sequence[Message],
     ) -> None:
         """Make no call yet.
 
@@ -43,8 +46,10 @@ class PaidCalls:
             respond: Makes one model call.
             ensure_ours: Called before a costly memo; raises when another worker process has taken
                 the step over.
+            transcript: The task's messages before the step.
         """
         self._record = record
+        self._transcript = transcript
         self._stop = stop
         self._respond = respond
         self._ensure_ours = ensure_ours
@@ -75,6 +80,8 @@ class PaidCalls:
             known = self._record.paid_for(key)
             paid = None if known is None else known.answer
             answer = read(paid or await self._respond(request), dialect)
+            if answer.has_unique_ids and dialect.unknown_tool == "raise":
+                answer = without_repeated(answer, self._transcript)
             self._record.add(JournalEntry(request=key, answer=answer, last=last), costly=True)
             return answer
         except OverBudget as over:

@@ -132,7 +132,7 @@ def _stays(step: TaskStep, answer: ModelAnswer) -> TaskStepOutput:
 Follows = Literal["tools", "answer", "refusal", "nothing", "work"]
 """Kinds of a model's answer: tool calls; a final output; a refusal that ends the run; "nothing" in
 the place of the output that the agent's type requires; "work" of the provider's own tools without
-any text. After the last two, the model is called again."""
+any text, or calls of an earlier turn once more. After the last two, the model is called again."""
 
 BUDGET_REACHED = (
     "Not run: the budget of tool calls for this task is used up. Answer with what is known."
@@ -152,6 +152,8 @@ def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> F
     """
     if answer.message.calls:
         return "tools"
+    if answer.repeated:
+        return "work"
     kinds = {kind_of(item) for item in answer.message.items}
     if kinds & RUN_BY_PROVIDER and "message" not in kinds and not answer.text:
         return "work"

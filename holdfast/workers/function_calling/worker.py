@@ -152,7 +152,7 @@ def _final(ctx: StepContext, answer: ModelAnswer) -> Json:
 
 def _asks_again(step: TaskStep, ctx: StepContext, answer: ModelAnswer) -> TaskStepOutput:
     """Take another turn after an answer without output."""
-    if answer.message.items:
+    if answer.message.items or answer.text:
         ctx.add(answer.message)
     return TaskStepOutput(output="", task_step=step, next_steps=(step.get_next_step(),))
 

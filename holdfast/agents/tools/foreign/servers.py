@@ -19,7 +19,7 @@ from holdfast.agents.tools.tool import Tool
 from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import ServedTool
 from holdfast.task.data.calls import Asks
-from holdfast.values.base import digest
+from holdfast.values.base import Json, digest
 
 LONGEST_NAME = 64
 
@@ -94,6 +94,11 @@ class ServerTool(Tool[..., Any]):
     server: ToolServer
     served: ServedTool
 
+    @property
+    def title(self) -> str:
+        """Short name for people that the server gives it, or empty."""
+        return title_of(self.served.definition)
+
     def parse(self, arguments: str) -> dict[str, Any]:
         """Return the arguments, if the required ones are there; the server checks the rest.
 
@@ -125,6 +130,11 @@ class ServerTool(Tool[..., Any]):
         """
         self.parse(arguments)
         return await self.server.invoke(self, ctx, arguments)
+
+
+def title_of(definition: Mapping[str, Json]) -> str:
+    """Return the title that a server gives a tool, or empty."""
+    return str(definition.get("title") or definition.get("annotations", {}).get("title") or "")
 
 
 def server_keys(servers: Sequence[ToolServer]) -> dict[str, ToolServer]:

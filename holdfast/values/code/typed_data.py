@@ -1,0 +1,53 @@
+"""Dataclasses and pydantic models recorded as data, and made again where their class is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from holdfast.values.base import Json
+
+
+def class_name(value: Any) -> str:
+    """Name the class of a dataclass or pydantic model, `module:qualified.name`; empty for others.
+
+    A class that is no top-level name of its module, such as a local one, has no name either.
+    """
+    kind: type[Any] = type(value)
+    if not (isinstance(value, BaseModel) or dataclasses.is_dataclass(value)):
+        return ""
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    return name if _class(name) is kind else ""
+
+
+def remade(data: Json, name: str) -> Any:
+    """Make an object of its recorded data; the data where its class is not loaded or has changed.
+
+    Nothing is imported, and no function is looked up: the name comes with a task.
+
+    Args:
+        data: The data.
+        name: What `class_name` has said; empty for plain data.
+    """
+    kind = _class(name) if name else None
+    if kind is None:
+        return data
+    try:
+        return TypeAdapter(kind).validate_python(data)
+    except ValidationError:
+        return data
+
+
+def _class(name: str) -> type[Any] | None:
+    """Return a dataclass or pydantic model that a loaded module defines under a name."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module, path):
+        return None
+    kind: type[Any] = found
+    return kind if issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind) else None

@@ -1,0 +1,215 @@
+"""Calls whose id an earlier turn of the run has used, where the model gives each call its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    Model,
+    ModelBehaviorError,
+    ModelResponse,
+    RunHooks,
+    Runner,
+    RunState,
+    SQLiteSession,
+    Usage,
+    tool,
+)
+from holdfast.agents.tools.decorator import Tool
+from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.messages import ToolCall
+from tests.live.test_loop import Run
+from tests.support.rig import MakeAgent, Rig
+
+ID = "call_7"
+SEAT = {"seat": "1A"}
+
+
+class Booking:
+    """A tool that books, and what it has booked."""
+
+    def __init__(self, **options: Any) -> None:
+        self.booked: list[str] = []
+
+        @tool(effect="irreversible", **options)
+        def book(seat: str) -> str:
+            """Book a seat."""
+            self.booked.append(seat)
+            return f"booked {seat}"
+
+        self.tool: Tool = book
+
+
+@tool(effect="read")
+def look(seat: str) -> str:
+    """Look at a seat."""
+    return f"{seat} is free"
+
+
+def called(name: str, arguments: Any, id: str) -> dict[str, Any]:
+    """Make the item of a call."""
+    made = {"name": name, "arguments": json.dumps(arguments), "call_id": id}
+    return {"type": "function_call", "id": f"fc_{name}", "status": "completed", **made}
+
+
+def answer(*output: dict[str, Any]) -> dict[str, Any]:
+    """Make the body of an answer."""
+    head = {"id": "resp_1", "object": "response", "status": "completed", "model": "gpt-5-mini"}
+    return {**head, "output": list(output)}
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Run:
+    return Run(rig, make_agent)
+
+
+@pytest.fixture
+def booking() -> Booking:
+    return Booking()
+
+
+def sent(model: FakeOpenAI) -> list[str]:
+    """List the kinds of items that the newest call was made with."""
+    return [item.get("type") or item["role"] for item in model.requests[-1].body["input"]]
+
+
+async def test_a_call_that_is_made_once_more_has_its_result_already(
+    run: Run, model: FakeOpenAI, booking: Booking
+) -> None:
+    model.call("book", SEAT, id=ID)
+    model.call("book", '{ "seat" : "1A" }', id=ID, reasoning="Did I book?")
+    model.reply("done")
+    result = await run("q", booking.tool)
+    assert result.final_output == "done"
+    assert booking.booked == ["1A"]
+    assert sent(model) == ["user", "function_call", "function_call_output"]
+    kinds = [item.type for item in result.new_items]
+    assert kinds == ["tool_call_item", "tool_call_output_item", "message_output_item"]
+    assert len(result.raw_responses) == 3
+    assert await run.runner.verify(result.task_id) == []
+
+
+async def test_readers_of_a_stream_get_such_a_call_once(
+    run: Run, model: FakeOpenAI, booking: Booking
+) -> None:
+    model.call("book", SEAT, id=ID)
+    model.call("book", SEAT, id=ID)
+    model.reply("done")
+    agent = await run.serve(booking.tool)
+    stream = Runner.run_streamed(agent, "q", runner=run.runner)
+    names = [each.name async for each in stream.stream_events() if hasattr(each, "name")]
+    assert names == ["tool_called", "tool_output", "message_output_created"]
+
+
+async def test_what_is_said_and_called_beside_it_counts(
+    run: Run, model: FakeOpenAI, booking: Booking
+) -> None:
+    model.call("book", SEAT, id=ID)
+    model.raw(answer(called("book", SEAT, ID), called("look", {"seat": "2B"}, "call_8")))
+    model.call("book", SEAT, id=ID, text="Let me book that.")
+    model.reply("done")
+    result = await run("q", booking.tool, look)
+    assert (result.final_output, booking.booked) == ("done", ["1A"])
+    calls, results = ["function_call"], ["function_call_output"]
+    assert sent(model) == ["user", *calls, *results, *calls, *results, "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (called("book", {"seat": "2B"}, ID), "unique call ID"),
+        (called("look", SEAT, ID), "unique call ID"),
+        (called("look", SEAT, ""), "non-empty string call ID"),
+    ],
+)
+async def test_another_call_of_the_id_and_one_without_an_id_end_the_run(
+    run: Run, model: FakeOpenAI, booking: Booking, call: dict[str, Any], said: str
+) -> None:
+    ended: list[str] = []
+
+    class Hooks(RunHooks[Any]):
+        async def on_llm_end(self, *_: Any) -> None:
+            ended.append("answered")
+
+    model.call("book", SEAT, id=ID)
+    model.raw(answer(call))
+    with pytest.raises(ModelBehaviorError, match=said) as caught:
+        await run("q", booking.tool, look, hooks=Hooks())
+    assert booking.booked == ["1A"]
+    assert ended == ["answered"]
+    data = caught.value.run_data
+    assert data is not None
+    assert len(data.raw_responses) == 2  # it has been paid for
+
+
+async def test_an_approval_holds_for_the_call_that_it_was_given_for(
+    run: Run, model: FakeOpenAI
+) -> None:
+    booking = Booking(needs_approval=True)
+    model.call("book", SEAT, id=ID)
+    model.call("book", SEAT, id=ID)
+    model.call("book", {"seat": "2B"}, id=ID)
+    first = await run("q", booking.tool)
+    state = await RunState.from_json(first.last_agent, first.to_state().to_json())
+    state.approve(state.get_interruptions()[0], always_approve=True)
+    with pytest.raises(ModelBehaviorError, match="unique call ID"):
+        await Runner.run(first.last_agent, state, runner=run.runner)
+    assert booking.booked == ["1A"]
+
+
+class Scripted(Model):
+    """A model with the methods of the Agents SDK, which answers with what it was given."""
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.answers = list(answers)
+
+    async def get_response(self, *_: Any, **__: Any) -> ModelResponse:
+        return ModelResponse(output=[self.answers.pop(0)], usage=Usage(), response_id=None)
+
+    def stream_response(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+DONE = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
+
+
+def books(seat: str) -> dict[str, Any]:
+    return called("book", {"seat": seat}, ID)
+
+
+async def test_ids_are_those_of_one_run(run: Run, booking: Booking) -> None:
+    session = SQLiteSession("s")
+    for seat in ("1A", "2B"):
+        of = {"model": Scripted(books(seat), books(seat), DONE), "name": f"agent {seat}"}
+        await run("q", booking.tool, of=of, session=session)
+    assert booking.booked == ["1A", "2B"]
+
+
+async def test_a_provider_that_counts_the_calls_of_each_answer_makes_new_ones(
+    run: Run, booking: Booking
+) -> None:
+    seats = ("1A", "1A", "2B")
+    calls = [ToolCall(id=ID, name="book", arguments=json.dumps({"seat": s})) for s in seats]
+    await run("q", booking.tool, of={"model": ScriptedModel([*calls, "done"])})
+    assert booking.booked == ["1A", "1A", "2B"]
+
+
+async def test_a_provider_that_keeps_the_conversation_gets_a_result_for_each_call(
+    run: Run, model: FakeOpenAI, booking: Booking
+) -> None:
+    model.call("book", SEAT, id=ID)
+    model.call("book", SEAT, id=ID)
+    model.reply("done")
+    await run("q", booking.tool, auto_previous_response_id=True)
+    assert booking.booked == ["1A", "1A"]
+    assert sent(model) == ["function_call_output"]
+
+
+async def test_a_task_of_the_step_api_makes_new_calls(run: Run, booking: Booking) -> None:
+    await run.serve(booking.tool, model=Scripted(books("1A"), books("1A"), DONE))
+    task = await run.runner.create_task("q")
+    assert (await run.runner.run_task(task)).output == "ok"
+    assert booking.booked == ["1A", "1A"]
