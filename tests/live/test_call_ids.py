@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast import (
+    HostedMCPTool,
+    MCPToolApprovalFunctionResult,
+    MCPToolApprovalRequest,
     Model,
     ModelBehaviorError,
     ModelResponse,
@@ -213,3 +216,28 @@ async def test_a_task_of_the_step_api_makes_new_calls(run: Run, booking: Booking
     task = await run.runner.create_task("q")
     assert (await run.runner.run_task(task)).output == "ok"
     assert booking.booked == ["1A", "1A"]
+
+
+async def test_a_request_of_a_server_that_was_answered_is_answered_once(
+    run: Run, booking: Booking
+) -> None:
+    asked: list[str] = []
+
+    def answer_it(request: MCPToolApprovalRequest) -> MCPToolApprovalFunctionResult:
+        asked.append(request.data.id)
+        return {"approve": True}
+
+    config: Any = {"type": "mcp", "server_label": "docs", "server_url": "https://docs.example"}
+    hosted = HostedMCPTool(tool_config=config, on_approval_request=answer_it)
+    request = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "find"}
+    request |= {"server_label": "docs", "arguments": '{"what": "x"}'}
+    again = {**request, "arguments": '{ "what":"x" }'}
+    result = await run("q", hosted, of={"model": Scripted(request, again, DONE)})
+    assert result.final_output == "ok"
+    assert asked == ["mcpr_1"]
+    kinds = [item.type for item in result.new_items]
+    assert kinds == [
+        "mcp_approval_request_item",
+        "mcp_approval_response_item",
+        "message_output_item",
+    ]
