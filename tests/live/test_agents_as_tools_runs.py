@@ -66,7 +66,7 @@ async def test_such_a_function_may_call_what_it_replaces(
     before = ask_helper.on_invoke_tool
 
     async def mine(ctx: Any, arguments: str) -> str:
-        return (await before(ctx, arguments)).upper()
+        return str(await before(ctx, arguments)).upper()
 
     ask_helper.on_invoke_tool = mine
     assert await ask_helper.run(ToolContext(None), "x") == "THE HELPER READ X"

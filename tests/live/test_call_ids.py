@@ -15,6 +15,7 @@ from holdfast import (
     ModelBehaviorError,
     ModelResponse,
     RunHooks,
+    RunItemStreamEvent,
     Runner,
     RunState,
     SQLiteSession,
@@ -103,7 +104,8 @@ async def test_readers_of_a_stream_get_such_a_call_once(
     model.reply("done")
     agent = await run.serve(booking.tool)
     stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    names = [each.name async for each in stream.stream_events() if hasattr(each, "name")]
+    events = [each async for each in stream.stream_events()]
+    names = [each.name for each in events if isinstance(each, RunItemStreamEvent)]
     assert names == ["tool_called", "tool_output", "message_output_created"]
 
 
@@ -134,7 +136,7 @@ async def test_another_call_of_the_id_and_one_without_an_id_end_the_run(
     ended: list[str] = []
 
     class Hooks(RunHooks[Any]):
-        async def on_llm_end(self, *_: Any) -> None:
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
             ended.append("answered")
 
     model.call("book", SEAT, id=ID)
