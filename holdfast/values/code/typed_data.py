@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -16,7 +16,7 @@ def class_name(value: Any) -> str:
 
     A class that is no top-level name of its module, such as a local one, has no name either.
     """
-    kind = cast("type[Any]", type(value))
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if not (isinstance(value, BaseModel) or dataclasses.is_dataclass(value)):
         return ""
     name = f"{kind.__module__}:{kind.__qualname__}"
