@@ -15,8 +15,8 @@ from holdfast.errors import (
     ModelRequestError,
     ModelUnavailableError,
 )
-from holdfast.models.openai.failures import cleaned, model_error, too_slow
-from holdfast.models.passing import is_passing
+from holdfast.models.base import is_passing
+from holdfast.models.openai.http.failures import cleaned, model_error, too_slow
 from holdfast.values.base import Json
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.shown import shown
