@@ -6,9 +6,11 @@ import dataclasses
 import sys
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 
+from holdfast.errors import UserError
 from holdfast.values.base import Json
+from holdfast.values.code.context_data import load
 
 
 def class_name(value: Any) -> str:
@@ -36,8 +38,8 @@ def remade(data: Json, name: str) -> Any:
     if kind is None:
         return data
     try:
-        return TypeAdapter(kind).validate_python(data)
-    except ValidationError:
+        return load(data, kind)
+    except UserError:
         return data
 
 
