@@ -116,7 +116,10 @@ async def test_items_of_a_run_name_the_server_and_the_title_of_a_tool(
             events = [e async for e in stream.stream_events()]
             items = [e.item for e in events if isinstance(e, RunItemStreamEvent)]
         else:
-            items = (await Runner.run(elsewhere, "q", runner=runner)).new_items
+            result = await Runner.run(elsewhere, "q", runner=runner)
+            items = result.new_items
+            forms = result.to_state().to_json()["generated_items"]
+            assert forms[0]["tool_origin"] == {"type": "mcp", "mcp_server_name": "Shelf"}
         of_tools = [e for e in items if isinstance(e, ToolCallItem | ToolCallOutputItem)]
         told = [(e.type, e.tool_origin) for e in of_tools]
         function = ToolOrigin(ToolOriginType.FUNCTION)
