@@ -17,6 +17,7 @@ from holdfast.activities.failures import users_code
 from holdfast.activities.steps.kept_conversation import newest_answer
 from holdfast.agents.agent import Agent
 from holdfast.agents.hosted.mcp import decided_by_code, servers_of
+from holdfast.agents.hosted.prompt import chosen_prompt
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema, typed_output
 from holdfast.agents.runs.model_input import filtered, without_reasoning_ids
 from holdfast.agents.tools.decorator import Tool
@@ -248,7 +249,7 @@ class RegisteredCode(AgentCode):
             said[TEXT] = await self._instructions(ctx)
         if self.agent.makes_prompt:
             with naming(f"prompt of agent {self.agent.name!r}", self._live.prompt):
-                said[PROMPT] = await self._live.get_prompt(ctx)
+                said[PROMPT] = await chosen_prompt(self._live, self._live.prompt, ctx)
         off = await self._off(ctx)
         return {**said, OFF: off} if off else said
 

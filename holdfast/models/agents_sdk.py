@@ -12,9 +12,8 @@ from typing import Any, Protocol, cast
 
 from holdfast.errors import HoldfastError, ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model as OneMethodModel
-from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell, ToolSpec
+from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell, ToolSpec, is_passing
 from holdfast.models.openai.items import to_response_items
-from holdfast.models.passing import is_passing
 from holdfast.values.base import Json
 from holdfast.values.settings import MCPToolChoice
 

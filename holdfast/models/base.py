@@ -334,3 +334,17 @@ def _malformed(model: str, reason: str) -> ModelUnavailableError:
         f"Model {model!r} sent an answer that cannot be kept: {reason.rstrip('.')}. It was thrown"
         " away, and the call is repeated later."
     )
+
+
+HEALED_BY_TIME = frozenset({408, 409, 425, 429})
+"""Statuses below 500 after which a call is repeated."""
+
+_PASSING = frozenset({"APIConnectionError", "APITimeoutError", "ConnectError", "ReadTimeout"})
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether time can heal what a provider's client raised."""
+    status = getattr(error, "status_code", None)
+    names = {base.__name__ for base in type(error).__mro__}
+    heals = isinstance(status, int) and (status in HEALED_BY_TIME or status >= 500)  # noqa: PLR2004
+    return heals or bool(names & _PASSING) or isinstance(error, TimeoutError | ConnectionError)

@@ -288,7 +288,7 @@ def as_model_settings(given: object, where: str) -> ModelSettings:
         return ModelSettings(**fields)
     kind = type(given)
     msg = (
-        f"{where} must be a holdfast.ModelSettings or a dict of its fields; it was {shown(given)}"
+        f"{where} must be a ModelSettings instance or a dict of its fields; it was {shown(given)}"
         f" ({kind.__module__}.{kind.__qualname__})."
     )
     raise WrongTypeError(msg)

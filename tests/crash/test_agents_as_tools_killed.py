@@ -6,7 +6,7 @@ import asyncio
 
 from tests.crash.lab import Lab, Labs
 
-POINTS = (("schedule:nest", 1), ("end:nest", 1), ("begin:describe", 2), ("end:step", 3))
+POINTS = (("schedule:nest", 1), ("end:nest", 1), ("begin:step", 2), ("end:step", 3))
 
 
 async def test_killed_while_the_child_waits_for_its_model(lab: Lab) -> None:
@@ -55,7 +55,7 @@ async def test_guardrails_and_hooks_of_a_call_are_told_again_only_when_their_end
     expected = {
         ("begin:nest", 1): [*begin, *end],
         ("end:nest", 1): [*begin, *begin, *end],
-        ("begin:describe", 2): [*begin, *end],
+        ("begin:step", 2): [*begin, *end],
         ("begin:tool", 2): [*begin, *end],
         ("end:tool", 2): [*begin, *end, *end],
     }

@@ -66,7 +66,7 @@ async def test_such_a_function_may_call_what_it_replaces(
     before = ask_helper.on_invoke_tool
 
     async def mine(ctx: Any, arguments: str) -> str:
-        return (await before(ctx, arguments)).upper()
+        return str(await before(ctx, arguments)).upper()
 
     ask_helper.on_invoke_tool = mine
     assert await ask_helper.run(ToolContext(None), "x") == "THE HELPER READ X"
@@ -197,7 +197,7 @@ async def test_structured_arguments_are_checked_and_described_to_the_agent(
     assert "nights: required, but missing" in model.requests[1].messages[-1].text
     told = model.requests[2].last_user
     assert '"city": "rome"' in told
-    assert "- city: Where to go." in told
+    assert "- city (string, required): Where to go." in told
 
 
 async def test_an_input_builder_makes_the_nested_input(

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from holdfast import (
+    HostedMCPTool,
+    MCPToolApprovalFunctionResult,
+    MCPToolApprovalRequest,
     Model,
     ModelBehaviorError,
     ModelResponse,
     RunHooks,
+    RunItemStreamEvent,
     Runner,
     RunState,
     SQLiteSession,
@@ -100,7 +104,8 @@ async def test_readers_of_a_stream_get_such_a_call_once(
     model.reply("done")
     agent = await run.serve(booking.tool)
     stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    names = [each.name async for each in stream.stream_events() if hasattr(each, "name")]
+    events = [each async for each in stream.stream_events()]
+    names = [each.name for each in events if isinstance(each, RunItemStreamEvent)]
     assert names == ["tool_called", "tool_output", "message_output_created"]
 
 
@@ -131,7 +136,7 @@ async def test_another_call_of_the_id_and_one_without_an_id_end_the_run(
     ended: list[str] = []
 
     class Hooks(RunHooks[Any]):
-        async def on_llm_end(self, *_: Any) -> None:
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
             ended.append("answered")
 
     model.call("book", SEAT, id=ID)
@@ -213,3 +218,28 @@ async def test_a_task_of_the_step_api_makes_new_calls(run: Run, booking: Booking
     task = await run.runner.create_task("q")
     assert (await run.runner.run_task(task)).output == "ok"
     assert booking.booked == ["1A", "1A"]
+
+
+async def test_a_request_of_a_server_that_was_answered_is_answered_once(
+    run: Run, booking: Booking
+) -> None:
+    asked: list[str] = []
+
+    def answer_it(request: MCPToolApprovalRequest) -> MCPToolApprovalFunctionResult:
+        asked.append(request.data.id)
+        return {"approve": True}
+
+    config: Any = {"type": "mcp", "server_label": "docs", "server_url": "https://docs.example"}
+    hosted = HostedMCPTool(tool_config=config, on_approval_request=answer_it)
+    request = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "find"}
+    request |= {"server_label": "docs", "arguments": '{"what": "x"}'}
+    again = {**request, "arguments": '{ "what":"x" }'}
+    result = await run("q", hosted, of={"model": Scripted(request, again, DONE)})
+    assert result.final_output == "ok"
+    assert asked == ["mcpr_1"]
+    kinds = [item.type for item in result.new_items]
+    assert kinds == [
+        "mcp_approval_request_item",
+        "mcp_approval_response_item",
+        "message_output_item",
+    ]

@@ -18,8 +18,10 @@ from holdfast import (
     Effect,
     KeywordToolRetriever,
     RunContextWrapper,
+    RunItemStreamEvent,
     Runner,
     ToolCallItem,
+    ToolCallOutputItem,
     ToolOrigin,
     ToolOriginType,
     tool,
@@ -111,10 +113,15 @@ async def test_items_of_a_run_name_the_server_and_the_title_of_a_tool(
         model.reply("done")
         if is_streamed:
             stream = Runner.run_streamed(elsewhere, "q", runner=runner)
-            items = [e.item async for e in stream.stream_events() if hasattr(e, "item")]
+            events = [e async for e in stream.stream_events()]
+            items = [e.item for e in events if isinstance(e, RunItemStreamEvent)]
         else:
-            items = (await Runner.run(elsewhere, "q", runner=runner)).new_items
-        told = [(e.type, e.tool_origin) for e in items if hasattr(e, "tool_origin")]
+            result = await Runner.run(elsewhere, "q", runner=runner)
+            items = result.new_items
+            forms = result.to_state().to_json()["generated_items"]
+            assert forms[0]["tool_origin"] == {"type": "mcp", "mcp_server_name": "Shelf"}
+        of_tools = [e for e in items if isinstance(e, ToolCallItem | ToolCallOutputItem)]
+        told = [(e.type, e.tool_origin) for e in of_tools]
         function = ToolOrigin(ToolOriginType.FUNCTION)
         assert told == [
             ("tool_call_item", origin),

@@ -703,7 +703,7 @@ async def test_trouble_in_reading_does_not_hide_why_a_run_failed(
     agent = Agent(name="agent", model=model, tools=[look])
     await rig.serve(agent)
 
-    async def broken(*_: object) -> Any:
+    async def broken(*_: object, **__: object) -> Any:
         raise QueryFailedError("cannot be read")
 
     monkeypatch.setattr("holdfast.client.runner.one_run.read_recorded", broken)

@@ -260,7 +260,7 @@ async def test_a_decision_made_while_the_result_is_read_is_carried_out_before_it
         async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
             heard.append(output)
 
-    async def read_late(reader: Any, task_id: str) -> Any:
+    async def read_late(reader: Any, task_id: str, **_: Any) -> Any:
         monkeypatch.undo()
         [approval] = await run.runner.pending_approvals(task_id)
         await run.runner.approve(approval, by="eve")
@@ -279,7 +279,7 @@ async def test_a_decision_made_while_the_result_is_read_is_carried_out_before_it
 async def test_a_step_that_fails_while_the_result_is_read_is_what_the_run_waits_for(
     run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def read_late(reader: Any, task_id: str) -> Any:
+    async def read_late(reader: Any, task_id: str, **_: Any) -> Any:
         monkeypatch.undo()
         [approval] = await run.runner.pending_approvals(task_id)
         await run.runner.approve(approval, by="eve")

@@ -11,9 +11,9 @@ import pytest
 from openai import AsyncAzureOpenAI, AsyncOpenAI
 
 from holdfast.models.base import Delta, ModelRequest, ToolSpec
-from holdfast.models.openai import bodies
-from holdfast.models.openai.bodies import EncodedMessages, RequestBody
 from holdfast.models.openai.chat import ChatCompletionsModel
+from holdfast.models.openai.http import bodies
+from holdfast.models.openai.http.bodies import EncodedMessages, RequestBody
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from holdfast.values.base import Json

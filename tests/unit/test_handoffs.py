@@ -91,6 +91,17 @@ def test_a_default_name_is_snake_case_without_what_models_refuse(name: str, want
     assert default_tool_name(name) == handoff(Agent(name=name)).tool_name == wanted
 
 
+def test_a_name_that_a_function_cannot_have_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        for name in ("Refund/once", "Refund/once", "Refund desk", "refund_2"):
+            default_tool_name(name)
+    [warned] = caplog.messages
+    assert "'Refund/once' contains invalid characters" in warned
+    assert "'transfer_to_refund_once'" in warned
+
+
 def test_names_and_descriptions_can_be_given() -> None:
     made = handoff(BOB, "escalate", "When it is hard.")
     assert (made.tool_name, made.tool_description) == ("escalate", "When it is hard.")

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
-from holdfast.models.openai.failures import model_error
+from holdfast.models.openai.http.failures import model_error
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import user
 from holdfast.values.runs.asked_waits import retry_after

@@ -12,8 +12,8 @@ import pytest
 from holdfast.errors import LONGEST_WAIT_SECONDS, ModelRequestError, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
 from holdfast.models.base import Delta
-from holdfast.models.openai.connection import LARGEST_BODY_BYTES
-from holdfast.models.openai.sse import EventReader
+from holdfast.models.openai.http.connection import LARGEST_BODY_BYTES
+from holdfast.models.openai.http.sse import EventReader
 from holdfast.values.messages import user
 from tests.support.hostile import Bytes, chat, hostile_server, in_turn, message, responses, sent
 

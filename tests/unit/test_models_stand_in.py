@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI, BadRequestError
+from openai import AsyncOpenAI
 
 from holdfast.errors import InvalidArgumentError, ModelRequestError, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
@@ -108,9 +108,8 @@ async def test_errors_of_the_api_are_known_through_a_proxy(model: FakeOpenAI) ->
     model.fail(400, message="no such model")
     async with AsyncOpenAI(base_url=model.base_url, api_key="sk-1", max_retries=0) as client:
         made = ResponsesModel("m", client=Tracer(client, []))  # type: ignore[arg-type]
-        with pytest.raises(ModelRequestError, match="no such model") as caught:
+        with pytest.raises(ModelRequestError, match=r"HTTP 400.*no such model"):
             await made.respond(ASKED)
-    assert not isinstance(caught.value, BadRequestError)
 
 
 async def test_a_client_is_called_by_the_method_that_it_has() -> None:

@@ -19,7 +19,7 @@ from holdfast.models import (
 from holdfast.models.base import Delta, StreamingModel
 from holdfast.models.draft import Draft, Frame, deltas_of, goes_on, merged
 from holdfast.models.offline import OfflineModel
-from holdfast.models.openai.sse import EventReader
+from holdfast.models.openai.http.sse import EventReader
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import ToolCall, user
 

@@ -108,10 +108,10 @@ def test_a_left_child_is_not_the_calls_any_more() -> None:
 def test_structured_input_is_plain_json_unless_there_is_something_to_say_of_it() -> None:
     schema = {"properties": {"a": {"type": "integer"}, "b": {"description": "The b."}}}
     assert summary_of({"properties": {"a": {"type": "integer"}}}) == ""
-    assert summary_of({"description": "All.", **schema}) == "All.\n- b: The b."
+    assert summary_of({"description": "All.", **schema}) == "All.\n- b (any): The b."
     assert described({"a": 1}, None, "") == '{"a": 1}'
     summary = described({"a": 1}, None, summary_of(schema))
-    assert "Input Schema Summary:\n\n- b: The b." in summary
+    assert "Input Schema Summary:\n\n- b (any): The b." in summary
     shown = described({"a": 1}, schema, "")
     assert "Input JSON Schema:" in shown
     assert '"integer"' in shown

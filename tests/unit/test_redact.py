@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError
-from holdfast.values.text.redact import REDACTED, redact, without_credentials
+from holdfast.values.text.redact import REDACTED, bare_addresses, redact, without_credentials
 
 SHAPES = [
     "sk-abcdefghijklmnop",
@@ -197,3 +197,16 @@ def test_an_archive_that_cannot_be_opened_names_no_credentials() -> None:
     with pytest.raises(ArchiveError, match="cannot be opened") as caught:
         Archive(f"ftp://ann:{password}@127.0.0.1:1/x", {"timeout": 1})
     assert password not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        ("http: https://user:pw@host:8443/mcp?key=s#part", "http: https://host:8443/mcp"),
+        ("https://host/mcp and http://other?x=1", "https://host/mcp and http://other"),
+        ("Shelf", "Shelf"),
+        ("mail a@b.example", "mail a@b.example"),
+    ],
+)
+def test_an_address_is_left_bare_of_what_may_be_secret(text: str, bare: str) -> None:
+    assert bare_addresses(text) == bare

@@ -219,7 +219,7 @@ async def test_a_run_that_cannot_be_made_is_refused_before_it_begins(
         ({"handoff_description": 5}, "handoff_description must be a string or None, got int: 5"),
         ({"reset_tool_choice": "no"}, "reset_tool_choice must be True or False, got str: 'no'"),
         ({"model": 5}, "model=5"),
-        ({"model_settings": None}, "model_settings of agent 'a' must be"),
+        ({"model_settings": None}, "Agent model_settings must be"),
     ],
 )
 def test_an_agent_that_cannot_be_made_is_refused(given: dict[str, Any], says: str) -> None:

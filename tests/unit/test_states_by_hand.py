@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from holdfast import (
     Agent,
     MessageOutputItem,
+    ModelBehaviorError,
     RunContextWrapper,
     RunResult,
     RunState,
@@ -73,6 +74,16 @@ def test_a_decision_on_a_call_stands_beside_one_on_all() -> None:
     assert ctx.get_rejection_message("pay", "c3") == ""
     ctx.approve_tool(asked("c1"), always_approve=True)
     assert ctx.is_tool_approved("pay", "c1") is ctx.is_tool_approved("pay", "c9") is True
+
+
+@pytest.mark.parametrize("other", [asked("c1", "look"), asked("c1", arguments='{"a": 1}')])
+def test_a_decision_is_none_on_another_call_of_its_id(other: ToolApprovalItem) -> None:
+    ctx = RunContextWrapper(None)
+    ctx.approve_tool(asked("c1"))
+    ctx.approve_tool(asked("c2", "look"), always_approve=True)
+    assert ctx.get_approval_status("pay", "c1", current_invocation=asked("c1")) is True
+    with pytest.raises(ModelBehaviorError, match="unique call ID"):
+        ctx.get_approval_status(other.tool_name or "", "c1", current_invocation=other)
 
 
 def test_a_tool_is_known_by_its_namespace_too() -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from holdfast.values.code.typed_data import class_name, remade
 
 
-class Found(BaseModel):
+class Found(BaseModel, strict=True):
     when: dt.date
     why: str = ""
 

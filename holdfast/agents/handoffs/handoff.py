@@ -34,6 +34,7 @@ from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy
 from holdfast.task.handoff_calls import transfer_message
 from holdfast.values.runs.run_context import ContextT
+from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
@@ -308,9 +309,18 @@ def _predicate(given: Callable[..., Any]) -> Callable[..., Any]:
     return is_enabled
 
 
+@functools.lru_cache(maxsize=1000)
 def default_tool_name(name: str) -> str:
     """Return the default name of a handoff to an agent of this name."""
-    return "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", name).lower()
+    made = "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", name).lower()
+    if re.search(r"[^a-zA-Z0-9_\s]", name):
+        log.warning(
+            "The name of agent %r contains invalid characters for function calling: the handoff to"
+            " it is called %r. tool_name_override= names it otherwise.",
+            name,
+            made,
+        )
+    return made
 
 
 def _check_target(agent: Any) -> None:

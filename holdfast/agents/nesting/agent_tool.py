@@ -312,13 +312,20 @@ def _fenced(data: Json) -> str:
 def summary_of(schema: dict[str, Json]) -> str:
     """List the descriptions of a schema and its fields, one per line; empty without any."""
     properties = cast("dict[str, dict[str, Json]]", schema.get("properties", {}))
+    required: Json = schema.get("required", [])
     lines = [
-        f"- {name}: {field['description']}"
+        f"- {name} ({_kind(field)}{', required' if name in required else ''}):"
+        f" {field['description']}"
         for name, field in properties.items()
         if field.get("description")
     ]
     about = schema.get("description")
     return "\n".join(([str(about)] if about else []) + lines)
+
+
+def _kind(field: dict[str, Json]) -> str:
+    kind = field.get("type", "any")
+    return kind if isinstance(kind, str) else " or ".join(map(str, kind))
 
 
 def said(result: NestedResult) -> Any:

@@ -85,8 +85,8 @@ def _model(_agent: str, _field: str, given: Any) -> Any:
     return made
 
 
-def _settings(agent: str, _field: str, given: Any) -> Any:
-    return as_model_settings(given, f"model_settings of agent {agent!r}")
+def _settings(_agent: str, _field: str, given: Any) -> Any:
+    return as_model_settings(given, "Agent model_settings")
 
 
 def _tools(_agent: str, field: str, given: Any) -> Any:

@@ -32,6 +32,7 @@ from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.messages import Message, ToolCall
+from holdfast.values.text.redact import bare_addresses
 
 
 class Team:
@@ -253,13 +254,17 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
 
 def _tell_tool(item: ToolCallItem | ToolCallOutputItem, tool: Tool | None) -> None:
     """Add to an item what this process knows of its tool."""
+    if item.raw_item.get("type") == "mcp_call":  # of a server that the provider asks
+        server = item.raw_item.get("server_label")
+        item.tool_origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name=server)
     if tool is None:
         return
     if isinstance(item, ToolCallItem):
         item.description = tool.description or None
         item.title = tool.title or None if isinstance(tool, ServerTool) else None
     if isinstance(tool, ServerTool):
-        item.tool_origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name=tool.server.name)
+        server = bare_addresses(tool.server.name)
+        item.tool_origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name=server)
     elif isinstance(tool, AgentTool):
         item.tool_origin = ToolOrigin(
             ToolOriginType.AGENT_AS_TOOL, agent_name=tool.agent.name, agent_tool_name=tool.name

@@ -329,6 +329,7 @@ class RunState(Generic[ContextT, AgentT]):
             runs=self._runs,
         )
         form = saved.model_dump(mode="json")
+        form["generated_items"] = [each.wire() for each in self.generated_items]
         # In the Agents SDK, filters of handoffs may shorten the one and never the other.
         return {VERSION: str(saved.version), **form, "session_items": form["generated_items"]}
 

@@ -10,7 +10,12 @@ from pydantic import Field, ValidationError
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.items.raw_items import dumped, plain
-from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
+from holdfast.agents.items.run_items import (
+    RunItem,
+    ToolApprovalItem,
+    ToolCallItem,
+    ToolCallOutputItem,
+)
 from holdfast.errors import UserError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.ids import MADE
@@ -54,11 +59,13 @@ class ItemForm(Value):
         type: Its type, as "tool_call_item".
         agent: The agent that it belongs to: {"name": ...}.
         raw_item: The item, as the Responses API has it.
+        tool_origin: Where the tool comes from, of a call and its result.
     """
 
     type: str
     agent: dict[str, Json]
     raw_item: dict[str, Json]
+    tool_origin: dict[str, Json] | None = None
 
 
 class StateForm(Value):
@@ -91,8 +98,13 @@ VERSION = "$schemaVersion"
 
 def item_form(item: RunItem) -> ItemForm:
     """Return an item of a run as a RunState's JSON has it."""
+    of_tool = item if isinstance(item, ToolCallItem | ToolCallOutputItem) else None
+    origin = of_tool.tool_origin if of_tool is not None else None
     return ItemForm(
-        type=item.type, agent={"name": item.agent.name}, raw_item=plain(dumped(item.raw_item))
+        type=item.type,
+        agent={"name": item.agent.name},
+        raw_item=plain(dumped(item.raw_item)),
+        tool_origin=None if origin is None else {**origin.to_json_dict()},
     )
 
 

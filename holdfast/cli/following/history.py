@@ -195,7 +195,7 @@ class TaskHistory:
             self._calls = self._ending_calls(got.result)
         elif got.calls:
             self._calls = got.calls
-        for i, outcome in sorted(got.told.items()):
+        for i, outcome in sorted(got.outcomes.items()):
             if outcome.ended:
                 self._inline += self._run_inline(scheduled, i, outcome)
         failed = f"{got.failure.type}: {got.failure.text}" if got.failure is not None else ""

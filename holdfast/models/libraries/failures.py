@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from holdfast.errors import ModelError, ModelRequestError
-from holdfast.models.openai.failures import cut_off, lost, malformed, status_error, too_slow
+from holdfast.models.openai.http.failures import cut_off, lost, malformed, status_error, too_slow
 from holdfast.values.base import Json
 
 _SECRET = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")

@@ -12,7 +12,7 @@ from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.libraries.failures import library_error
 from holdfast.models.openai.chat import chat_body, read_answer
 from holdfast.models.openai.chat_stream import CompletionStream
-from holdfast.models.openai.failures import malformed, too_slow
+from holdfast.models.openai.http.failures import malformed, too_slow
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_array, as_object
 from holdfast.values.settings import ModelSettings

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from holdfast.errors import ModelRequestError, ModelUnavailableError
-from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec
-from holdfast.models.passing import is_passing
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec, is_passing
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, TextPart, ToolCall, Usage
 

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from holdfast.errors import ModelRequestError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell, refuse_hosted
-from holdfast.models.openai.bodies import RequestBody, dumps, encoded_messages
 from holdfast.models.openai.chat_messages import (
     KEPT_OF_CALL,
     KEPT_OF_MESSAGE,
@@ -21,7 +20,8 @@ from holdfast.models.openai.chat_messages import (
     result_files,
 )
 from holdfast.models.openai.chat_stream import CompletionStream
-from holdfast.models.openai.failures import first_problem, malformed
+from holdfast.models.openai.http.bodies import RequestBody, dumps, encoded_messages
+from holdfast.models.openai.http.failures import first_problem, malformed
 from holdfast.models.openai.model import Incoming, OpenAIModel
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from holdfast.errors import ModelError
 from holdfast.models.base import Delta, Tell
-from holdfast.models.openai.failures import cut_off
+from holdfast.models.openai.http.failures import cut_off
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
 

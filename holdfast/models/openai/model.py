@@ -14,8 +14,8 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseStr
 
 from holdfast.errors import ModelError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
-from holdfast.models.openai.bodies import RequestBody
-from holdfast.models.openai.connection import Connection
+from holdfast.models.openai.http.bodies import RequestBody
+from holdfast.models.openai.http.connection import Connection
 from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.values.base import Json
 from holdfast.values.messages import user

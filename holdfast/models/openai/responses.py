@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError, ModelRequestError
 from holdfast.models.base import HOSTED_CHOICES, ModelAnswer, ModelRequest, Tell, ToolSpec
-from holdfast.models.openai.bodies import RequestBody, encoded_messages
-from holdfast.models.openai.failures import first_problem, malformed, status_error
+from holdfast.models.openai.http.bodies import RequestBody, encoded_messages
+from holdfast.models.openai.http.failures import first_problem, malformed, status_error
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.models.openai.items import Item, assistant_message, to_response_items
 from holdfast.models.openai.local_items import LOCAL_CALLS, LOCAL_RESULTS, SPEC_KINDS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.errors import ModelError
 from holdfast.models.base import Delta, Tell
-from holdfast.models.openai.failures import cut_off
 from holdfast.models.openai.hosted_items import is_passed_on, told_in_stream
+from holdfast.models.openai.http.failures import cut_off
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array
 

@@ -199,6 +199,12 @@ class Advanced(Value):
     attempts: int = 1
     worker: str = ""
 
+    @property
+    def outcomes(self) -> dict[int, Outcome]:
+        """The outcomes of `told`, with the ends that were left out."""
+        answered = self.answer.at if self.answer is not None else 0.0
+        return {i: each.with_end(answered) for i, each in self.told.items()}
+
 
 class HandedOver(Value):
     """What a step activity hands to the server before it runs calls: details of its heartbeats.

@@ -230,7 +230,7 @@ class Ledger(OpenSteps):
                     "result": got.result,
                     "calls": calls,
                     "state": state,
-                    "outcomes": got.told,
+                    "outcomes": got.outcomes,
                     "unruled": got.unruled,
                 }
             )
@@ -241,7 +241,7 @@ class Ledger(OpenSteps):
                     "calls": got.calls,
                     "asked": got.asked,
                     "state": state,
-                    "outcomes": got.told,
+                    "outcomes": got.outcomes,
                     "unruled": got.unruled,
                 }
             )
@@ -257,13 +257,11 @@ class Ledger(OpenSteps):
 
     def _with_calls_run(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
         """Add what the task knows of the calls that were run in the activity of the step."""
-        answered = got.answer.at if got.answer is not None else 0.0
-        told = {i: each.with_end(answered) for i, each in current.outcomes.items()}
         outcomes = {
             i: _by(got.worker, each).model_copy(update=self._facts(current, i))
             if each.ended
             else each
-            for i, each in told.items()
+            for i, each in current.outcomes.items()
         }
         called = {i: Called(at=now, tried=1) for i in got.cut}
         called |= {i: Called(at=now) for i in got.going}

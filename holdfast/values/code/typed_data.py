@@ -6,9 +6,11 @@ import dataclasses
 import sys
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 
+from holdfast.errors import UserError
 from holdfast.values.base import Json
+from holdfast.values.code.context_data import load
 
 
 def class_name(value: Any) -> str:
@@ -16,7 +18,7 @@ def class_name(value: Any) -> str:
 
     A class that is no top-level name of its module, such as a local one, has no name either.
     """
-    kind: type[Any] = type(value)
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if not (isinstance(value, BaseModel) or dataclasses.is_dataclass(value)):
         return ""
     name = f"{kind.__module__}:{kind.__qualname__}"
@@ -36,8 +38,8 @@ def remade(data: Json, name: str) -> Any:
     if kind is None:
         return data
     try:
-        return TypeAdapter(kind).validate_python(data)
-    except ValidationError:
+        return load(data, kind)
+    except UserError:
         return data
 
 

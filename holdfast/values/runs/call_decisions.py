@@ -71,21 +71,24 @@ class CallDecisions:
                 self._calls[key, known] = verdict
 
     def check_same(self, call: AskedCall) -> None:
-        """Refuse a call whose id is that of another call of the tool that was decided on.
+        """Refuse a call whose id is that of another call that was decided on.
 
         Raises:
-            ModelBehaviorError: The arguments differ.
+            ModelBehaviorError: The tool or the arguments differ.
         """
         for known, _ in self.taken:
-            same = (known.tool_key, known.call_id) == (call.tool_key, call.call_id)
-            if same and getattr(known, "arguments", None) != getattr(call, "arguments", None):
+            if known.call_id == call.call_id and _content(known) != _content(call):
                 msg = (
-                    f"The model has called tool {call.tool_name!r} with id {call.call_id!r} twice,"
-                    " with different arguments. Each call must have a unique call ID: a decision on"
-                    " one of them is none on the other."
+                    f"The model has called tool {call.tool_name!r} with id {call.call_id!r}, which"
+                    f" another call of {known.tool_name!r} has. Each call must have a unique call"
+                    " ID: a decision on one of them is none on the other."
                 )
                 raise ModelBehaviorError(msg)
 
     def find(self, key: ToolKey, call_id: str) -> Verdict | None:
         """Return the decision on a call, or None."""
         return self._calls.get((key, call_id)) or self._tools.get(key)
+
+
+def _content(call: AskedCall) -> tuple[ToolKey, Any]:
+    return call.tool_key, getattr(call, "arguments", None)

@@ -151,3 +151,11 @@ def _in_options(options: Mapping[str, object]) -> Iterator[str]:
             yield value
         elif isinstance(value, str):
             yield from _in_url(value)
+
+
+_ADDRESS = re.compile(r"(https?://)(?:[^\s/?#]*@)?([^\s?#]*)[^\s]*")
+
+
+def bare_addresses(text: str) -> str:
+    """Leave out of web addresses in a text what may hold a secret: user, query and fragment."""
+    return _ADDRESS.sub(r"\1\2", text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.models.base import ModelAnswer
+from holdfast.models.openai.hosted_items import APPROVAL_REQUEST
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.models.openai.items import assistant_message, to_response_items
 from holdfast.values.base import Json
@@ -28,7 +29,7 @@ def without_repeated(answer: ModelAnswer, transcript: Sequence[Message]) -> Mode
         The answer; without the calls that are in the transcript, whose ids `repeated` has, and the
         reasoning that leads to them; with a `flaw` if a call has no id, or that of another call.
     """
-    calls = [call for call in answer.message.calls if not call.server]
+    calls = answer.message.calls
     nameless = next((call for call in calls if not call.id), None)
     if nameless is not None:
         return _flawed(answer, f"A call of {nameless.name!r} lacks a non-empty string call ID.")
@@ -55,14 +56,14 @@ def _flawed(answer: ModelAnswer, reason: str) -> ModelAnswer:
 
 
 def _content(call: ToolCall) -> tuple[str, ...]:
-    return (call.name, call.kind, sense(call.arguments))
+    return (call.name, call.kind, call.server, sense(call.arguments))
 
 
 def _without(items: Sequence[dict[str, Json]], ids: Sequence[str]) -> list[dict[str, Json]]:
     """Leave out calls, and the reasoning right before each: an API wants what it led to, too."""
     kept: list[dict[str, Json]] = []
     for item in items:
-        if item.get("call_id") not in ids:
+        if item.get("id" if kind_of(item) == APPROVAL_REQUEST else "call_id") not in ids:
             kept.append(item)
             continue
         while kept and kind_of(kept[-1]) == "reasoning":

@@ -80,8 +80,10 @@ class PaidCalls:
             known = self._record.paid_for(key)
             paid = None if known is None else known.answer
             answer = read(paid or await self._respond(request), dialect)
-            if answer.has_unique_ids and dialect.unknown_tool == "raise":
-                answer = without_repeated(answer, self._transcript)
+            if answer.has_unique_ids:
+                if dialect.unknown_tool == "raise":
+                    answer = without_repeated(answer, self._transcript)
+                answer = answer.model_copy(update={"has_unique_ids": False})  # as it is recorded
             self._record.add(JournalEntry(request=key, answer=answer, last=last), costly=True)
             return answer
         except OverBudget as over:

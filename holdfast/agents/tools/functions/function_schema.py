@@ -11,7 +11,6 @@ from typing import Annotated, Any, Optional
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
 
 from holdfast.agents.tools.functions.docstrings import DocstringStyle, documentation_of
 from holdfast.agents.tools.functions.schema import closed_schema, sent_schema, without_titles
@@ -142,12 +141,6 @@ def _check_names(function: str, more: Mapping[str, Any], known: Mapping[str, Any
     if twice:
         msg = f"{function}() got several values for {', '.join(map(repr, twice))}"
         raise TypeError(msg)
-
-
-class _Schema(GenerateJsonSchema):
-    """pydantic's generator, without warnings about defaults that JSON cannot represent."""
-
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
 
 def function_schema(  # noqa: PLR0917  the Agents SDK's signature
@@ -282,7 +275,7 @@ def _model(name: str, definitions: dict[str, Any]) -> tuple[type[BaseModel], dic
     )
     try:
         model = create_model("Arguments", __config__=config, **definitions)
-        schema = model.model_json_schema(schema_generator=_Schema)
+        schema = model.model_json_schema()
     except (PydanticUserError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         msg = (

@@ -21,7 +21,7 @@ from holdfast.errors import (
     ModelRequestError,
     ModelUnavailableError,
 )
-from holdfast.models.passing import HEALED_BY_TIME
+from holdfast.models.base import HEALED_BY_TIME
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.runs.asked_waits import retry_after

@@ -15,8 +15,8 @@ from holdfast.errors import (
     ModelRequestError,
     ModelUnavailableError,
 )
-from holdfast.models.openai.failures import cleaned, model_error, too_slow
-from holdfast.models.passing import is_passing
+from holdfast.models.base import is_passing
+from holdfast.models.openai.http.failures import cleaned, model_error, too_slow
 from holdfast.values.base import Json
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.shown import shown
@@ -131,9 +131,9 @@ def _data(value: Any) -> Any:
     if callable(getattr(value, "model_dump", None)):
         return value.model_dump(mode="json", warnings=False)
     if isinstance(value, Mapping):
-        return {str(name): _data(each) for name, each in cast("Mapping[Any, Any]", value).items()}
+        return {str(name): _data(each) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType, reportUnknownMemberType]  anything may be there
     if isinstance(value, Sequence):
-        return [_data(each) for each in cast("Sequence[Any]", value)]
+        return [_data(each) for each in value]  # pyright: ignore[reportUnknownVariableType]  likewise
     public = (name for name in dir(value) if not name.startswith("_"))
     members = {name: getattr(value, name) for name in public}
     return {name: _data(each) for name, each in members.items() if not callable(each)}

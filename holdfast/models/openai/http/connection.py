@@ -15,8 +15,8 @@ from openai import AsyncOpenAI, AsyncStream
 
 from holdfast.errors import ModelError, ModelRequestError
 from holdfast.models.defaults import default_client, default_key
-from holdfast.models.openai.bodies import HEAVY_BYTES, RequestBody
-from holdfast.models.openai.failures import (
+from holdfast.models.openai.http.bodies import HEAVY_BYTES, RequestBody
+from holdfast.models.openai.http.failures import (
     ErrorStatus,
     cut_off,
     lost,
@@ -27,8 +27,8 @@ from holdfast.models.openai.failures import (
     too_slow,
     unopened,
 )
-from holdfast.models.openai.sse import EventReader
-from holdfast.models.openai.stand_in import StandIn
+from holdfast.models.openai.http.sse import EventReader
+from holdfast.models.openai.http.stand_in import StandIn
 from holdfast.models.providers import misdirected
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
