@@ -250,7 +250,11 @@ class StepFailedError(HoldfastError):
         task_id: The task.
         step_id: The step that failed.
         cause_type: Class name of the error that stopped it.
+        run_data: What a run of `Runner` had produced by then (a `RunData`), or None when nothing
+            is known.
     """
+
+    run_data: Any = None
 
     def __init__(
         self, message: str, *, task_id: str, step_id: str, cause_type: str = "", remedy: str = ""

@@ -12,10 +12,13 @@ import signal
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import psutil
+
 from holdfast import Task
 from tests.crash import bookings
 from tests.crash.lab import Lab
 from tests.support.people import ask
+from tests.support.rig import until
 
 ACTING: dict[str, Any] = {"workflows": [], "max_concurrent_activities": 1}
 """Options of a worker that runs one activity at a time and polls for nothing else: while it is
@@ -37,7 +40,14 @@ async def stopped_before(lab: Lab, kind: str, hold: str = "") -> BaseProcess:
     await lab.until_event("held", kind=kind)
     [held] = lab.events("held", kind=kind)
     [process] = [each for each in lab.processes if each.pid == held["pid"]]
+    seen = psutil.Process(held["pid"])
+
+    async def has_stopped() -> bool:
+        return seen.status() == psutil.STATUS_STOPPED
+
     os.kill(held["pid"], signal.SIGSTOP)
+    # One of its threads takes the signal and stops the others: until it is scheduled, they go on.
+    await until(has_stopped)
     lab.let_go(hold)
     await lab.serve(program=bookings.work, options=ACTING)
     return process

@@ -564,6 +564,30 @@ async def test_an_output_guardrail_of_a_tool_replaces_its_result(
     assert model.requests[1].messages[-1].text == "not this"
 
 
+async def test_what_others_have_found_beside_a_guardrail_that_raises_is_known(
+    guarding: Guarding, model: FakeOpenAI
+) -> None:
+    task_id = f"{guarding.rig.app}-1"
+
+    async def is_noted() -> bool:
+        return bool(await guarding.found(task_id))
+
+    async def fail(*_: Any) -> GuardrailFunctionOutput:
+        await until(is_noted)
+        msg = "out of order"
+        raise ValueError(msg)
+
+    guards = [OutputGuardrail(passes, "passes"), OutputGuardrail(fail, "fails")]
+    agent = await guarding.serve(output_guardrails=guards)
+    model.reply("done")
+    stream = Runner.run_streamed(agent, "q", runner=guarding.runner, task_id=task_id)
+    with pytest.raises(StepFailedError, match="out of order") as caught:
+        await stream.result()
+    for results in (caught.value.run_data, stream):
+        found = [each.guardrail.get_name() for each in results.output_guardrail_results]
+        assert found == ["passes"]
+
+
 class Topic(BaseModel):
     """What a guardrail has found out."""
 

@@ -383,8 +383,7 @@ class _Run:
                 context_wrapper=RunContextWrapper(call.context, task_id=call.task_id),
                 task_id=call.task_id,
             )
-        if isinstance(error, AgentsException):
-            error.run_data = data
+        error.run_data = data
         if isinstance(error, GuardrailTripwireTriggered):
             known = known_guardrails(call.agent, call.config)
             error.guardrail_result = with_known(error.guardrail_result, known)
