@@ -170,7 +170,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "A guardrail that raises is a defect of the program, not a verdict: the task waits until it"
         " is mended, and nothing is lost.",
-        ("raised", "runs.0.error"),
+        ("raised", "runs.0.error", "runs.0.last_agent"),
         ("guardrails/a_guardrail_that_raises",),
     ),
     Known(
@@ -346,7 +346,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "A request that cannot be written leaves the task waiting, as every failed step does.",
-        ("raised", "runs.0.error"),
+        ("raised", "runs.0.error", "runs.0.last_agent"),
         ("model_settings/an_extra_argument_that_is_set_already",),
     ),
     Known(
