@@ -28,7 +28,7 @@ from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, standing
-from holdfast.task.queries.labels import details
+from holdfast.task.queries.labels import Details
 from holdfast.task.requests.phase import Agenda, Ending, Phase, phase_of
 from holdfast.task.requests.run_requests import RunRequests
 from holdfast.task.tool_calls import Room, Running
@@ -107,6 +107,7 @@ class Core:
         requests: Requests to run that wait. They are not carried over: at a rollover each is
             answered with "moved", and its client sends it again to the next run.
         ending: The end that was accepted, if one was; part of the ledger.
+        details: What Temporal's UI shows of the task.
         agenda: What can be done now.
         children: The tasks that calls of agents as tools are.
         child_undos: Undoes what children did.
@@ -131,6 +132,7 @@ class Core:
         self.ledger = Ledger(given, task_id=workflow.info().workflow_id, now=now())
         self.requests = RunRequests()
         self.ending = Ending(self.ledger)
+        self.details = Details(self.ledger)
         self.agenda = Agenda(self.ledger, self.requests)
         self.spans = StepSpans(self.ledger)
         self.children = Children(self.ledger, self.spans)
@@ -205,7 +207,7 @@ class Core:
 
     def show(self) -> None:
         """Let Temporal's UI show where the task stands; this costs no history."""
-        workflow.set_current_details(details(self.ledger, self.shown_status, self.ending.why))
+        workflow.set_current_details(self.details.text(self.shown_status, self.ending.why))
 
     @property
     def shown_status(self) -> TaskStatus:

@@ -111,7 +111,9 @@ class Source(LargeValues):
 
     async def opened(self, given: AdvanceInput) -> OpenStep:
         """Return the open step, with its input resolved."""
-        opened = given.open or (None if given.digest else usual_step(given.n))
+        opened = given.open or (
+            None if given.digest else OpenStep.model_validate(usual_step(given.n))
+        )
         if opened is None:
             opened = (await self._view(ViewRequest(n=given.n, open=True))).open
             if opened is None or digest(canonical(opened.wire())) != given.digest:

@@ -21,6 +21,7 @@ from holdfast.models.openai.items import to_response_items
 from holdfast.models.openai.local_items import call_item
 from holdfast.reading.recorded import Recorded
 from holdfast.task.data.calls import Approval
+from holdfast.task.ledger.references import cost_of
 from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
 from holdfast.values.code import context_data as context_object
@@ -185,7 +186,7 @@ def response(answer: ModelAnswer) -> ModelResponse:
     """Return a model's answer in the form of the Agents SDK."""
     return ModelResponse(
         output=[raw_output(item) for item in to_response_items([answer.message])],
-        usage=Usage.of(answer.usage.model_copy(update={"requests": 1})),
+        usage=Usage.of(cost_of(answer)),
         response_id=answer.response_id or None,
     )
 

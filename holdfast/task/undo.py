@@ -309,7 +309,7 @@ def leave_open_steps(ledger: Ledger, *, now: float, by: str = "") -> None:
         queue = found_by(before.found, ledger.recorded)
         waits = before.waiting.forward(ledger.found)
     else:
-        before, queue, waits = ledger.before(), pending(ledger.s), waiting(ledger.s)
+        before, queue, waits = ledger.before(), pending(opens, ledger.s.queue), waiting(ledger.s)
     _restore(ledger, before, queue, waits)
     ledger.change(opens=())
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -17,6 +17,8 @@ from holdfast.values.text.shown import shown
 
 Json = Any
 """Anything that `json.dumps` accepts: the type checkers' recursive JSON types fail on user data."""
+
+_new, _set = object.__new__, object.__setattr__
 
 
 class Worded(BaseModel):
@@ -52,7 +54,7 @@ class Worded(BaseModel):
         __init__.__pydantic_base_init__ = True
 
 
-class Value(Worded):
+class Value(Worded):  # noqa: PLW1641  # pydantic makes the hash of a frozen class
     """A frozen value.
 
     Unknown fields are ignored, so that an older worker reads what a newer one wrote. On the wire,
@@ -63,7 +65,40 @@ class Value(Worded):
 
     def wire(self) -> dict[str, Json]:
         """Return this value as JSON data, defaults left out."""
-        return self.model_dump(mode="json", exclude_defaults=True)
+        made: dict[str, Json] = self.__pydantic_serializer__.to_python(
+            self, mode="json", exclude_defaults=True
+        )
+        return made
+
+    @property
+    def _only_fields(self) -> bool:
+        return self.__pydantic_private__ is None and self.__pydantic_extra__ is None
+
+    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
+        """Copy this value, as pydantic does: a replay makes thousands of copies."""
+        if deep or not self._only_fields:
+            return super().model_copy(update=update, deep=deep)
+        copied = _new(type(self))
+        fields, given = self.__dict__.copy(), self.__pydantic_fields_set__.copy()
+        if update:
+            fields.update(update)
+            given.update(update)
+        _set(copied, "__dict__", fields)
+        _set(copied, "__pydantic_fields_set__", given)
+        _set(copied, "__pydantic_extra__", None)
+        _set(copied, "__pydantic_private__", None)
+        return copied
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the fields, as pydantic does: first what costs least."""
+        if self is other:
+            return True
+        if type(self) is not type(other) or not self._only_fields:
+            return super().__eq__(other)
+        mine, others = vars(self), vars(other)
+        return mine == others or (
+            not len(mine) == len(others) == len(self.__pydantic_fields__) and super().__eq__(other)
+        )
 
 
 class Strict(Value):
@@ -98,11 +133,14 @@ class Written(Value):
             return super().__new__(cls)
 
 
+_canonical = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+).encode
+
+
 def canonical(data: Json) -> bytes:
     """Encode JSON data in its one canonical form: sorted keys, no white space, UTF-8."""
-    return json.dumps(
-        data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode("utf-8", "surrogatepass")
+    return _canonical(data).encode("utf-8", "surrogatepass")
 
 
 def as_text(data: Json) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
+from functools import reduce
+from operator import add
 from typing import Literal, cast
 
 from holdfast.errors import InvalidArgumentError
@@ -355,6 +357,12 @@ class Usage(Value):
             paid=self.paid - other.paid,
             priced=self.priced - other.priced,
         )
+
+
+def summed(costs: Iterable[Usage]) -> Usage:
+    """Sum costs field by field; of one it is the very same value."""
+    found = list(costs)
+    return reduce(add, found) if found else Usage()
 
 
 def cost_written(usage: Usage) -> str | None:

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,11 +23,12 @@ from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
 from holdfast.task.ledger.indexes import KnownIds
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.ledger_state import CHAINED_TOGETHER
 from holdfast.task.people import approvals
 from holdfast.task.queries.pages import entries_page, step_view, view
 from holdfast.task.refusals import verdict_of
 from holdfast.task.requests.command_effects import obey
-from holdfast.values.base import extend
+from holdfast.values.base import ChainRef, extend
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import TaskStep
 
@@ -188,10 +190,9 @@ def test_a_task_over_any_rollovers_is_the_same_task(plans: list[dict[str, Any]])
         straight.step(plan)
         rolling.check()
     assert rolling.entries == straight.entries
-    without = {"segment": None, "lines": "", "answer": None}
-    assert rolling.ledger.s.model_copy(update=without) == straight.ledger.s.model_copy(
-        update=without
-    )
+    without = {"segment": None, "lines": "", "answer": None, "entries": ()}
+    rolled, gone = rolling.ledger.carried(), straight.ledger.carried()
+    assert rolled.model_copy(update=without) == gone.model_copy(update=without)
 
 
 @given(PLANS)
@@ -364,7 +365,7 @@ def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None
     ledger.retry(ledger.last_opened, RunRequest(restart=True), now=6.0)
     current = ledger.find(ledger.last_opened)
     assert current is not None
-    assert (current.open.step.input, current.journal, current.chain) == ("new", (), "")
+    assert (current.open.step.input, current.journal, current.chain) == ("new", (), ChainRef())
     assert ledger.s.usage.requests == 1
 
 
@@ -450,3 +451,36 @@ def test_a_set_of_known_ids_is_carried_and_forgets_the_first() -> None:
     assert [id in again for id in "abcd"] == [False, True, True, True]
     again.add("e")
     assert "b" not in again
+
+
+@pytest.mark.parametrize("events", [0, 1, CHAINED_TOGETHER - 2, CHAINED_TOGETHER, 130])
+def test_the_chain_of_the_ledger_is_that_of_all_its_entries(events: int) -> None:
+    ledger = Ledger(TaskInput(head=HEAD), task_id="t", now=1.0)
+    for i in range(events):
+        ledger.note("paused", now=2.0, text=str(i))
+    assert ledger.chain == ChainRef(len(ledger.entries), extend("", ledger.entries))
+    ledger.note("resumed", now=3.0)
+    kept = ledger.carried()
+    assert kept.ledger == ChainRef(events + 2, extend("", ledger.entries))
+    further = Ledger(TaskInput(head=HEAD, carried=kept), task_id="t", now=4.0)
+    further.note("paused", now=5.0)
+    assert further.chain == ChainRef(events + 3, extend("", further.entries))
+
+
+def test_the_journal_of_a_step_is_chained_when_an_activity_needs_its_digest() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    ledger.described(Described(snapshot="x"))
+    ledger.begin(RunRequest(), now=2.0)
+    n = ledger.last_opened
+    for k in range(3):
+        answer = ModelAnswer(message=assistant(f"thought {k}"))
+        ledger.advanced(n, Advanced(result=None, request=str(k), answer=answer))
+        assert ledger.at(n).chain == ChainRef()
+    journal = ledger.at(n).journal
+    whole = ChainRef(3, extend("", journal))
+    assert ledger.advance_input(n, now=3.0).journal == whole
+    answer = ModelAnswer(message=assistant("thought 3"))
+    ledger.advanced(n, Advanced(result=None, request="3", answer=answer))
+    journal = ledger.at(n).journal
+    assert ledger.at(n).chain == whole
+    assert ledger.advance_input(n, now=3.0).journal == ChainRef(4, extend("", journal))

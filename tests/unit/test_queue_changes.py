@@ -64,7 +64,7 @@ def test_a_change_of_another_queue_is_refused() -> None:
 
 def pictured(ledger: Ledger) -> str:
     """Return the whole queue and all that waits beside it, as if no step were open."""
-    return json.dumps([wires(pending(ledger.s)), waiting(ledger.s).wire()])
+    return json.dumps([wires(pending(ledger.s.opens, ledger.s.queue)), waiting(ledger.s).wire()])
 
 
 class Whole:
@@ -118,7 +118,7 @@ class Whole:
         assert self.ledger.advanced(current.n, got) is None
         self.found.append(self.alone if current.alone else pictured(self.ledger))
         self.ledger.finish(current.n, now=3.0)
-        self.left.append(wires(pending(self.ledger.s)))
+        self.left.append(wires(pending(self.ledger.s.opens, self.ledger.s.queue)))
 
     def say(self, text: str, when: str) -> None:
         """Give feedback for the next model call, or a follow-up."""

@@ -53,7 +53,7 @@ class Closing:
             at=core.ledger.s.transcript,
             commit=commits and head.has_session,
             failure=core.ending.failure(),
-            ledger=core.ledger.s.ledger,
+            ledger=core.ledger.chain,
         )
         storing = asyncio.create_task(self._store(sent))
         while not storing.done():

@@ -14,7 +14,7 @@ from holdfast.task import refusals
 from holdfast.task.data.failures import KIND, Failure
 from holdfast.task.data.records import OpenState, StepRecord
 from holdfast.task.data.state import RunReply
-from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.data.wire import NOTHING_DONE, Advanced, RunRequest
 from holdfast.task.guardrails_due import inputs_due
 from holdfast.task.ledger import money
 from holdfast.task.people import approvals
@@ -215,7 +215,7 @@ class Steps:
             return
         if failure is not None:
             await self._answer_or_judge(failure, n, work)
-        elif got is None or got == Advanced(result=None):
+        elif got is None or got == NOTHING_DONE:
             core.park(refusals.NO_PROGRESS, n)
         elif got.needs is not None:
             await self._find_money(n, got.needs, work)

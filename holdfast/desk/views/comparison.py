@@ -9,7 +9,7 @@ from itertools import zip_longest
 from holdfast.desk.views.words import data_of, pretty
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.step_body import StepBody
-from holdfast.values.messages import Message, Usage, shown
+from holdfast.values.messages import Message, Usage, shown, summed
 from holdfast.values.text.redact import redact
 
 ASPECTS = ("input", "answers", "calls", "results")
@@ -170,7 +170,7 @@ def side_of(body: StepBody) -> Side:
 
 
 def _sum(sides: Sequence[Side]) -> Usage:
-    return sum((each.usage for each in sides), Usage())
+    return summed(each.usage for each in sides)
 
 
 def prompts_differ(left: Prompt, right: Prompt) -> tuple[str, ...]:

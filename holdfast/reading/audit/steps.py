@@ -19,6 +19,7 @@ from holdfast.task.happenings import (
     StepEnded,
     StepLeft,
 )
+from holdfast.task.ledger.references import cost_of
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json, canonical
 from holdfast.values.messages import Usage, shown
@@ -105,7 +106,7 @@ def _answer_event(happening: ModelAnswered) -> AuditEvent:
         "model_call",
         answer.took,
         actor="model",
-        **_cost(answer.usage.model_copy(update={"requests": 1})),
+        **_cost(cost_of(answer)),
         result="" if is_said else shown(answer.message.content),
         status=answer.finish,
         body=more,

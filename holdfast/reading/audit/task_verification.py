@@ -80,7 +80,8 @@ async def verified(reader: Reader, task_id: str) -> Verification:
     entries = await _check_ledger(reader.archive, kept, found)
     await check_named(reader.archive, [kept.head, *entries, *kept.opens], found)
     for current in kept.opens:
-        if extend("", current.journal) != current.chain:
+        length, digest = current.chain
+        if extend("", current.journal[:length]) != digest:
             text = "its recorded answers do not give their digest"
             found.add(text, step=current.open.step.step_id)
     await check_session(reader, kept.head, kept.turn, task_id, found)

@@ -10,7 +10,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Begun, Called, Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.undo import Before, Taken
-from holdfast.values.base import ChainRef, Json, Value
+from holdfast.values.base import ChainRef, Json, Value, extend
 from holdfast.values.messages import Blob, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStep
 
@@ -60,9 +60,9 @@ class OpenStep(Value):
     inputs: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
 
 
-def usual_step(n: int) -> OpenStep:
-    """Return the usual step, which has its ordinal as its number, and neither input nor state."""
-    return OpenStep(step=TaskStep(step_id=f"s{n}"))
+def usual_step(n: int) -> dict[str, Json]:
+    """Return the wire form of the usual step: its number is its ordinal, it has nothing else."""
+    return {"step": {"step_id": f"s{n}"}}
 
 
 class JournalEntry(Value):
@@ -307,7 +307,8 @@ class OpenState(Value):
         alone: Whether no other step was open at any time.
         started: Time of its first attempt, seconds since the epoch.
         journal: Answered calls, oldest first.
-        chain: Digest of the journal.
+        chain: Length and digest of the journal as the newest activity was given it: a step of one
+            model call never needs the digest.
         result: What the AgentWorker gave, once it is known.
         calls: Tool calls that are open now.
         asked: Digest of the request for them, when the AgentWorker waits for their results.
@@ -337,7 +338,7 @@ class OpenState(Value):
     at: ChainRef = ChainRef()
     alone: bool = True
     journal: tuple[JournalEntry, ...] = ()
-    chain: str = ""
+    chain: ChainRef = ChainRef()
     result: StepResult | None = None
     calls: tuple[ToolCall, ...] = ()
     asked: str = ""
@@ -356,6 +357,14 @@ class OpenState(Value):
     tried: int = 0
     unheard: tuple[float, ...] = ()
     unruled: bool = False
+
+    def chained(self) -> OpenState:
+        """Return this step with the digest of its whole journal."""
+        length, digest = self.chain
+        if length == len(self.journal):
+            return self
+        chain = ChainRef(len(self.journal), extend(digest, self.journal[length:]))
+        return self.model_copy(update={"chain": chain})
 
 
 class LeftStep(Value):

@@ -206,6 +206,10 @@ class Advanced(Value):
         return {i: each.with_end(answered) for i, each in self.told.items()}
 
 
+NOTHING_DONE = Advanced(result=None)
+"""The step wants nothing, and is not over either."""
+
+
 class HandedOver(Value):
     """What a step activity hands to the server before it runs calls: details of its heartbeats.
 
@@ -331,7 +335,7 @@ class RunRequest(Value):
     @property
     def attaches(self) -> bool:
         """Whether this asks only for the output of the step in progress."""
-        return self in (RunRequest(), RunRequest(stream=True))
+        return self in _BARE
 
     @property
     def changes(self) -> bool:
@@ -348,6 +352,9 @@ class RunRequest(Value):
         if self.brings_input:
             return self.images
         return (*step.images, *(image for image in self.images if image not in step.images))
+
+
+_BARE = (RunRequest(), RunRequest(stream=True))
 
 
 class ViewRequest(Value):

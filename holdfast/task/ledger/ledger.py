@@ -26,6 +26,7 @@ from holdfast.task.ledger.open_steps import INLINE_BYTES, OpenSteps
 from holdfast.task.ledger.queue import problem, queued_with, serial_of
 from holdfast.task.ledger.queue_changes import found_by, pending, taken_from
 from holdfast.task.ledger.references import (
+    cost_of,
     is_thought,
     joined,
     new_entries,
@@ -79,7 +80,8 @@ class Ledger(OpenSteps):
         stored = further.stored if step.input is None else None  # else the input was edited
         if self._is_original(step):
             stored = self.given.stored
-        step = step.model_copy(update={"images": asked.images_after(step)})
+        if asked.images or asked.brings_input:
+            step = step.model_copy(update={"images": asked.images_after(step)})
         if asked.input is not None:
             step = step.model_copy(update={"input": asked.input})
         opened = OpenStep(
@@ -163,22 +165,23 @@ class Ledger(OpenSteps):
 
     def advance_input(self, n: int, *, now: float) -> AdvanceInput:
         """Return the input of the next step activity."""
-        current = self.at(n)
+        current = self.at(n).chained()
+        self._put(current)
         budget = self.given.budget
         tokens = 0
         if budget is not None and budget.max_tokens is not None:
             left = budget.max_tokens - self.usage.total_tokens
             tokens = max(1, left // (1 + len(self.asking - {n})))
-        usual = current.open == usual_step(current.n)
-        data = canonical(current.open.wire())
+        opened = current.open.wire()
+        usual = opened == usual_step(current.n)
+        data = b"" if usual else canonical(opened)
         small = len(data) <= INLINE_BYTES
         described = self.s.described
         rules = AgentRules() if described is None else described.rules(current.open.step.agent)
-        journal = ChainRef(length=len(current.journal), digest=current.chain)
         return AdvanceInput(
             n=current.n,
             at=current.at._replace(digest=current.at.digest[:AT_DIGITS]),
-            journal=journal,
+            journal=current.chain,
             open=current.open if small and not usual else None,
             digest="" if small else digest(data),
             limit=self._limit(current, now=now),
@@ -212,7 +215,7 @@ class Ledger(OpenSteps):
             self.needs.pop(n, None)
             if current.limit == "allow":
                 current = current.model_copy(update={"limit": ""})
-            usage = got.answer.usage.model_copy(update={"requests": 1})
+            usage = cost_of(got.answer)
             spent = self.s.spent + usage
             self.change(turns=self.s.turns + 1, usage=self.s.usage + usage, spent=spent)
         said = turns_of(current.journal)
@@ -306,7 +309,7 @@ class Ledger(OpenSteps):
         following = (step.after(current.open.step) for step in result.next)
         steps = self._number([step.placed(transcript.length) for step in following])
         others = tuple(other for other in self.s.opens if other.n != n)
-        queue = queued_with(pending(self.s.model_copy(update={"opens": others})), steps)
+        queue = queued_with(pending(others, self.s.queue), steps)
         record = StepRecord(
             n=self.s.steps + 1,
             opened=0 if n == self.s.steps + 1 else n,

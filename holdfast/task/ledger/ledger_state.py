@@ -25,7 +25,7 @@ from holdfast.task.ledger.queue_changes import (
 )
 from holdfast.task.ledger.references import batches_of, turns_of, usage_of
 from holdfast.values.base import ChainRef, Json, extend
-from holdfast.values.messages import Message, Usage
+from holdfast.values.messages import Message, Usage, summed
 from holdfast.values.money import NOTHING
 from holdfast.values.settings import Budget
 from holdfast.values.steps import Task, TaskStatus, TaskStep
@@ -50,6 +50,9 @@ NUMBERED = frozenset(
 
 CLOSED_EVENT = "closed"
 """Kind of the event with which a task begins to close; it has the last number."""
+
+CHAINED_TOGETHER = 50
+"""Entries that join the ledger's chain at once: few enough for one workflow task."""
 
 RECEIPTS_KEPT = 1000
 RECEIPTS_CARRIED = 200
@@ -105,6 +108,8 @@ class LedgerState:
         self._asked = Asked(self.s.approvals)
         self._noted = (self.s.notes, _length(self.s.notes))
         self.base = self.s.transcript.length
+        self._marks = self.s.marks
+        self._unchained = 0
         if carried is None:
             self.note(CREATED, now=now, body={"extra_state": given.extra_state})
 
@@ -359,13 +364,12 @@ class LedgerState:
         """
         s = self.s
         costs = (usage_of(current.journal, current.outcomes.values()) for current in s.opens)
-        spent = sum(costs, Usage())
         return Before(
-            found=change_if_any(self.recorded, pending(s)),
+            found=change_if_any(self.recorded, pending(s.opens, s.queue)),
             waiting=WaitingChange.between(self.found, waiting(s)),
             serial=s.serial,
             turns=s.turns - sum(turns_of(current.journal) for current in s.opens),
-            usage=s.usage - spent,
+            usage=s.usage - summed(costs) if s.opens else s.usage,
             answered=s.answered,
             concluded=s.concluded,
             transcript=s.transcript,
@@ -417,15 +421,31 @@ class LedgerState:
         self.append(Entry(event=event))
 
     def append(self, entry: Entry) -> None:
-        """Append an entry to the ledger, and to the chain that stands for all of it."""
+        """Append an entry to the ledger."""
         self.entries.append(entry)
+        self._unchained += 1
+        if self._unchained == CHAINED_TOGETHER:
+            self._join()
+
+    @property
+    def chain(self) -> ChainRef:
+        """Length and digest of the whole ledger, archived entries included."""
+        self._join()
+        return self.s.ledger
+
+    def _join(self) -> None:
+        """Let the newest entries join the chain: no step needs it, only a rollover or an end."""
+        if not self._unchained:
+            return
         length, digest = self.s.ledger
-        self.change(ledger=ChainRef(length + 1, extend(digest, (entry,))))
+        new = self.entries[-self._unchained :]
+        self.change(ledger=ChainRef(length + len(new), extend(digest, new)))
+        self._unchained = 0
 
     def next_number(self) -> int:
         """Count one more thing that happened, and return its number."""
-        self.change(marks=self.s.marks + 1)
-        return self.s.marks
+        self._marks += 1
+        return self._marks
 
     def receipt_of(self, command_id: str) -> Receipt | None:
         """Return the receipt of a command, if it is one of the newest."""
@@ -490,10 +510,12 @@ class LedgerState:
         """Return the state with which the task continues as new."""
         return self.s.model_copy(
             update={
+                "ledger": self.chain,
+                "marks": self._marks,
                 "commands": self.commands.packed(),
                 "entries": tuple(self.entries),
                 "receipts": self.s.receipts[-RECEIPTS_CARRIED:],
-                "since": change_if_any(self.recorded, pending(self.s)),
+                "since": change_if_any(self.recorded, pending(self.s.opens, self.s.queue)),
                 "waits_since": WaitingChange.between(self.found, waiting(self.s)),
             }
         )
@@ -501,6 +523,7 @@ class LedgerState:
     def archived(self, segment: SegmentRef) -> None:
         """Forget entries that are now in the archive; no step was completed meanwhile."""
         gone, steps = self.entries[: segment.entries], self.s.steps
+        self._join()
         newest = records_here(gone, steps).get(steps)
         if newest is not None:
             self.change(answer=answer_of(newest) if newest.last else None)

@@ -171,7 +171,7 @@ class OpenSteps(LedgerState):
             now: Time, seconds since the epoch.
             by: Who asked for that.
         """
-        current = self.at(n)
+        current = self.at(n).chained()
         bare: dict[str, object] = {
             "open": OpenStep(step=current.open.step),
             "before": Before(),

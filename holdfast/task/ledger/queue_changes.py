@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from holdfast.task.data.changes import same
-from holdfast.task.data.records import StepRecord
+from holdfast.task.data.records import OpenState, StepRecord
 from holdfast.task.data.state import Carried
 from holdfast.task.data.undo import QueueChange, Taken, Undoable, Waiting
 from holdfast.values.steps import TaskStep
@@ -107,9 +107,9 @@ def waiting_at(path: Iterable[StepRecord]) -> Waiting:
     return found
 
 
-def pending(state: Carried) -> Queue:
+def pending(opens: Iterable[OpenState], queue: Queue) -> Queue:
     """Return the queue as if no step were open: those in progress are first in it."""
-    return (*(current.open.step for current in state.opens), *state.queue)
+    return (*(current.open.step for current in opens), *queue)
 
 
 def waiting(state: Carried) -> Waiting:
@@ -120,7 +120,7 @@ def waiting(state: Carried) -> Waiting:
 
 def recorded_queue(state: Carried) -> Queue:
     """Return the queue that the newest completed step of the branch left; empty without one."""
-    return left_before(state.since, pending(state)) if state.steps else ()
+    return left_before(state.since, pending(state.opens, state.queue)) if state.steps else ()
 
 
 def recorded_waiting(state: Carried) -> Waiting:
@@ -132,4 +132,6 @@ def with_queue(state: Carried, queue: Queue) -> Carried:
     """Return a state with another queue."""
     recorded = recorded_queue(state)
     state = state.model_copy(update={"queue": queue})
-    return state.model_copy(update={"since": change_if_any(recorded, pending(state))})
+    return state.model_copy(
+        update={"since": change_if_any(recorded, pending(state.opens, state.queue))}
+    )

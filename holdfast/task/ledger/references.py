@@ -16,8 +16,18 @@ from holdfast.task.data.records import (
     StepResult,
 )
 from holdfast.task.data.wire import Advanced
-from holdfast.values.base import Json, canonical, digest, extend
-from holdfast.values.messages import Blob, Content, Message, TextPart, ToolCall, Usage, shown, user
+from holdfast.values.base import Json, canonical, digest
+from holdfast.values.messages import (
+    Blob,
+    Content,
+    Message,
+    TextPart,
+    ToolCall,
+    Usage,
+    shown,
+    summed,
+    user,
+)
 
 SAID_IN_ADDS = Message(role="tool")
 """Stands in a step record for a message that its `adds` hold."""
@@ -145,8 +155,7 @@ def place_of(reference: str) -> tuple[int, int | None]:
 
 def with_entry(current: OpenState, entry: JournalEntry) -> OpenState:
     """Append an answered call to the journal of an open step."""
-    journal = (*current.journal, entry)
-    return current.model_copy(update={"journal": journal, "chain": extend(current.chain, (entry,))})
+    return current.model_copy(update={"journal": (*current.journal, entry)})
 
 
 def new_entries(advanced: Advanced, *, last: bool) -> tuple[JournalEntry, ...]:
@@ -265,11 +274,12 @@ def usage_of(journal: Sequence[JournalEntry], outcomes: Iterable[Outcome] = ()) 
         journal: The journal.
         outcomes: Outcomes of calls that are not in it.
     """
-    total = Usage()
-    for outcome in (*(each for entry in journal for each in entry.outcomes), *outcomes):
-        if outcome.child:
-            total += outcome.usage
-    for entry in journal:
-        if entry.answer is not None:
-            total += entry.answer.usage.model_copy(update={"requests": 1})
-    return total
+    told = (*(each for entry in journal for each in entry.outcomes), *outcomes)
+    children = (outcome.usage for outcome in told if outcome.child)
+    answers = (cost_of(entry.answer) for entry in journal if entry.answer is not None)
+    return summed([*children, *answers])
+
+
+def cost_of(answer: ModelAnswer) -> Usage:
+    """Return the cost of one model call."""
+    return answer.usage.model_copy(update={"requests": 1})

@@ -85,28 +85,43 @@ def cost(usage: Usage) -> str:
     return f"{calls}, {usage.input_tokens} tokens in, {usage.output_tokens} out{cost}"
 
 
-def details(ledger: Ledger, status: TaskStatus, why: str = "") -> str:
-    """Describe where a task stands, in Markdown.
+class Details:
+    """Describes where a task stands, in Markdown.
 
-    Args:
-        ledger: The task.
-        status: Its status.
-        why: Who ended it and why, where a person did.
+    It is made anew after each step, so the lines of the newest steps are kept.
     """
-    s = ledger.s
-    lines = [f"**{status}**: {_steps(s.steps)} done, {cost(ledger.spent)}"]
-    if why:
-        lines.append(f"Ended by {_quoted(why)}")
-    if ledger.failure is not None and status == "needs_attention":
-        lines.append(f"Needs attention: {_quoted(ledger.failure.text)}")
-    if ledger.paused and status == "paused":
-        lines.append(f"Paused by {_quoted(ledger.paused)}")
-    waiting = approvals.asked_everywhere(ledger)
-    lines += [_waiting(each) for each in waiting[:APPROVALS_SHOWN]]
-    if len(waiting) > APPROVALS_SHOWN:
-        lines.append(f"and for {len(waiting) - APPROVALS_SHOWN} more: query `approvals`")
-    newest = reversed(list(islice(_newest(ledger), STEPS_SHOWN)))
-    return "\n".join([*(f"{line}\n" for line in lines), *map(_done, newest)])
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Describe this task."""
+        self._ledger = ledger
+        self._done: list[tuple[StepRecord, str]] = []
+
+    def text(self, status: TaskStatus, why: str = "") -> str:
+        """Describe the task as it is now.
+
+        Args:
+            status: Its status.
+            why: Who ended it and why, where a person did.
+        """
+        ledger = self._ledger
+        lines = [f"**{status}**: {_steps(ledger.s.steps)} done, {cost(ledger.spent)}"]
+        if why:
+            lines.append(f"Ended by {_quoted(why)}")
+        if status == "needs_attention" and ledger.failure is not None:
+            lines.append(f"Needs attention: {_quoted(ledger.failure.text)}")
+        if status == "paused" and ledger.paused:
+            lines.append(f"Paused by {_quoted(ledger.paused)}")
+        waiting = approvals.asked_everywhere(ledger)
+        lines += [_waiting(each) for each in waiting[:APPROVALS_SHOWN]]
+        if len(waiting) > APPROVALS_SHOWN:
+            lines.append(f"and for {len(waiting) - APPROVALS_SHOWN} more: query `approvals`")
+        return "\n".join([*(f"{line}\n" for line in lines), *self._newest()])
+
+    def _newest(self) -> list[str]:
+        known = {id(record): line for record, line in self._done}
+        newest = reversed(list(islice(_newest(self._ledger), STEPS_SHOWN)))
+        self._done = [(each, known.get(id(each)) or _done(each)) for each in newest]
+        return [line for _, line in self._done]
 
 
 def _newest(ledger: Ledger) -> Iterator[StepRecord]:

@@ -49,7 +49,7 @@ def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
         more=len(taken) < len(rest),
         opens=ledger.s.opens if asked.opens else (),
         branch=ledger.s.branch,
-        ledger=ledger.s.ledger,
+        ledger=ledger.chain,
         task=ledger.task() if asked.task else None,
     )
 

@@ -1,0 +1,109 @@
+"""Values copy, compare, hash and dump as pydantic's models do, only faster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from holdfast.values.base import Value
+
+
+class Plain(Value):
+    """A value with the usual kinds of fields."""
+
+    number: float = 0
+    many: tuple[int, ...] = ()
+    data: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+class Child(Plain):
+    """The same fields, another class."""
+
+
+class Counting(Value):
+    """A value with a private attribute."""
+
+    number: float = 0
+    _seen: list[int] = PrivateAttr(default_factory=list[int])
+
+    def seeing(self, number: int) -> Counting:
+        """Note a number, and return this value."""
+        self._seen.append(number)
+        return self
+
+
+class Open(Value):
+    """A value that takes fields of any name."""
+
+    model_config = ConfigDict(extra="allow")
+    number: float = 0
+
+
+VALUES = [
+    Plain(),
+    Plain(number=0),
+    Plain(number=1, many=(1, 2)),
+    Plain(number=1, many=(1, 2), data={"a": [1]}),
+    Plain(number=float("nan")),
+    Plain.model_construct(number=1),
+    Plain.model_construct(number=1, other=2),  # type: ignore[call-arg]
+    Plain.model_construct(),
+    Child(),
+    Child(number=1, many=(1, 2)),
+    Counting(number=1),
+    Counting(number=1).seeing(1),
+    Open(number=1),
+    Open.model_validate({"number": 1, "more": 2}),
+]
+
+
+def parts(value: BaseModel) -> tuple[object, ...]:
+    """Return all that makes a model's state, in a form that compares NaN with itself."""
+    return (
+        type(value),
+        repr(value.__dict__),
+        value.model_fields_set,
+        value.__pydantic_extra__,
+        value.__pydantic_private__,
+    )
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_copy_is_the_one_that_pydantic_makes(value: Value) -> None:
+    for update in (None, {}, {"number": 5}, {"unknown": 1}):
+        own, pydantics = value.model_copy(update=update), BaseModel.model_copy(value, update=update)
+        assert parts(own) == parts(pydantics)
+    deep = value.model_copy(deep=True)
+    assert parts(deep) == parts(BaseModel.model_copy(value, deep=True))
+
+
+def test_a_copy_shares_nothing_that_a_change_of_it_could_reach() -> None:
+    value = Plain(number=1)
+    copied = value.model_copy(update={"many": (3,)})
+    assert (value.many, copied.many) == ((), (3,))
+    assert (value.model_fields_set, copied.model_fields_set) == ({"number"}, {"number", "many"})
+    deep = Plain(data={"a": [1]}).model_copy(deep=True)
+    deep.data["a"].append(2)
+    assert Plain(data={"a": [1]}) != deep
+
+
+@pytest.mark.parametrize("one", VALUES, ids=repr)
+@pytest.mark.parametrize("other", [*VALUES, None, 1], ids=repr)
+def test_values_are_equal_where_pydantics_are(one: Value, other: object) -> None:
+    if one is other:
+        assert one == other
+        return
+    assert (one == other) is (BaseModel.__eq__(one, other) is True)
+
+
+def test_a_frozen_value_has_the_hash_of_its_fields() -> None:
+    assert hash(Open(number=1)) == hash(Open(number=1))
+    made: list[Any] = [Open(number=1), Open(number=1), Open(number=2)]
+    assert len(set(made)) == 2
+
+
+@pytest.mark.parametrize("value", VALUES[:5], ids=repr)
+def test_the_wire_form_has_what_is_not_a_default(value: Value) -> None:
+    assert repr(value.wire()) == repr(value.model_dump(mode="json", exclude_defaults=True))
