@@ -58,6 +58,8 @@ class WaitingChange(Value):
     @classmethod
     def between(cls, old: Waiting, new: Waiting) -> Self:
         """Return what turns the one into the other."""
+        if old == new:
+            return cls()
         return cls(
             notes=NotesChange.if_any(old.notes, new.notes, key=lambda note: note.text),
             followups=FollowupsChange.if_any(old.followups, new.followups, key=str),
@@ -67,6 +69,8 @@ class WaitingChange(Value):
     def forward(self, old: Waiting) -> Waiting:
         """Return what waits after the change."""
         notes, followups, lasts = self.notes, self.followups, self.lasts
+        if notes is None and followups is None and lasts is None:
+            return old
         return Waiting(
             notes=old.notes if notes is None else notes.forward(old.notes),
             followups=old.followups if followups is None else followups.forward(old.followups),
