@@ -50,7 +50,7 @@ async def test_each_call_goes_on_from_the_one_before_it(run: Run, model: FakeOpe
         ("resp_old", None, ["user"]),
         (first, None, ["function_call_output"]),
     ]
-    kinds = [item.get("type") or item["role"] for item in result.to_input_list()]
+    kinds = [item.get("role") or item["type"] for item in result.to_input_list()]
     assert kinds == ["user", "function_call", "function_call_output", "assistant"]
 
 

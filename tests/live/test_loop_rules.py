@@ -130,7 +130,7 @@ async def test_a_refusal_may_be_answered_for_by_typed_output(run: Run, model: Fa
     result = await run("q", of={"output_type": City}, error_handlers={"model_refusal": handler})
     assert result.final_output in ({"name": "None", "people": 0}, City(name="None", people=0))
     texts = [item.to_input_item()["content"] for item in result.new_items]
-    assert texts[-1] == '{"name":"None","people":0}'
+    assert texts[-1][0]["text"] == '{"name":"None","people":0}'
     assert len(texts) == 2
 
 

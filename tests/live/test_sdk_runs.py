@@ -38,7 +38,7 @@ from holdfast import (
     tool,
 )
 from holdfast.errors import ArchiveError, ModelRequestError, TaskNotFoundError, UserError
-from holdfast.models import ModelAnswer, ModelRequest
+from holdfast.models import ModelAnswer, ModelRequest, from_response_items
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.code import raised
 from holdfast.values.messages import ToolCall
@@ -431,7 +431,8 @@ async def test_state_of_a_run_with_its_answer_goes_on_from_there_once() -> None:
         kept = await RunState.from_string(agent, state.to_string())
         again = await Runner.run(agent, kept, runner=runner)
         same = await Runner.run(agent, RunState.of(first.task_id), runner=runner)
-    assert [item["content"] for item in second.to_input_list()] == ["Q", "one", "And then?", "two"]
+    said = from_response_items(second.to_input_list())
+    assert [message.text for message in said] == ["Q", "one", "And then?", "two"]
     assert (again.final_output, again.task_id) == ("two", second.task_id)
     assert same.final_output == "one"
 

@@ -13,6 +13,7 @@ from holdfast.agents.runs.item_reading import (
     step_messages,
     team_of,
 )
+from holdfast.models import from_response_items
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.run_hooks import hook_calls
 from holdfast.task.blocked_output import after_block
@@ -70,7 +71,11 @@ def test_a_step_with_calls_shows_each_response_item_once_and_in_order() -> None:
     assert (items[2].output, items[2].call_id, items[2].agent.name) == ("seen", "c1", "a")
     assert items[1].raw_item.name == items[1].raw_item["name"] == "look"
     assert items[0].raw_item.content[0].text == "hm"
-    assert items[0].to_input_item() == {"role": "assistant", "content": "hm"}
+    said = {"type": "output_text", "text": "hm", "annotations": []}
+    as_input = items[0].to_input_item()
+    assert as_input == {"type": "message", "role": "assistant", "content": [said]}
+    [given] = from_response_items([as_input])
+    assert (given.content, given.items) == ("hm", ({"type": "message"},))  # its text once
 
 
 def test_items_of_a_tool_say_where_it_comes_from() -> None:

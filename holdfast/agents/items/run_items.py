@@ -80,16 +80,6 @@ class MessageOutputItem(RunItemBase):
 
     type: ItemType = "message_output_item"
 
-    def to_input_item(self) -> dict[str, Json]:
-        """Return the message as input for another run: a plain text in its shortest form."""
-        item = plain(self.raw_item)
-        content: Any = item.get("content")
-        if item.keys() == {"type", "role", "content"} and len(content) == 1:
-            part = plain(content[0])
-            if part.keys() == {"type", "text"}:
-                return {"role": "assistant", "content": part["text"]}
-        return item
-
 
 @dataclass
 class ToolCallItem(RunItemBase):

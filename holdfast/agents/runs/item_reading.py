@@ -282,7 +282,7 @@ def _full_message(raw: dict[str, Json]) -> RawItem:
     """Write a message of the model as the API does: its content as parts."""
     content = raw["content"]
     if isinstance(content, str):
-        content = [{"type": "output_text", "text": content}]
+        content = [{"type": "output_text", "text": content, "annotations": list[Json]()}]
     return RawItem({"type": "message", **raw, "content": content})
 
 
