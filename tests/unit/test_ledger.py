@@ -23,7 +23,7 @@ from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
 from holdfast.task.ledger.indexes import KnownIds
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.ledger_state import CHAINED_TOGETHER
+from holdfast.task.ledger.recording import CHAINED_TOGETHER
 from holdfast.task.people import approvals
 from holdfast.task.queries.pages import entries_page, step_view, view
 from holdfast.task.refusals import verdict_of
@@ -402,7 +402,7 @@ def test_when_a_call_ended_is_left_out_where_the_answer_before_it_says_so() -> N
 
 def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> None:
     from holdfast.task.data.state import RunReply
-    from holdfast.task.ledger.ledger_state import SEEN_KEPT
+    from holdfast.task.ledger.recording import SEEN_KEPT
 
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
     for k in range(SEEN_KEPT + 5):

@@ -21,7 +21,7 @@ from holdfast.reading.visibility import LISTED, listed
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import Entry
 from holdfast.task.happenings import Happening, Noted, StepEnded, happenings
-from holdfast.task.ledger.ledger_state import CREATED
+from holdfast.task.ledger.recording import CREATED
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
 from holdfast.values.messages import cost_written
