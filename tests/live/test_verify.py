@@ -106,6 +106,30 @@ async def test_the_history_of_a_run_has_the_digest_of_its_record(
     assert sealed["record"] == record_digest(record)
 
 
+async def test_a_recorded_answer_of_an_open_step_that_was_changed_is_found(
+    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
+) -> None:
+    @tool(effect="irreversible", needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    def ask_for_more(record: dict[str, Any], _: list[Any]) -> None:
+        record["opens"] = json.loads(json.dumps(record["opens"]).replace("please", "gladly"))
+
+    runner = await make_runner(pay)
+    model.call("pay", {"amount": 5}, text="yes, please")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.abandon(task, "enough", by="ann")
+    await until_status(runner, task, "abandoned")
+    assert await runner.verify(task) == []
+    rewrite(rig.engine.archive, task.task_id, ask_for_more)
+    assert "its recorded answers do not give their digest" in [
+        found.text for found in await runner.verify(task)
+    ]
+
+
 async def test_a_record_that_was_deleted_is_found(
     make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig
 ) -> None:

@@ -29,7 +29,7 @@ from holdfast.task.queries.pages import entries_page, step_view, view
 from holdfast.task.refusals import verdict_of
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import ChainRef, extend
-from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
+from holdfast.values.messages import ImagePart, Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import TaskStep
 
 HEAD = TaskHead(agent="a")
@@ -483,4 +483,14 @@ def test_the_journal_of_a_step_is_chained_when_an_activity_needs_its_digest() ->
     ledger.advanced(n, Advanced(result=None, request="3", answer=answer))
     journal = ledger.at(n).journal
     assert ledger.at(n).chain == whole
+    [shown] = entries_page(ledger, EntriesRequest(opens=True)).opens
+    assert shown.chain == ChainRef(4, extend("", journal))
     assert ledger.advance_input(n, now=3.0).journal == ChainRef(4, extend("", journal))
+
+
+def test_a_step_that_gets_a_new_input_loses_the_images_of_the_old_one() -> None:
+    image = ImagePart(kind="image", url="https://example.com/a.png")
+    for asked, images in [(RunRequest(input="new"), ()), (RunRequest(), (image,))]:
+        ledger = Ledger(TaskInput(head=HEAD, input="q", images=(image,)), task_id="t", now=1.0)
+        ledger.begin(asked, now=2.0)
+        assert ledger.at(ledger.last_opened).open.step.images == images

@@ -84,9 +84,9 @@ def test_a_copy_shares_nothing_that_a_change_of_it_could_reach() -> None:
     copied = value.model_copy(update={"many": (3,)})
     assert (value.many, copied.many) == ((), (3,))
     assert (value.model_fields_set, copied.model_fields_set) == ({"number"}, {"number", "many"})
-    deep = Plain(data={"a": [1]}).model_copy(deep=True)
-    deep.data["a"].append(2)
-    assert Plain(data={"a": [1]}) != deep
+    original = Plain(data={"a": [1]})
+    original.model_copy(deep=True).data["a"].append(2)
+    assert original.data == {"a": [1]}
 
 
 @pytest.mark.parametrize("one", VALUES, ids=repr)

@@ -80,8 +80,7 @@ async def verified(reader: Reader, task_id: str) -> Verification:
     entries = await _check_ledger(reader.archive, kept, found)
     await check_named(reader.archive, [kept.head, *entries, *kept.opens], found)
     for current in kept.opens:
-        length, digest = current.chain
-        if extend("", current.journal[:length]) != digest:
+        if current.chain != ChainRef(len(current.journal), extend("", current.journal)):
             text = "its recorded answers do not give their digest"
             found.add(text, step=current.open.step.step_id)
     await check_session(reader, kept.head, kept.turn, task_id, found)

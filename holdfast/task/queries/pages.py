@@ -47,7 +47,7 @@ def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
         segment=ledger.s.segment,
         entries=taken,
         more=len(taken) < len(rest),
-        opens=ledger.s.opens if asked.opens else (),
+        opens=tuple(each.chained() for each in ledger.s.opens) if asked.opens else (),
         branch=ledger.s.branch,
         ledger=ledger.chain,
         task=ledger.task() if asked.task else None,
