@@ -37,6 +37,7 @@ from holdfast.values.base import Json
 from holdfast.values.money import NOTHING
 from holdfast.values.runs.retries import next_failure
 from holdfast.values.text.logs import log
+from holdfast.workers.context.call_ids import unrepeated
 from holdfast.workers.context.journal import OverBudget
 
 
@@ -156,15 +157,21 @@ class Asking:
             found = {
                 "at": round(time.time(), 3),
                 "took": round(time.monotonic() - begun, 3),
-                # A provider that keeps the conversation wants a result for each call, also for
-                # one that is made once more.
-                "has_unique_ids": self._continuation is None
-                and getattr(self._model, "has_unique_ids", False),
+                "has_unique_ids": self._has_unique_ids,
             }
             answer = priced(admitted(made, self._model.name), self._prices, sent.model)
             answer = named(answer, sent.tools).model_copy(update=found)
             answered(span, answer)
         return answer
+
+    @property
+    def _has_unique_ids(self) -> bool:
+        """Whether a call of an id of before is left out.
+
+        A provider that keeps the conversation wants a result for each call, also for one that is
+        made once more.
+        """
+        return self._continuation is None and getattr(self._model, "has_unique_ids", False)
 
     async def _with_images(self, request: ModelRequest) -> ModelRequest:
         """Put the bytes of images into a request; most conversations have none."""
@@ -211,4 +218,6 @@ class Asking:
         if key is None or not isinstance(model, StreamingModel):
             return await model.respond(request)
         with publishing(local_hub, self._pulse, key, self._attempt) as publish:
-            return await model.stream(request, publish)
+            leaves_out = self._has_unique_ids and self._head.dialect.unknown_tool == "raise"
+            tell = unrepeated(publish, request.messages) if leaves_out else publish
+            return await model.stream(request, tell)

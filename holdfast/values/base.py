@@ -143,6 +143,17 @@ def canonical(data: Json) -> bytes:
     return _canonical(data).encode("utf-8", "surrogatepass")
 
 
+def sense(arguments: str) -> str:
+    """Write JSON arguments in their canonical form, so that spaces and member order do not matter.
+
+    A text that is no JSON stays as it is.
+    """
+    try:
+        return canonical(json.loads(arguments)).decode()
+    except (ValueError, RecursionError):
+        return arguments
+
+
 def as_text(data: Json) -> str:
     """Write JSON data for people: text as it is, None as no text, the rest as JSON."""
     if data is None or isinstance(data, str):

@@ -14,7 +14,8 @@ from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.run_config import RunConfig, ToolExecutionConfig
 from holdfast.agents.runs.results import RunResult
 from holdfast.errors import InvalidArgumentError, UserError
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.messages import ToolCall
 from holdfast.values.settings import ModelSettings
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, Rig
@@ -70,6 +71,29 @@ async def test_such_a_function_may_call_what_it_replaces(
 
     ask_helper.on_invoke_tool = mine
     assert await ask_helper.run(ToolContext(None), "x") == "THE HELPER READ X"
+
+
+async def test_such_a_function_cannot_wait_for_a_person(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool(effect="irreversible", needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    asks = ScriptedModel([ToolCall(id="", name="pay", arguments="{}")])
+    ask_helper = make_agent(pay, name="helper", model=asks).as_tool(failure_error_function=None)
+    before = ask_helper.on_invoke_tool
+
+    async def mine(ctx: Any, arguments: str) -> str:
+        return str(await before(ctx, arguments))
+
+    ask_helper.on_invoke_tool = mine
+    agent = make_agent(ask_helper, name="agent")
+    await rig.serve(agent)
+    model.call("helper", {"input": "a"})
+    with pytest.raises(UserError, match=r"waits for a person to decide on: pay\. Its run '"):
+        await Runner.run(agent, "q", runner=rig.runner())
 
 
 async def test_the_context_is_shared_and_what_the_nested_run_makes_of_it_comes_back(

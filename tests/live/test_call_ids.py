@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ from holdfast import (
     Model,
     ModelBehaviorError,
     ModelResponse,
+    RawResponsesStreamEvent,
     RunHooks,
     RunItemStreamEvent,
     Runner,
@@ -23,8 +25,11 @@ from holdfast import (
     tool,
 )
 from holdfast.agents.tools.decorator import Tool
+from holdfast.models import ModelAnswer, ModelRequest
+from holdfast.models.base import StreamingModel, Tell
+from holdfast.models.draft import deltas_of
 from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.values.messages import ToolCall
+from holdfast.values.messages import ToolCall, assistant
 from tests.live.test_loop import Run
 from tests.support.rig import MakeAgent, Rig
 
@@ -107,6 +112,53 @@ async def test_readers_of_a_stream_get_such_a_call_once(
     events = [each async for each in stream.stream_events()]
     names = [each.name for each in events if isinstance(each, RunItemStreamEvent)]
     assert names == ["tool_called", "tool_output", "message_output_created"]
+
+
+class Telling(StreamingModel):
+    """Makes one call twice, the second time with a text, and waits before that answer is whole."""
+
+    has_unique_ids = True
+
+    @property
+    def name(self) -> str:
+        return "telling"
+
+    def __init__(self) -> None:
+        self.goes_on = asyncio.Event()
+        self.asked = 0
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        raise NotImplementedError
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        self.asked += 1
+        if self.asked > 2:
+            return ModelAnswer(message=assistant("done"))
+        text = "Let me book that." if self.asked == 2 else ""
+        booked = ToolCall(id=ID, name="book", arguments=json.dumps(SEAT))
+        answer = ModelAnswer(message=assistant(text, calls=(booked,)))
+        for delta in deltas_of(answer):
+            tell(delta)
+        if text:
+            await self.goes_on.wait()
+        return answer
+
+
+async def test_readers_of_pieces_get_no_piece_of_it_and_nothing_twice(
+    run: Run, booking: Booking
+) -> None:
+    model = Telling()
+    agent = await run.serve(booking.tool, model=model)
+    stream = Runner.run_streamed(agent, "q", runner=run.runner)
+    texts, attempts = "", set[int]()
+    async for event in stream.stream_events():
+        if isinstance(event, RawResponsesStreamEvent):
+            attempts.add(event.attempt)
+            if event.data.type == "response.output_text.delta":
+                texts += event.data.delta
+        if texts == "Let me book that.":  # the call's pieces were told with it
+            model.goes_on.set()
+    assert (texts, attempts, booking.booked) == ("Let me book that.done", {1}, ["1A"])
 
 
 async def test_what_is_said_and_called_beside_it_counts(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, OpenAI
 
 from holdfast.errors import InvalidArgumentError, ModelRequestError, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
@@ -119,3 +121,66 @@ async def test_a_client_is_called_by_the_method_that_it_has() -> None:
     nothing: Any = object()
     with pytest.raises(InvalidArgumentError, match=r"has neither responses\.create"):
         ResponsesModel("m", client=nothing)
+
+
+async def test_a_key_that_comes_with_the_first_request_is_in_no_text(model: FakeOpenAI) -> None:
+    async def key() -> str:
+        return "tok-of-today"
+
+    model.fail(400, message="tok-of-today is not allowed")
+    async with AsyncOpenAI(base_url=model.base_url, api_key=key, max_retries=0) as client:
+        made = ResponsesModel("m", client=Tracer(client, []))  # type: ignore[arg-type]
+        with pytest.raises(ModelRequestError, match=r"\[key\] is not allowed"):
+            await made.respond(ASKED)
+
+
+def test_a_client_that_blocks_is_refused() -> None:
+    client: Any = OpenAI(api_key="sk-1")
+    with pytest.raises(InvalidArgumentError, match=r"would block .* Pass an openai\.AsyncOpenAI"):
+        ResponsesModel("m", client=client)
+
+
+async def test_a_proxy_of_a_client_with_retries_of_its_own_is_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for retries in (0, 2):
+        async with AsyncOpenAI(api_key="sk-1", max_retries=retries) as client:
+            ResponsesModel("m", client=Tracer(client, []))  # type: ignore[arg-type]
+    [said] = [record.getMessage() for record in caplog.records]
+    assert "up to 2 calls more" in said
+
+
+async def test_times_and_numbers_of_a_fake_are_data() -> None:
+    said = SimpleNamespace(type="output_text", text="hello", annotations=())
+    item = SimpleNamespace(type="message", role="assistant", content=[said])
+    usage = SimpleNamespace(input_tokens=3, output_tokens=2, seconds=Decimal("0.5"))
+    now = datetime.now(tz=UTC)
+    answer = SimpleNamespace(id="r1", output=[item], usage=usage, created_at=now)
+    made = ResponsesModel("m", client=Fake(answer))  # type: ignore[arg-type]
+    assert (await made.respond(ASKED)).text == "hello"
+
+
+class Failing:
+    """Has a member that cannot be read."""
+
+    @property
+    def output(self) -> Any:
+        raise LookupError("sk-of-the-fake")
+
+
+class Endless:
+    """Has itself as a member."""
+
+    def __init__(self) -> None:
+        self.more = self
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [(Failing(), r"LookupError: \[key\]"), (Endless(), "ValueError: Circular reference")],
+    ids=["fails", "has no end"],
+)
+async def test_an_answer_that_is_no_data_is_a_failed_call(answer: Any, text: str) -> None:
+    made = ResponsesModel("m", client=Fake(answer))  # type: ignore[arg-type]
+    with pytest.raises(ModelRequestError, match=rf"The client of model 'm' raised {text}"):
+        await made.respond(ASKED)

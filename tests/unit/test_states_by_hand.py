@@ -86,6 +86,17 @@ def test_a_decision_is_none_on_another_call_of_its_id(other: ToolApprovalItem) -
         ctx.get_approval_status(other.tool_name or "", "c1", current_invocation=other)
 
 
+@pytest.mark.parametrize("same", [asked("c1", arguments="{ }"), asked("", "look")])
+def test_spaces_make_no_other_call_and_no_id_is_no_common_one(same: ToolApprovalItem) -> None:
+    ctx = RunContextWrapper(None)
+    ctx.approve_tool(asked("c1", arguments="{}"))
+    ctx.approve_tool(asked(""))
+    found = ctx.get_approval_status(
+        same.tool_name or "", same.call_id or "", current_invocation=same
+    )
+    assert found is (True if same.call_id else None)
+
+
 def test_a_tool_is_known_by_its_namespace_too() -> None:
     ctx = RunContextWrapper(None)
     ctx.approve_tool(asked("c1", namespace="bank"), always_approve=True)

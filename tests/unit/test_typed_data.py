@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from holdfast.values.code.typed_data import class_name, remade
 
@@ -20,6 +20,40 @@ class Found(BaseModel, strict=True):
 @dataclass
 class Point:
     x: int
+
+
+class Connection:
+    """Of a class that is no data."""
+
+
+@dataclass
+class Holder:
+    why: str
+    held: Connection | None = None
+
+
+class Guarded(BaseModel):
+    """Its validator knows its own output, and will not have it."""
+
+    why: str
+
+    @field_validator("why")
+    @classmethod
+    def once(cls, why: str) -> str:
+        if why.endswith("!"):
+            raise RuntimeError(why)
+        return f"{why}!"
+
+
+class Growing(BaseModel):
+    """Its validator adds to what it is given."""
+
+    why: str
+
+    @field_validator("why")
+    @classmethod
+    def more(cls, why: str) -> str:
+        return f"{why}!"
 
 
 def function() -> None:
@@ -60,3 +94,9 @@ def test_an_object_is_made_of_its_data() -> None:
 def test_data_stay_data_where_the_class_cannot_be_used(name: str) -> None:
     data: dict[str, Any] = {"when": "never"}
     assert remade(data, name) is data
+
+
+@pytest.mark.parametrize("found", [Holder("so"), Guarded(why="so"), Growing(why="so")], ids=repr)
+def test_data_stay_data_where_the_class_would_not_make_the_same_of_them(found: Any) -> None:
+    data: dict[str, Any] = {**vars(found)}
+    assert remade(data, class_name(found)) is data

@@ -203,10 +203,13 @@ class AgentTool(Tool[..., Any]):
 
         Raises:
             ToolArgumentsError: The arguments do not fit.
+            UserError: The agent waits for a person, whom this call cannot wait for.
             Exception: The error that ended the nested run, or an error of the extractor.
         """
         if ctx.nested is None:
             result = await run_apart(self, ctx, await self.make_input(arguments))
+            if result.interruptions:
+                raise _waiting(self, result)
         else:
             result = dataclasses.replace(
                 cast("Any", await ctx.nested()),
@@ -219,6 +222,20 @@ class AgentTool(Tool[..., Any]):
         if self.extractor is None:
             return said(result)
         return await invoke(self.extractor, result)
+
+
+def _waiting(tool: AgentTool, result: Any) -> UserError:
+    calls = ", ".join(str(each.tool_name) for each in result.interruptions)
+    msg = (
+        f"Agent {tool.agent.name!r}, which was called as tool {tool.name!r} outside of the task's"
+        f" own calls, waits for a person to decide on: {calls}. Its run {result.task_id!r} waits;"
+        " this call cannot."
+    )
+    remedy = (
+        "Give the tool as as_tool made it: a function in the place of on_invoke_tool runs the agent"
+        f" apart. Or decide on the run itself, with RunState.of({result.task_id!r})."
+    )
+    return UserError(msg, remedy=remedy)
 
 
 def as_tool(

@@ -58,7 +58,7 @@ class OpenAIChatCompletionsModel(ChatCompletionsModel):
 
         Args:
             model: Model name, as the provider knows it.
-            openai_client: A client to use as it is, apart from its retries.
+            openai_client: A client to use as it is, apart from the retries of an AsyncOpenAI.
         """
         super().__init__(model, client=openai_client)
         self.model = model

@@ -83,8 +83,9 @@ class OpenAIModel(ABC):
 
         Args:
             name: Model name, as the provider knows it.
-            client: A client to use as it is, apart from its retries; it must belong to the loop
-                that calls the model. Without client, base_url and api_key, that of
+            client: A client to use as it is, apart from the retries of an AsyncOpenAI; it must
+                belong to the loop that calls the model. A proxy of one keeps its retries: make that
+                with max_retries=0. Without client, base_url and api_key, that of
                 `set_default_openai_client` is used, if there is one.
             base_url: Address of the API; None takes OPENAI_BASE_URL, else OpenAI's.
             api_key: Key; None takes that of `set_default_openai_key`, else OPENAI_API_KEY, at each

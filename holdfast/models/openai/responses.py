@@ -63,7 +63,7 @@ class OpenAIResponsesModel(ResponsesModel):
 
         Args:
             model: Model name, as the provider knows it.
-            openai_client: A client to use as it is, apart from its retries.
+            openai_client: A client to use as it is, apart from the retries of an AsyncOpenAI.
         """
         super().__init__(model, client=openai_client)
         self.model = model

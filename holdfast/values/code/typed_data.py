@@ -8,9 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast.errors import UserError
 from holdfast.values.base import Json
-from holdfast.values.code.context_data import load
+from holdfast.values.code.context_data import dump, load
 
 
 def class_name(value: Any) -> str:
@@ -26,9 +25,11 @@ def class_name(value: Any) -> str:
 
 
 def remade(data: Json, name: str) -> Any:
-    """Make an object of its recorded data; the data where its class is not loaded or has changed.
+    """Make an object of its recorded data, or return the data.
 
-    Nothing is imported, and no function is looked up: the name comes with a task.
+    It is the data where the class is not loaded, has changed, cannot be made of data, or makes
+    something else of them. Nothing is imported, and no function is looked up: the name comes with a
+    task.
 
     Args:
         data: The data.
@@ -38,9 +39,11 @@ def remade(data: Json, name: str) -> Any:
     if kind is None:
         return data
     try:
-        return load(data, kind)
-    except UserError:
+        made = load(data, kind)
+        is_same = dump(made) == data
+    except Exception:  # noqa: BLE001  the class's own code, which must not hide what was recorded
         return data
+    return made if is_same else data
 
 
 def _class(name: str) -> type[Any] | None:

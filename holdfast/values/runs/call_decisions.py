@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.errors import ModelBehaviorError
+from holdfast.values.base import sense
 
 ToolKey = str | tuple[str, str]
 """Identity of a tool: its name with its namespace, or the label of a server and a name on it."""
@@ -77,7 +78,8 @@ class CallDecisions:
             ModelBehaviorError: The tool or the arguments differ.
         """
         for known, _ in self.taken:
-            if known.call_id == call.call_id and _content(known) != _content(call):
+            is_same_id = known.call_id and known.call_id == call.call_id
+            if is_same_id and _content(known) != _content(call):
                 msg = (
                     f"The model has called tool {call.tool_name!r} with id {call.call_id!r}, which"
                     f" another call of {known.tool_name!r} has. Each call must have a unique call"
@@ -91,4 +93,5 @@ class CallDecisions:
 
 
 def _content(call: AskedCall) -> tuple[ToolKey, Any]:
-    return call.tool_key, getattr(call, "arguments", None)
+    arguments: Any = getattr(call, "arguments", None)
+    return call.tool_key, sense(arguments) if isinstance(arguments, str) else arguments

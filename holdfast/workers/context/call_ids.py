@@ -7,15 +7,14 @@ calls of each answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from holdfast.models.base import ModelAnswer
+from holdfast.models.base import Delta, ModelAnswer, Tell
 from holdfast.models.openai.hosted_items import APPROVAL_REQUEST
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.models.openai.items import assistant_message, to_response_items
-from holdfast.values.base import Json
+from holdfast.values.base import Json, sense
 from holdfast.values.messages import Message, ToolCall
-from holdfast.workers.context.model_calls import sense
 
 
 def without_repeated(answer: ModelAnswer, transcript: Sequence[Message]) -> ModelAnswer:
@@ -49,6 +48,23 @@ def without_repeated(answer: ModelAnswer, transcript: Sequence[Message]) -> Mode
     repeated = tuple(dict.fromkeys(call.id for call in again))
     kept = _without(to_response_items([answer.message]), repeated)
     return answer.model_copy(update={"message": assistant_message(kept), "repeated": repeated})
+
+
+def unrepeated(tell: Tell, messages: Iterable[Message]) -> Tell:
+    """Return a `tell` that passes on no pieces of calls that earlier messages have.
+
+    The recorded answer lacks them, and readers compare it with the pieces that they were told.
+    """
+    earlier = {call.id for message in messages for call in message.calls}
+    left_out: set[int] = set()
+
+    def told(delta: Delta) -> None:
+        if delta.kind == "call":
+            (left_out.add if delta.id in earlier else left_out.discard)(delta.place)
+        if delta.kind not in ("call", "arguments") or delta.place not in left_out:
+            tell(delta)
+
+    return told
 
 
 def _flawed(answer: ModelAnswer, reason: str) -> ModelAnswer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 
 from holdfast.errors import HoldfastError, ModelBehaviorError, StalledTaskError
@@ -11,7 +10,7 @@ from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import Dialect, TaskHead
-from holdfast.values.base import ChainRef, Json, canonical, digest
+from holdfast.values.base import ChainRef, Json, canonical, digest, sense
 from holdfast.values.messages import Message, ToolCall, system
 from holdfast.values.settings import ModelSettings
 from holdfast.values.steps import HistoryRef
@@ -141,14 +140,6 @@ def _apart(calls: Sequence[ToolCall], *, renames: bool) -> Iterator[ToolCall]:
         name = next(each for n in itertools.count(2) if (each := f"{call.id}_{n}") not in taken)
         taken.add(name)
         yield call.model_copy(update={"id": name})
-
-
-def sense(arguments: str) -> str:
-    """Write arguments in a canonical form, so that spaces and member order do not matter."""
-    try:
-        return canonical(json.loads(arguments)).decode()
-    except (ValueError, RecursionError):
-        return arguments
 
 
 LAST_CALL = system(

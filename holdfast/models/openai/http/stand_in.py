@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import openai
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from holdfast.errors import (
     HoldfastError,
@@ -19,19 +21,17 @@ from holdfast.models.base import is_passing
 from holdfast.models.openai.http.failures import cleaned, model_error, too_slow
 from holdfast.values.base import Json
 from holdfast.values.settings import ModelSettings
+from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
 
 _RESOURCES = {"/responses": ("responses",), "/chat/completions": ("chat", "completions")}
-_PLAIN = str | int | float | bool | None
 
 
 class StandIn:
     """Calls `responses.create` or `chat.completions.create` of an object.
 
-    Such a client walks through the whole conversation at each call, as `AsyncOpenAI` does there.
-
-    Attributes:
-        secret: Its key, to be kept out of texts; empty if it shows none.
+    Such a client walks through the whole conversation at each call, as `AsyncOpenAI` does there. It
+    keeps retries of its own: another client made of it would not be what was given.
     """
 
     def __init__(self, client: Any, model: str) -> None:
@@ -42,8 +42,14 @@ class StandIn:
             model: Model name, for error texts.
 
         Raises:
-            InvalidArgumentError: It has neither method.
+            InvalidArgumentError: It has neither method, or blocks.
         """
+        if isinstance(client, openai.OpenAI):
+            msg = (
+                f"client={shown(client)} of model {shown(model)} would block all other tasks of the"
+                " process while it waits. Pass an openai.AsyncOpenAI."
+            )
+            raise InvalidArgumentError(msg)
         if not any(_create(client, path) for path in _RESOURCES):
             msg = (
                 f"client={shown(client)} cannot call model {shown(model)}: it is no"
@@ -51,10 +57,22 @@ class StandIn:
                 " Pass base_url and api_key in its place, or nothing."
             )
             raise InvalidArgumentError(msg)
-        key = getattr(client, "api_key", "")
-        self.secret: str = key if isinstance(key, str) else ""
         self._client = client
         self._model = model
+        most: object = getattr(client, "max_retries", 0)
+        if isinstance(most, int) and most > 0:
+            log.warning(
+                "The client of model %r makes up to %d calls more of each call that fails, beside"
+                " those of the task: make it with max_retries=0",
+                model,
+                most,
+            )
+
+    @property
+    def secret(self) -> str:
+        """Its key now, to be kept out of texts; empty if it shows none."""
+        key = getattr(self._client, "api_key", "")
+        return key if isinstance(key, str) else ""
 
     async def ask(self, path: str, data: dict[str, Json], settings: ModelSettings) -> Json:
         """Make one attempt; return the answer's body.
@@ -63,7 +81,11 @@ class StandIn:
             ModelUnavailableError: Time can heal it.
             ModelRequestError: A person must heal it.
         """
-        return _data(await self._called(path, data, settings))
+
+        async def read(answer: Any) -> Json:
+            return _data(answer)
+
+        return await self._called(path, data, settings, read)
 
     async def follow(
         self,
@@ -85,7 +107,7 @@ class StandIn:
         path: str,
         data: dict[str, Json],
         settings: ModelSettings,
-        read: Callable[[Any], Awaitable[None]] | None = None,
+        read: Callable[[Any], Awaitable[Json]],
     ) -> Any:
         create = _create(self._client, path)
         if create is None:
@@ -100,9 +122,7 @@ class StandIn:
         try:
             async with asyncio.timeout(settings.seconds_per_attempt):
                 made = create(**data, **given)
-                answer = await made if inspect.isawaitable(made) else made
-                if read is not None:
-                    await read(answer)
+                return await read(await made if inspect.isawaitable(made) else made)
         except TimeoutError:
             raise too_slow(self._model) from None
         except openai.OpenAIError as error:
@@ -114,7 +134,6 @@ class StandIn:
             msg = f"The client of model {self._model!r} raised {said}"
             kind = ModelUnavailableError if is_passing(error) else ModelRequestError
             raise kind(msg) from None
-        return answer
 
 
 def _create(client: Any, path: str) -> Callable[..., Any] | None:
@@ -125,15 +144,20 @@ def _create(client: Any, path: str) -> Callable[..., Any] | None:
 
 
 def _data(value: Any) -> Any:
-    """Return an object of an answer as JSON data: a model of the API, or one of a fake."""
-    if isinstance(value, _PLAIN):
-        return value
-    if callable(getattr(value, "model_dump", None)):
+    """Return an object of an answer as JSON data: a model of the API, or one of a fake.
+
+    Raises:
+        Exception: It is no data, or code of its own fails.
+    """
+    return to_jsonable_python(value, by_alias=False, fallback=_members)
+
+
+def _members(value: Any) -> Json:
+    """Return what an object of a fake, or a proxy of an object, has in public."""
+    if isinstance(value, BaseModel):
         return value.model_dump(mode="json", warnings=False)
-    if isinstance(value, Mapping):
-        return {str(name): _data(each) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType, reportUnknownMemberType]  anything may be there
-    if isinstance(value, Sequence):
-        return [_data(each) for each in value]  # pyright: ignore[reportUnknownVariableType]  likewise
+    if callable(getattr(value, "model_dump", None)):
+        return value.model_dump()
     public = (name for name in dir(value) if not name.startswith("_"))
     members = {name: getattr(value, name) for name in public}
-    return {name: _data(each) for name, each in members.items() if not callable(each)}
+    return {name: each for name, each in members.items() if not callable(each)}
