@@ -24,7 +24,7 @@ from holdfast.task.data.calls import Approval
 from holdfast.task.ledger.references import cost_of
 from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
-from holdfast.values.code import context_data as context_object
+from holdfast.values.code.context_data import KEY, CallersContext
 from holdfast.values.messages import ToolCall, user
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage
@@ -41,7 +41,7 @@ def run_data(
     agent: Agent,
     *,
     given: RunInput | None = None,
-    context: Any = None,
+    context: CallersContext | None = None,
     config: RunConfig | None = None,
 ) -> RunData:
     """Say what a run has made so far, and bring its context object up to date.
@@ -50,7 +50,7 @@ def run_data(
         recorded: The run's task.
         agent: The agent that the run began with, or another one of its team.
         given: What the run was given; None when this process does not know.
-        context: The caller's context object, or None when there is none at hand.
+        context: The caller's context, or None when there is none at hand.
         config: The settings that this process has given the run.
 
     Raises:
@@ -105,7 +105,7 @@ def run_result(
     agent: Agent,
     *,
     given: RunInput | None = None,
-    context: Any = None,
+    context: CallersContext | None = None,
     config: RunConfig | None = None,
 ) -> RunResult:
     """Make the result of a run; arguments are those of `run_data`."""
@@ -129,7 +129,7 @@ async def run_result_beside(
     agent: Agent,
     *,
     given: RunInput | None = None,
-    context: Any = None,
+    context: CallersContext | None = None,
     config: RunConfig | None = None,
 ) -> RunResult:
     """Make the result of a run, that of a long one in a thread beside the event loop.
@@ -220,11 +220,10 @@ def _normalized(recorded: Recorded) -> list[dict[str, Json]] | None:
     return to_response_items([*recorded.history, *transcript[ref.skip :]])
 
 
-def _context(state: dict[str, Json], own: Any) -> Any:
+def _context(state: dict[str, Json], own: CallersContext | None) -> Any:
     """Return the context: the caller's object as it is now, else the recorded data."""
-    data = state.get(context_object.KEY)
-    if own is None:
+    data = state.get(KEY)
+    if own is None or own.object is None:
         return data
-    kind: type[Any] | None = own.__class__ if context_object.is_typed(own) else None
-    context_object.bring_up_to_date(own, data, kind)
-    return own
+    own.update(data)
+    return own.object

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, tool
+from holdfast import Agent, RunContextWrapper, Runner, tool
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.client.runner.caller_loop import CallerLoop
@@ -29,6 +29,42 @@ from tests.support.runs import Runs, look
 @pytest.fixture
 def run(rig: Rig, make_agent: MakeAgent) -> Runs:
     return Runs(rig, make_agent)
+
+
+class Counter(RunHooks):
+    """Counts in the caller's context."""
+
+    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+        del agent, response
+        context.context["calls"] += 1
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_what_hooks_change_in_the_context_stays_beside_what_tools_change(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, *, streams: bool
+) -> None:
+    @tool
+    def buy(ctx: RunContextWrapper[dict[str, Any]], euros: int) -> str:
+        """Buy."""
+        ctx.context["spent"] += euros
+        ctx.context["bought"].append(euros)
+        return "bought"
+
+    agent = make_agent(buy)
+    await rig.serve(agent)
+    model.call("buy", {"euros": 3})
+    model.reply("done")
+    bought: list[int] = []
+    context: dict[str, Any] = {"calls": 0, "spent": 0, "bought": bought, "own": {1, 2}}
+    more: Any = {"context": context, "hooks": Counter(), "runner": rig.runner()}
+    if streams:
+        async for _ in Runner.run_streamed(agent, "q", **more).stream_events():
+            context["own"].add(3)
+    else:
+        await Runner.run(agent, "q", **more)
+    own = {1, 2, 3} if streams else {1, 2}
+    assert context == {"calls": 2, "spent": 3, "bought": [3], "own": own}
+    assert context["bought"] is bought
 
 
 class Recorder(RunHooks):

@@ -44,9 +44,9 @@ from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.reading.run_hooks import HookFailed, HookNotifier
 from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result_beside
 from holdfast.task.data.head import TaskHead
-from holdfast.values.code import context_data as context_object
 from holdfast.values.code import raised, user_calls
 from holdfast.values.code.code_refs import beginning, forget, refer
+from holdfast.values.code.context_data import CallersContext, initial_state
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.settings import Budget
 from holdfast.values.steps import CLOSED
@@ -72,7 +72,7 @@ class RunCall:
         head: Its head; without the input and what the engine adds to it until the task begins.
         budget: Its limits.
         config: The run's settings, for what this process does with them.
-        context: The caller's context object.
+        context: The caller's context.
         session: Session.
         hooks: Called with what the run does.
         by: Name recorded with the decisions of a state.
@@ -87,7 +87,7 @@ class RunCall:
     head: TaskHead
     budget: Budget | None
     config: RunConfig
-    context: Any
+    context: CallersContext
     session: str | Session | CallerStore | None
     hooks: RunHooks | None
     by: str
@@ -116,7 +116,8 @@ async def begin(
         head, read = await _with_input(
             engine, call, call.head.model_copy(update={"run": rules}), given
         )
-        state = context_object.initial_state(call.context)
+        state = initial_state(call.context.object)
+        call.context.begins()
     run = _Run(engine, replace(call, head=head), started=started)
     work = engine.run_to_end(
         read.text,
@@ -164,6 +165,7 @@ async def go_on(
         HoldfastError: As for `begin`.
     """
     forget(call.head.run.code)  # the task keeps the code that it began with
+    call.context.begins()
     before = await read_recorded(engine.reader, state.task_id)
     _check_same(engine, call, before)
     run = _Run(engine, call, started=started)
@@ -319,7 +321,7 @@ class _Run:
             call.task_id,
             call=call.invoke,
             team=team_of(call.agent, first=before.task.agent if before else ""),
-            context=call.context,
+            context=call.context.object,
             given=given,
         )
         if before is not None:
@@ -380,7 +382,7 @@ class _Run:
             data = RunData(
                 input=listed([] if call.input is None else call.input),
                 last_agent=call.agent,
-                context_wrapper=RunContextWrapper(call.context, task_id=call.task_id),
+                context_wrapper=RunContextWrapper(call.context.object, task_id=call.task_id),
                 task_id=call.task_id,
             )
         error.run_data = data

@@ -44,6 +44,7 @@ from holdfast.values.checks.ids import (
     session_id,
 )
 from holdfast.values.code.code_refs import beginning
+from holdfast.values.code.context_data import CallersContext
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
 
@@ -125,7 +126,7 @@ def checked_call(
         ),
         budget=run_budget(given.get("max_turns", DEFAULT_MAX_TURNS), config.max_dollars),
         config=config,
-        context=context,
+        context=CallersContext(context),
         session=_session(session, invoke, RunContextWrapper(context, task_id=task_id)),
         hooks=given.get("hooks"),
         by=given.get("by", RUNNER),

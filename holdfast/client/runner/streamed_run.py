@@ -46,6 +46,7 @@ from holdfast.reading.streams.events import (
 )
 from holdfast.reading.streams.reader import StreamReader
 from holdfast.values.base import Json
+from holdfast.values.code.context_data import CallersContext
 from holdfast.values.pauses import pauses
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
@@ -88,7 +89,7 @@ class RunResultStreaming(Streamed[RunResult]):
         *,
         run: Callable[[Callable[[], None]], Coroutine[Any, Any, RunResult]],
         find_engine: Callable[[], Coroutine[Any, Any, AgentRunner]],
-        context: Any = None,
+        context: CallersContext | None = None,
         by: str = "",
         resumes: bool = False,
         wrap: Wrap = direct,
@@ -102,7 +103,7 @@ class RunResultStreaming(Streamed[RunResult]):
             run: Runs it; gets a function to call, from any thread, once the task is known to be its
                 own.
             find_engine: Finds, or starts, the engine.
-            context: The caller's context object.
+            context: The caller's context.
             by: Name recorded when the run is cancelled.
             resumes: Whether the task exists already: its earlier events are not yielded.
             wrap: How to reach the engine's loop.
@@ -303,7 +304,9 @@ class RunResultStreaming(Streamed[RunResult]):
             input=self.input,
             new_items=list(self._items.values()),
             last_agent=self.current_agent,
-            context_wrapper=RunContextWrapper(self._context, task_id=self.task_id),
+            context_wrapper=RunContextWrapper(
+                None if self._context is None else self._context.object, task_id=self.task_id
+            ),
             task_id=self.task_id,
         )
 

@@ -1,0 +1,126 @@
+"""The context object of a run's caller: it gets what the run changes, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from holdfast.errors import UserError
+from holdfast.values.code.context_data import CallersContext, dump
+
+
+@dataclass
+class Item:
+    n: int
+
+
+@dataclass
+class Special(Item):
+    extra: str = ""
+
+
+@dataclass
+class Plain:
+    spent: int = 0
+    calls: int = 0
+    log: list[str] = field(default_factory=list[str])
+    seen: set[str] = field(default_factory=set[str])
+    items: list[Item] = field(default_factory=list[Item])
+
+
+class Model(BaseModel):
+    spent: int = Field(default=0, alias="spentSoFar")
+    calls: int = 0
+    log: list[str] = []
+    seen: set[str] = set()
+
+
+class Child(BaseModel):
+    n: int
+
+
+class OlderChild(Child):
+    extra: str = "x"
+
+
+class Parent(BaseModel):
+    children: dict[str, Child] = {}
+
+
+def begun(context: Any) -> CallersContext:
+    own = CallersContext(context)
+    own.begins()
+    return own
+
+
+@pytest.mark.parametrize("kind", [Plain, Model], ids=str)
+def test_what_the_run_changes_is_set_and_what_the_caller_changes_meanwhile_stays(kind: Any) -> None:
+    context = kind()
+    log, seen = context.log, context.seen
+    own = begun(context)
+    data = {**dump(context), "log": ["a"], "seen": ["b"]}
+    data |= {"spentSoFar": 4} if kind is Model else {"spent": 4}
+    context.calls += 1
+    own.update(data)
+    assert (context.spent, context.calls, context.log, context.seen) == (4, 1, ["a"], {"b"})
+    assert context.log is log
+    assert context.seen is seen
+
+
+def test_so_it_is_with_a_dict() -> None:
+    log: list[str] = []
+    when = datetime(2024, 1, 1, tzinfo=UTC)
+    context: dict[str, Any] = {"when": when, "log": log, "gone": 1, "calls": 0}
+    own = begun(context)
+    data = {**dump(context), "log": ["a"], "new": 2}
+    del data["gone"]
+    context["calls"] += 1
+    own.update(data)
+    assert context == {"when": when, "log": ["a"], "calls": 1, "new": 2}
+    assert context["log"] is log
+
+
+def test_each_update_counts_from_the_one_before() -> None:
+    context = Plain()
+    own = begun(context)
+    own.update({**dump(context), "spent": 1})
+    context.spent = 10
+    own.update({**dump(context), "spent": 1, "calls": 2})
+    assert (context.spent, context.calls) == (10, 2)
+    own.update({**dump(context), "spent": 2, "calls": 2})
+    assert context.spent == 2
+
+
+def test_a_fresh_object_gets_what_a_run_has_made_of_it_before() -> None:
+    context = Plain()
+    begun(context).update({**dump(context), "spent": 5, "log": ["a"]})
+    assert (context.spent, context.log) == (5, ["a"])
+
+
+def test_data_that_do_not_fit_the_class_are_refused() -> None:
+    with pytest.raises(UserError, match="does not fit Plain"):
+        begun(Plain()).update({"spent": "much"})
+
+
+@pytest.mark.parametrize(
+    ("context", "lost"),
+    [
+        (Plain(items=[Item(1), Special(2, "x")]), "context.items[1].extra"),
+        (Parent(children={"a": OlderChild(n=1)}), "context.children.a.extra"),
+        (Plain(items=[Item(1)], log=["a"], seen={"b"}), ""),
+        (Model(), ""),
+        ({"any": {"thing": 1}}, ""),
+    ],
+    ids=repr,
+)
+def test_members_that_no_tool_would_get_are_told_of(
+    context: Any, lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun(context)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == bool(lost)
+    assert lost in "".join(said)
