@@ -11,7 +11,6 @@ from temporalio import activity
 from holdfast.activities.data.cache import Cache
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import (
-    Kind,
     check_reference,
     refer,
     refer_any,
@@ -39,6 +38,7 @@ from holdfast.values.messages import (
 )
 from holdfast.values.parts.files import write_file_data
 from holdfast.values.parts.images import Image
+from holdfast.values.parts.in_items import Kind
 from holdfast.values.parts.sources import SourceNode, read_nodes
 
 T = TypeVar("T")

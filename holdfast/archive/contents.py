@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from hmac import compare_digest
-from typing import Literal, NoReturn, Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
@@ -20,12 +20,19 @@ from holdfast.values.messages import (
     TextPart,
 )
 from holdfast.values.parts.files import read_file_data
-from holdfast.values.parts.images import LARGEST_IMAGE_BYTES, Image, read_data_url, reference, sniff
+from holdfast.values.parts.images import (
+    LARGEST_IMAGE_BYTES,
+    Image,
+    read_data_url,
+    reference,
+    reference_in,
+    sniff,
+)
+from holdfast.values.parts.in_items import Kind, Named, named_in, renamed
 from holdfast.values.text.shown import shown
 
 ReadText = Callable[[Blob], Awaitable[str]]
 """Reads a text of the archive."""
-Kind = Literal["image", "file"]
 ReadData = Callable[[Kind, ImageRef], Awaitable[str]]
 """Reads an image or file of the archive as a `data:` URL; a file perhaps as plain Base64."""
 
@@ -158,6 +165,11 @@ def _refuse(kind: Kind, what: str) -> NoReturn:
     raise InvalidArgumentError(msg)
 
 
+def _true_form(named: Named) -> ImageRef:
+    """Read the reference in an item."""
+    return reference_in(named.url) or _refuse(named.kind, named.url)
+
+
 async def _kept(kind: Kind, data: bytes, media_type: str, store: Store) -> ImageRef:
     """Store the bytes of an image or file and make the reference to them."""
     ref = ImageRef(sha256=await store.aput(data), size=len(data), media_type=media_type)
@@ -175,7 +187,7 @@ async def refer_any(part: ImagePart | FilePart, store: Store) -> ImagePart | Fil
 
 
 async def refer_all(messages: Sequence[Message], store: Store) -> list[Message]:
-    """Name the images of messages that are given by reference.
+    """Name the images of messages that are given by reference; check references in their items.
 
     Raises:
         InvalidArgumentError: As for `refer`; or a text is a reference to the archive.
@@ -186,6 +198,8 @@ async def refer_all(messages: Sequence[Message], store: Store) -> list[Message]:
 
     for message in messages:
         check_whole(message)
+        for named in named_in(message.items):
+            await check_reference(named.kind, _true_form(named), store)
     return [await with_parts(message, change) for message in messages]
 
 
@@ -233,7 +247,13 @@ async def _resolved(part: Part, read: ReadText) -> Part:
 
 
 async def rehydrate(message: Message, data_of: ReadData) -> Message:
-    """Put the bytes of its images and files into a message, as texts: for the model alone."""
+    """Put the bytes of its images and files into a message, as texts: for the model alone.
+
+    Also into items that are kept whole, where what a run gave stands beside parts unknown here.
+
+    Raises:
+        InvalidArgumentError: An item names an image or file by what is no reference.
+    """
 
     async def change(part: Part) -> Part:
         if isinstance(part, TextPart) or part.stored is None:
@@ -244,6 +264,10 @@ async def rehydrate(message: Message, data_of: ReadData) -> Message:
             data = {"data": await data_of("file", part.stored)}
         return part.model_copy(update={**data, "stored": None})
 
+    named = set(named_in(message.items))
+    if named:
+        found = {each: await data_of(each.kind, _true_form(each)) for each in named}
+        message = message.model_copy(update={"items": renamed(message.items, found)})
     return await with_parts(message, change)
 
 

@@ -260,6 +260,18 @@ class StreamingModel(Model, Protocol):
         ...
 
 
+async def streamed(model: Model, request: ModelRequest, tell: Tell) -> ModelAnswer:
+    """Answer one request for a model around another one, in pieces if that one can.
+
+    Raises:
+        ModelUnavailableError: Time can heal it.
+        ModelRequestError: A person must heal it.
+    """
+    if isinstance(model, StreamingModel):
+        return await model.stream(request, tell)
+    return await model.respond(request)
+
+
 MOST_TOKENS = 2**53
 """Most tokens that an answer may say it cost: more is no count, and not every reader has room."""
 

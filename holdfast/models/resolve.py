@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.agents_sdk import AskedModel, AskingModel, is_asked
-from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel, Tell
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, Tell, streamed
 from holdfast.models.defaults import default_api, default_client
 from holdfast.models.libraries.llama_index import LLM, as_model
 from holdfast.models.providers import (
@@ -137,9 +137,7 @@ class ServedModel:
             ModelUnavailableError: Time can heal it.
             ModelRequestError: A person must heal it.
         """
-        if isinstance(self.model, StreamingModel):
-            return await self.model.stream(request, tell)
-        return await self.model.respond(request)
+        return await streamed(self.model, request, tell)
 
     async def close(self) -> None:
         """Close what the model holds for the running event loop."""

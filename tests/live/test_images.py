@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from holdfast import Agent, AgentRunner, Image, Runner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.errors import InvalidArgumentError, StepFailedError
 from holdfast.models.openai.chat import ChatCompletionsModel
-from holdfast.models.openai.chat_messages import result_files
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import ImagePart, Message, TextPart, assistant, user
 from holdfast.values.parts.images import address
@@ -568,12 +567,6 @@ async def test_an_image_that_a_tool_names_by_its_file_id_reaches_the_model_by_it
         {"type": "input_text", "text": "a cat"},
         {"type": "input_image", "file_id": "file_1", "detail": "low"},
     ]
-
-
-def test_the_chat_api_is_not_sent_an_image_by_its_file_id() -> None:
-    said = Message(role="tool", call_id="c", content=(Image(file_id="file_1").part(),))
-    with pytest.raises(InvalidArgumentError, match="Use the Responses API"):
-        result_files(said)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from holdfast.llama_index import (
     FunctionTool,
     HoldfastLLM,
     MultimodalReActAgentWorker,
+    OpenAI,
     OpenAIAgent,
     OpenAIAgentWorker,
     ParallelAgentRunner,
@@ -40,8 +41,9 @@ from holdfast.llama_index import (
     tasks,
 )
 from holdfast.models.base import Delta, ModelAnswer, ModelRequest, Tell
-from holdfast.testing import ScriptedModel
+from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.testing.scripted import Script
+from holdfast.values.messages import assistant
 from holdfast.values.steps import TaskStep as HoldfastStep
 from holdfast.values.steps import TaskStepOutput as HoldfastOutput
 from holdfast.workers import StepContext
@@ -232,7 +234,9 @@ def test_a_tool_choice_is_for_the_first_step_of_a_chat() -> None:
 class HaltingModel(ScriptedModel):
     """Says the first word, and the rest when it was heard."""
 
-    heard = threading.Event()
+    def __init__(self, *script: str) -> None:
+        super().__init__(script)
+        self.heard = threading.Event()
 
     async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
         tell(Delta("text", "One "))
@@ -241,14 +245,48 @@ class HaltingModel(ScriptedModel):
         return await self.respond(request)
 
 
-def test_an_answer_is_read_while_it_is_made() -> None:
-    llm = HaltingModel(["One two."])
-    stream = OpenAIAgent.from_tools([], llm=llm).stream_chat("Count.")
+@pytest.mark.parametrize("prefix", [[], ["Hi"]])
+@pytest.mark.parametrize("wraps", [False, True])
+def test_an_answer_is_read_while_it_is_made(prefix: list[str], *, wraps: bool) -> None:
+    llm = HaltingModel("One two.")
+    runner = OpenAIAgent.from_tools(
+        [], llm=HoldfastLLM(llm) if wraps else llm, prefix_messages=prefix
+    )
+    stream = runner.stream_chat("Count.")
     pieces = stream.response_gen
     assert next(pieces) == "One "
     llm.heard.set()
     assert "".join(pieces) == "two."
     assert stream.response == "One two."
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_an_answer_of_openai_is_read_while_it_is_made(
+    model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
+    monkeypatch.setenv("HOLDFAST_MODEL_API", api)
+    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+    model.paced("One two.", piece=4, hold_after=1)
+    llm = OpenAI(model="gpt-5-mini", max_tokens=99)
+    pieces = OpenAIAgent.from_tools([], llm=llm).stream_chat("Count.").response_gen
+    assert next(pieces) == "One "
+    model.release()
+    assert "".join(pieces) == "two."
+    [request] = model.requests
+    assert (request.endpoint, request.is_stream) == (api, True)
+    assert 99 in request.body.values()
+
+
+def test_a_model_that_does_not_stream_answers_in_one_piece() -> None:
+    class Plain:
+        name = "plain"
+
+        async def respond(self, request: ModelRequest) -> ModelAnswer:
+            return ModelAnswer(message=assistant(f"{len(request.messages)} message"))
+
+    stream = OpenAIAgent.from_tools([], llm=HoldfastLLM(Plain())).stream_chat("Count.")
+    assert list(stream.response_gen) == ["1 message"]
 
 
 def test_of_react_only_the_answer_is_streamed() -> None:

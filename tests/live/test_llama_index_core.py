@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from llama_index.core.base.response.schema import Response
 from llama_index.core.llms import ChatMessage, ChatResponse, MockLLM
 from llama_index.core.llms.llm import ToolSelection
@@ -17,11 +18,12 @@ from llama_index.core.tools import FunctionTool, QueryEngineTool
 
 from holdfast import Agent, AgentRunner, KeywordToolRetriever, ToolCall
 from holdfast.agents.tools.decorator import to_tool
+from holdfast.errors import ModelRequestError
 from holdfast.llama_index.memory import memory_of
 from holdfast.models.base import ModelRequest
 from holdfast.models.libraries.llama_index import LlamaIndexModel
 from holdfast.testing import ScriptedModel
-from holdfast.values.messages import Message, assistant, user
+from holdfast.values.messages import ImagePart, Message, assistant, user
 
 
 def multiply(a: int, b: int) -> int:
@@ -148,6 +150,12 @@ async def test_an_llm_that_calls_functions_is_offered_the_tools_and_reads_their_
     assert [message.role.value for message in sent] == ["system", "user", "assistant", "tool"]
     assert sent[2].blocks[0].tool_kwargs == {"a": 6, "b": 7}
     assert sent[3].additional_kwargs["tool_call_id"] == "c1"
+
+
+async def test_an_llm_is_not_asked_about_an_image_that_only_its_provider_knows() -> None:
+    asked = user("What is it?", (ImagePart(kind="image", file_id="file_1"),))
+    with pytest.raises(ModelRequestError, match="take no image by its id"):
+        await LlamaIndexModel(MockLLM()).respond(ModelRequest(model="m", messages=(asked,)))
 
 
 def test_messages_of_a_memory_are_read() -> None:

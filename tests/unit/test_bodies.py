@@ -10,10 +10,13 @@ import httpx2
 import pytest
 from openai import AsyncAzureOpenAI, AsyncOpenAI
 
+from holdfast.errors import InvalidArgumentError
+from holdfast.models import from_response_items
 from holdfast.models.base import Delta, ModelRequest, ToolSpec
 from holdfast.models.openai.chat import ChatCompletionsModel
 from holdfast.models.openai.http import bodies
 from holdfast.models.openai.http.bodies import EncodedMessages, RequestBody
+from holdfast.models.openai.model import OpenAIModel
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from holdfast.values.base import Json
@@ -52,6 +55,35 @@ async def test_a_message_is_encoded_once_per_form() -> None:
     equal = user(TALK[0].text)
     await kept.pieces((equal,), write)
     assert seen[-1] is equal
+
+
+REFERENCE = f"holdfast:image/png;size=8;sha256={'0' * 64};mac={'1' * 32}"
+
+
+@pytest.mark.parametrize("kind", [ResponsesModel, ChatCompletionsModel])
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "input_image", "image_url": REFERENCE}],
+        [{"type": "input_file", "file_data": REFERENCE, "filename": "a.pdf"}],
+        [{"type": "input_image", "image_url": REFERENCE}, {"type": "input_audio"}],
+    ],
+)
+async def test_a_reference_is_never_sent(
+    kind: type[OpenAIModel], content: list[dict[str, Json]]
+) -> None:
+    messages = from_response_items([{"role": "user", "content": content}])
+    with FakeOpenAI() as api:
+        model = kind("gpt-5-mini", base_url=api.base_url, api_key="sk-of-the-tests-1")
+        with pytest.raises(InvalidArgumentError, match="still a reference to the archive"):
+            await model.respond(ModelRequest(model="gpt-5-mini", messages=messages))
+        assert api.requests == []
+
+
+async def test_a_text_may_speak_of_references() -> None:
+    text = f'"image_url":"{REFERENCE}'
+    [piece] = await EncodedMessages().pieces([user(REFERENCE + text)], written)
+    assert json.loads(piece)["content"] == REFERENCE + text
 
 
 async def test_the_bound_drops_what_was_used_longest_ago() -> None:

@@ -16,7 +16,6 @@ from pydantic import ValidationError
 from holdfast import Image, TaskStep
 from holdfast.activities.data.recent import Recent
 from holdfast.archive.contents import (
-    Kind,
     refer,
     refer_all,
     rehydrate,
@@ -43,6 +42,7 @@ from holdfast.values.messages import (
 )
 from holdfast.values.parts import images
 from holdfast.values.parts.images import address, data_url, part_at, read_data_url, sniff
+from holdfast.values.parts.in_items import Kind
 from holdfast.values.tool_result import ToolResultError, read_result
 from holdfast.workers import driver
 from tests.support.pictures import png, url_of
@@ -255,6 +255,34 @@ async def test_a_message_gives_back_what_it_was_given(shelf: Shelf) -> None:
     assert same == plain
     assert "iVBOR" not in str(kept.wire())
     assert await rehydrate(kept, shelf.data) == given
+
+
+AUDIO: dict[str, Any] = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
+
+
+def item_with(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "user", "content": [AUDIO, *parts]}
+
+
+async def test_references_in_items_that_are_kept_whole_are_resolved(shelf: Shelf) -> None:
+    part = await store_image(Image.from_bytes(PNG), shelf)
+    named = {"type": "input_image", "image_url": address(part), "detail": "auto"}
+    [kept] = await refer_all(from_response_items([item_with(named)]), shelf)
+    assert kept.items == (item_with(named),)
+    whole = await rehydrate(kept, shelf.data)
+    assert whole.items == (item_with({**named, "image_url": url_of(PNG)}),)
+    plain = Message(role="user", items=(item_with(),))
+    assert await rehydrate(plain, shelf.data) is plain
+
+
+@pytest.mark.parametrize("url", ["holdfast:nonsense", address(PART)])
+@pytest.mark.parametrize("member", ["image_url", "file_data"])
+async def test_a_reference_that_nobody_made_is_refused_in_items_too(
+    shelf: Shelf, url: str, member: str
+) -> None:
+    item = {"type": "something_new", "output": [{"inner": {member: url}}]}
+    with pytest.raises(InvalidArgumentError, match="no reference that was made for this archive"):
+        await refer_all(from_response_items([item]), shelf)
 
 
 @pytest.mark.parametrize("url", ["https://a.b/c.png", ""])

@@ -30,6 +30,7 @@ parts = st.lists(
     st.one_of(
         st.builds(TextPart, kind=st.just("text"), text=words),
         st.builds(ImagePart, kind=st.just("image"), url=words),
+        st.builds(ImagePart, kind=st.just("image"), file_id=st.text(min_size=1, max_size=9)),
     ),
     max_size=3,
 ).map(tuple)
@@ -86,7 +87,8 @@ images = st.fixed_dictionaries(
         "type": st.just("input_image"),
         "image_url": words,
         "detail": st.sampled_from(["auto", "low", "high"]),
-    }
+    },
+    optional={"file_id": words},
 )
 files = st.fixed_dictionaries({"type": st.just("input_file"), "file_id": words})
 said = st.fixed_dictionaries(
@@ -259,6 +261,10 @@ def test_file_parts_are_carried_beside_the_text() -> None:
         ({"type": "function_call", "call_id": "1", "name": "x"}, "'arguments' is missing"),
         ({"type": "function_call", "call_id": None, "name": "x"}, "'call_id' is a NoneType"),
         ({"type": "function_call_output", "call_id": "1"}, "'output' is missing"),
+        (
+            {"type": "custom_tool_call_output", "call_id": "1", "output": ["x"]},
+            "part 0 of its 'output'",
+        ),
     ],
 )
 def test_bad_item_is_named_by_index_and_reason(item: object, reason: str) -> None:
@@ -282,3 +288,20 @@ def test_an_image_in_the_form_of_the_agents_sdk_needs_no_second_copy() -> None:
     }
     [message] = from_response_items([{"role": "user", "content": [part]}])
     assert message == user("", (ImagePart(kind="image", url="https://a.b/c.png"),))
+
+
+@pytest.mark.parametrize("more", [{}, {"image_url": None, "detail": None}])
+def test_an_image_by_its_id_needs_no_second_copy(more: Item) -> None:
+    given = {"type": "input_image", "file_id": "file_1", **more}
+    part = ImagePart(kind="image", file_id="file_1")
+    output: Item = {"type": "function_call_output", "call_id": "c1", "output": [given]}
+    messages = from_response_items([{"role": "user", "content": [given]}, output])
+    assert messages == (user("", (part,)), Message(role="tool", call_id="c1", content=(part,)))
+
+
+def test_images_of_a_custom_tool_are_parts_of_its_result() -> None:
+    image: Item = {"type": "input_image", "image_url": "https://a.b/c.png", "detail": "auto"}
+    item: Item = {"type": "custom_tool_call_output", "call_id": "c1", "output": [image]}
+    [message] = from_response_items([item])
+    assert message.images == (ImagePart(kind="image", url="https://a.b/c.png"),)
+    assert to_response_items([message]) == [item]

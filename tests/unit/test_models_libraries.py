@@ -190,6 +190,11 @@ async def test_an_image(asked: Asked, api: FakeOpenAI) -> None:
     assert api.requests[0].images == (image,)
 
 
+async def test_an_image_that_only_its_provider_knows_is_refused(asked: Asked) -> None:
+    with pytest.raises(InvalidArgumentError, match="'file_1' is named by its id"):
+        await asked(user("What?", (Image(file_id="file_1").part(),)))
+
+
 async def test_settings(asked: Asked, api: FakeOpenAI) -> None:
     api.reply("short")
     await asked(settings=ModelSettings(temperature=0.5, max_tokens=77))

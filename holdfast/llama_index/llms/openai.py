@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from holdfast.engine.loop import shared_loop
 from holdfast.llama_index.llms.messages import CORE, chat_message, to_message
-from holdfast.models.base import Model, ModelAnswer, ModelRequest, OutputSpec
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, OutputSpec, Tell, streamed
 from holdfast.models.libraries.llama_index import as_model
 from holdfast.models.resolve import resolve_model
 from holdfast.values.base import Json
@@ -227,8 +227,15 @@ class OpenAI(ChatModel):
 
     async def respond(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request of an agent."""
+        return await self._model.respond(self._asked(request))
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request of an agent, in pieces if the model can."""
+        return await streamed(self._model, self._asked(request), tell)
+
+    def _asked(self, request: ModelRequest) -> ModelRequest:
         settings = self._settings.resolve(request.settings)
-        return await self._model.respond(request.model_copy(update={"settings": settings}))
+        return request.model_copy(update={"settings": settings})
 
 
 class HoldfastLLM(ChatModel):
@@ -246,6 +253,10 @@ class HoldfastLLM(ChatModel):
     async def respond(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request of an agent."""
         return await self._model.respond(request)
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request of an agent, in pieces if the model can."""
+        return await streamed(self._model, request, tell)
 
 
 def llm_of(given: Any) -> Any:
@@ -278,5 +289,11 @@ class PrefixedModel:
 
     async def respond(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request."""
-        messages = (*self.prefix, *request.messages)
-        return await self._model.respond(request.model_copy(update={"messages": messages}))
+        return await self._model.respond(self._asked(request))
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request, in pieces if the model can."""
+        return await streamed(self._model, self._asked(request), tell)
+
+    def _asked(self, request: ModelRequest) -> ModelRequest:
+        return request.model_copy(update={"messages": (*self.prefix, *request.messages)})

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 from holdfast.errors import ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec, is_passing
 from holdfast.values.base import Json
-from holdfast.values.messages import Message, TextPart, ToolCall, Usage
+from holdfast.values.messages import ImagePart, Message, TextPart, ToolCall, Usage
 
 _ANSWER_IN_JSON = "Answer with one JSON value that fits this JSON Schema, and nothing else:\n"
 
@@ -168,7 +168,7 @@ def _foreign(message: Message) -> Any:
         elif isinstance(part, TextPart):
             blocks.append(types.TextBlock(text=part.text))
         elif getattr(part, "kind", "") == "image":
-            blocks.append(types.ImageBlock(url=cast("Any", part).url))
+            blocks.append(types.ImageBlock(url=_image_url(cast("ImagePart", part))))
         else:
             blocks.append(types.TextBlock(text=str(part)))
     extra: dict[str, Any] = {}
@@ -185,6 +185,18 @@ def _foreign(message: Message) -> Any:
         extra["tool_call_id"] = message.call_id
     role = types.MessageRole(message.role)
     return types.ChatMessage(role=role, blocks=blocks, additional_kwargs=extra)
+
+
+def _image_url(part: ImagePart) -> str:
+    """Return the address of an image.
+
+    Raises:
+        ModelRequestError: It is named by its id at the provider.
+    """
+    if part.file_id:
+        msg = f"LLMs of LlamaIndex take no image by its id at the provider, as {part.file_id!r} is."
+        raise ModelRequestError(msg, remedy="Give the image by URL or by its bytes.")
+    return part.url
 
 
 def _decoded(call: ToolCall) -> Json:

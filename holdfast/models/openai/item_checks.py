@@ -56,8 +56,8 @@ def check_item(index: int, item: object) -> dict[str, Json]:
             _check_text(index, item, "approval_request_id")
             if not isinstance(item.get("approve"), bool):
                 _refuse(index, "its 'approve' is neither true nor false")
-        case _ if kind in LOCAL_CALLS | LOCAL_RESULTS and (wrong := local_problem(item)):
-            _refuse(index, wrong)
+        case _ if kind in LOCAL_CALLS | LOCAL_RESULTS:
+            _check_local(index, kind, item)
         case _:
             pass
     return item
@@ -86,6 +86,13 @@ def has_annotations(item: dict[str, Json]) -> bool:
 def _check_text(index: int, item: dict[str, Json], key: str) -> None:
     if not isinstance(item.get(key), str):
         _refuse(index, f"its {key!r} is {_shown(item, key)}, not a text")
+
+
+def _check_local(index: int, kind: str, item: dict[str, Json]) -> None:
+    if wrong := local_problem(item):
+        _refuse(index, wrong)
+    if kind == "custom_tool_call_output" and is_array(item.get("output")):
+        _check_content(index, item, "output")  # read as parts, as the output of a function
 
 
 def _check_content(index: int, item: dict[str, Json], key: str) -> None:

@@ -16,7 +16,7 @@ null.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import assert_never, cast, get_args
+from typing import assert_never, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.hosted_items import (
@@ -51,7 +51,6 @@ from holdfast.values.checks.json_shapes import as_text, is_array, is_object
 from holdfast.values.messages import (
     Blob,
     Content,
-    Detail,
     FilePart,
     ImagePart,
     Message,
@@ -61,7 +60,8 @@ from holdfast.values.messages import (
     ToolCall,
 )
 from holdfast.values.parts.files import file_data, file_with
-from holdfast.values.parts.images import address, part_at
+from holdfast.values.parts.images import address
+from holdfast.values.parts.in_items import read_image
 from holdfast.values.text.shown import shown
 
 Item = dict[str, Json]
@@ -364,7 +364,7 @@ def _other_message(item: Item) -> Message:
     if kind_of(item) == APPROVAL_RESPONSE:
         return answered_request(item)
     if kind_of(item) in LOCAL_RESULTS:
-        return local_result(item)
+        return _local_result(item)
     if kind_of(item) == "function_call_output":
         output = _read_parts(item["output"])
         message = Message(
@@ -379,6 +379,14 @@ def _other_message(item: Item) -> Message:
     if _is_equal(next(_items_of(message)), item):
         return message
     return message.model_copy(update={"items": (item,)})
+
+
+def _local_result(item: Item) -> Message:
+    """Read the result of a call; that of a custom tool may have images and files."""
+    message = local_result(item)
+    if kind_of(item) != "custom_tool_call_output" or not is_array(item.get("output")):
+        return message
+    return message.model_copy(update={"content": _read_parts(item["output"])})
 
 
 def _is_equal(written: Item, item: Item) -> bool:
@@ -422,9 +430,8 @@ def _read_part(part: Item) -> Part | None:
             return TextPart(kind="text", text=part["text"])
         case "refusal":
             return TextPart(kind="text", text=part["refusal"])
-        case "input_image" if isinstance(part.get("image_url"), str):
-            detail: Json = part.get("detail")
-            return part_at(part["image_url"], detail if detail in get_args(Detail) else "auto")
+        case "input_image":
+            return read_image(part)
         case "input_file":
             data, url, file_id, name = (as_text(part.get(key)) for key in _OF_FILES)
             return file_with(data, url=url, file_id=file_id, filename=name)

@@ -102,7 +102,9 @@ class FakeRequest:
             InvalidArgumentError: One of them is none.
         """
         return tuple(
-            Image.from_url(part.url, detail=part.detail)
+            Image(file_id=part.file_id, detail=part.detail)
+            if part.file_id
+            else Image.from_url(part.url, detail=part.detail)
             for message in self.messages
             for part in message.images
         )

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
 from holdfast.values.messages import Blob, Message, TextPart
 
@@ -21,6 +23,9 @@ HEAVY_BYTES = 64 * 1024
 
 LIMIT_BYTES = 64 * 1024 * 1024
 """Most bytes of encoded messages that a process keeps."""
+
+_REFERENCE = re.compile(rb'"(?:image_url|file_data)":(?:\{"url":)?"holdfast:')
+"""In texts there is a backslash before each quotation mark."""
 
 Write = Callable[[Message], Sequence[Json]]
 """Writes one message as items of a conversation."""
@@ -48,7 +53,7 @@ class EncodedMessages:
             write: Writes one; the same function is the same form.
 
         Raises:
-            InvalidArgumentError: A content is a reference to the archive.
+            InvalidArgumentError: A content, or an image or file, is a reference to the archive.
             ValueError: JSON cannot represent a message.
         """
         with self._lock:
@@ -140,7 +145,21 @@ def dumps(data: Json) -> bytes:
 
 
 def _all(messages: Sequence[Message], write: Write) -> list[bytes]:
-    return [b",".join(map(dumps, write(message))) for message in messages]
+    return [_resolved(b",".join(map(dumps, write(message)))) for message in messages]
+
+
+def _resolved(piece: bytes) -> bytes:
+    """Refuse a reference that nobody could resolve: it would tell its code to the provider.
+
+    Raises:
+        InvalidArgumentError: There is one.
+    """
+    if b'"holdfast:' in piece and _REFERENCE.search(piece):  # the first is much faster
+        raise InvalidArgumentError(
+            "An image or a file of the conversation is still a reference to the archive, which"
+            " no model can read. Give it itself, in an item of a message or of a function's output."
+        )
+    return piece
 
 
 def _weight(message: Message) -> int:

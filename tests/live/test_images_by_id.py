@@ -1,0 +1,98 @@
+"""Images by their id at the provider, beside images and files that the archive keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import CustomTool, Image, SQLiteSession, ToolOutputImage, tool
+from holdfast.archive.contents import store_image
+from holdfast.errors import InvalidArgumentError
+from holdfast.models import from_response_items
+from holdfast.models.openai.chat_messages import chat_message, result_files
+from holdfast.testing import FakeOpenAI, FakeRequest, call, hosted, reply
+from holdfast.values.checks.json_shapes import as_array
+from holdfast.values.parts.images import address
+from tests.support.pictures import png, url_of
+from tests.support.rig import MakeAgent, Rig
+from tests.support.runs import Runs
+
+CAT = Image.from_bytes(png(1))
+BY_ID = {"type": "input_image", "file_id": "file_1", "detail": "auto"}
+BY_DATA = {"type": "input_image", "image_url": url_of(CAT.data), "detail": "auto"}
+PDF = {"type": "input_file", "file_data": url_of(b"%PDF-1.7", "application/pdf")}
+AUDIO = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Runs:
+    return Runs(rig, make_agent)
+
+
+def told(request: FakeRequest) -> list[Any]:
+    """Return the content or the output of the first item that has several parts."""
+    found = (item.get("output", item.get("content")) for item in request.body["input"])
+    return next(filter(None, map(as_array, found)))
+
+
+@pytest.mark.parametrize("asks_session", [False, True])
+@pytest.mark.parametrize("custom", [False, True])
+@pytest.mark.parametrize("other", [BY_DATA, PDF])
+async def test_what_a_tool_names_by_id_beside_data_can_be_given_again(
+    run: Runs,
+    model: FakeOpenAI,
+    *,
+    other: dict[str, Any],
+    custom: bool,
+    asks_session: bool,
+) -> None:
+    @tool(effect="read")
+    def show() -> Any:
+        """Show something."""
+        return both()
+
+    def both(*_: Any) -> Any:
+        beside = {key: other[key] for key in other if key != "type"}
+        return [ToolOutputImage(file_id="file_1"), {"type": other["type"][6:], **beside}]
+
+    await run.serve(CustomTool("draw", "Draws.", both) if custom else show)
+    session = SQLiteSession("s")
+    asked = hosted("custom_tool_call", id="ct_1", call_id="c1", name="draw", input="a cat")
+    model.add(reply("", items=[asked]) if custom else call("show"), reply("seen"))
+    first = await run("q", session=session)
+    model.reply("again")
+    if asks_session:
+        await run("Sure?", session=session)
+    else:
+        await run([*first.to_input_list(), {"role": "user", "content": "Sure?"}])
+    assert told(model.requests[1]) == told(model.requests[2]) == [BY_ID, other]
+    session.close()
+
+
+@pytest.mark.parametrize("beside", [BY_ID, AUDIO])
+async def test_what_a_user_names_beside_data_can_be_given_again(
+    run: Runs, model: FakeOpenAI, beside: dict[str, Any]
+) -> None:
+    await run.serve()
+    image = await store_image(CAT, run.runner.archive)
+    reference = {**BY_DATA, "image_url": address(image)}
+    for content in ([beside, BY_DATA, PDF], [beside, reference, PDF]):
+        model.reply("a cat")
+        model.reply("again")
+        asked = {"role": "user", "content": content}
+        first = await run([asked])
+        await run([*first.to_input_list(), {"role": "user", "content": "Sure?"}])
+    assert [told(request) for request in model.requests] == [[beside, BY_DATA, PDF]] * 4
+    assert model.requests[3].images == (
+        (CAT,) if beside is AUDIO else (Image(file_id="file_1"), CAT)
+    )
+
+
+def test_the_chat_api_is_not_sent_an_image_by_its_file_id() -> None:
+    output = {"type": "function_call_output", "call_id": "c", "output": [BY_ID]}
+    [asked, said] = from_response_items([{"role": "user", "content": [BY_ID]}, output])
+    with pytest.raises(InvalidArgumentError, match="Use the Responses API"):
+        result_files(said)
+    with pytest.raises(InvalidArgumentError, match="Use the Responses API"):
+        chat_message(asked)
