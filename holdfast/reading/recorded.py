@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -15,6 +16,7 @@ from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.data.state import SessionState
+from holdfast.task.ledger.references import output_of
 from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import active_steps
 from holdfast.values.base import Json
@@ -35,7 +37,9 @@ class Recorded:
         entries: The whole ledger, oldest first; its texts are not put in.
         opens: The open steps among `steps`, likewise.
         approvals: What waits for a person.
-        output: Output of the last step, JSON data.
+        output: Output of the last completed step, JSON data.
+        checked: The final output that output guardrails have checked, JSON data: that of the open
+            step, which one of them may have stopped, else `output`.
         before: Messages that preceded the task, when it was given a list.
         session: Messages before those: what the task sees of its session. A session that cannot be
             read now is left out, with a warning in the log; the result is made without it.
@@ -51,6 +55,7 @@ class Recorded:
     opens: list[OpenState]
     approvals: list[Approval]
     output: Json
+    checked: Json
     before: list[Message]
     session: list[Message]
     last_step: TaskStep
@@ -86,6 +91,7 @@ async def read_recorded(reader: Reader, task_id: str, *, servers: bool = False) 
     steps = active_steps(entries)
     last = steps[-1] if steps else None
     last_step = opens[0].open.step if opens else last.step if last else TaskStep()
+    output = await read_json(last.output, last.stored, reader.text) if last else None
     ref = last_step.history
     bodies = chain(map(body_of, steps), map(body_of, opens))
     return Recorded(
@@ -95,13 +101,23 @@ async def read_recorded(reader: Reader, task_id: str, *, servers: bool = False) 
         entries=entries,
         opens=list(opens),
         approvals=approvals,
-        output=await read_json(last.output, last.stored, reader.text) if last else None,
+        output=output,
+        checked=await _final_of(reader, opens, output),
         before=await _messages(reader, head.history) if head.history else [],
         session=await _of_session(reader, head.session),
         last_step=last_step,
         history=await _messages(reader, ref.sha256) if ref is not None else None,
         began=await read_snapshot(reader, head) if servers else None,
     )
+
+
+async def _final_of(reader: Reader, opens: Iterable[OpenState], ended: Json) -> Json:
+    """Return the final output of the open step that has one, else that of the last step."""
+    for current in opens:
+        found = output_of(current)
+        if found is not None and current.result is not None and current.result.last:
+            return await read_json(found.output, found.stored, reader.text)
+    return ended
 
 
 async def read_snapshot(reader: Reader, head: TaskHead) -> AgentSnapshot | None:

@@ -67,7 +67,7 @@ def run_data(
         recorded.opens,
         first=task.agent,
         known=known_guardrails(agent, config),
-        output=typed_output(last_agent.made_output, recorded.output),
+        output=typed_output(last_agent.made_output, recorded.checked),
     )
     items: list[RunItem] = [item for of in recorded.steps for item in step_items(of, team)]
     responses = [response(answer) for of in recorded.steps for answer in of.answers]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import RunConfig, Runner, StepFailedError, TaskStep, TaskStepOutput, tool
+from holdfast import RunConfig, Runner, RunState, StepFailedError, TaskStep, TaskStepOutput, tool
 from holdfast.activities import task_end as closing
 from holdfast.agents.guardrails import (
     GuardrailFunctionOutput,
@@ -43,7 +43,7 @@ from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, Rig, activities_of, histories, until, until_status
-from tests.support.runs import Served
+from tests.support.runs import Served, look
 from tests.support.workers import Doing, ends
 
 
@@ -432,6 +432,65 @@ async def test_an_output_guardrail_sees_the_typed_output(guarding: Guarding) -> 
     )
     await guarding.run()
     assert check.seen == [Answer(number=7)]
+
+
+class Party(BaseModel):
+    name: str
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_a_trip_has_the_typed_output_in_the_error_and_in_its_run_data(
+    guarding: Guarding, model: FakeOpenAI, *, is_large: bool
+) -> None:
+    agent = await guarding.serve(
+        look,
+        output_type=Party,
+        output_guardrails=[OutputGuardrail(passes, "fine"), OutputGuardrail(trips, "no")],
+    )
+    expected = Party(name="x" * (5000 if is_large else 1))
+    model.call("look", {})
+    model.reply(expected.model_dump_json())
+    with pytest.raises(OutputGuardrailTripwireTriggered) as plain:
+        await guarding.run()
+    model.call("look", {})
+    model.reply(expected.model_dump_json())
+    stream = Runner.run_streamed(agent, "hi", runner=guarding.runner)
+    with pytest.raises(OutputGuardrailTripwireTriggered) as streamed:
+        await stream.result()
+    with pytest.raises(OutputGuardrailTripwireTriggered) as resumed:
+        await guarding.run(RunState.of(stream.task_id))
+    for caught in (plain, streamed, resumed):
+        found = caught.value.run_data.output_guardrail_results
+        assert [each.guardrail for each in found][-1] is agent.output_guardrails[1]
+        outputs = [each.agent_output for each in (caught.value.guardrail_result, *found)]
+        assert outputs == [expected] * len(outputs)
+    assert [each.agent_output for each in stream.output_guardrail_results][-1] == expected
+
+
+async def test_a_broken_output_guardrail_leaves_the_typed_output_of_the_others(
+    guarding: Guarding, model: FakeOpenAI
+) -> None:
+    broken = Recorder(fails=1, waits=True)
+    await guarding.serve(
+        look,
+        output_type=Party,
+        output_guardrails=[OutputGuardrail(passes, "fine"), OutputGuardrail(broken, "broken")],
+    )
+    model.call("look", {})
+    model.reply('{"name": "x"}')
+    task_id = f"{guarding.rig.app}-1"
+    running = asyncio.create_task(guarding.run(task_id=task_id))
+    await broken.started.wait()
+
+    async def is_recorded() -> bool:
+        return bool(await guarding.found(task_id))
+
+    await until(is_recorded)
+    broken.may_end.set()
+    with pytest.raises(StepFailedError) as caught:
+        await running
+    [result] = caught.value.run_data.output_guardrail_results
+    assert result.agent_output == Party(name="x")
 
 
 async def test_an_output_trip_keeps_the_message_out_of_the_session(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from holdfast import MaxTurnsExceeded, RunHooks, Runner, UserError, tool
+from holdfast.agents.tools.context import ToolContext
 from holdfast.client.runner import one_run as running
 from holdfast.client.runner import streamed_run
 from holdfast.client.runner.runner import RunState
@@ -207,6 +209,110 @@ async def test_a_failed_step_is_resumed_by_the_task_s_id_in_another_process(
     assert result.final_output == "done"
     assert result.input == [{"role": "user", "content": "q"}]
     assert result.context_wrapper.context == {"n": 1}
+
+
+@dataclass
+class Desk:
+    """A context."""
+
+    paid: list[str] = field(default_factory=list[str])
+
+
+class Office:
+    """What a deserializer makes of a context: no data, so only the deserializer can make it."""
+
+    def __init__(self, paid: list[str]) -> None:
+        self.paid = paid
+
+
+@pytest.mark.parametrize("kind", [Desk, Office])
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_resumed_run_has_the_context_that_the_deserializer_makes(
+    run: Runs, model: FakeOpenAI, kind: Any, *, is_streamed: bool
+) -> None:
+    @tool(needs_approval=True)
+    def pay(ctx: ToolContext[Desk], to: str) -> str:
+        """Pay somebody."""
+        ctx.context.paid.append(to)
+        return f"paid {to}"
+
+    seen: list[Any] = []
+
+    class Hooks(RunHooks):
+        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+            seen.append(context.context)
+
+    model.call("pay", {"to": "ann"})
+    text = (await run("q", pay, context=Desk())).to_state().to_string()
+    agent: Any = run.agent
+    state = await RunState.from_string(
+        agent, text, context_deserializer=lambda each: kind(list(each["paid"]))
+    )
+    waits = await run(state)
+    assert type(waits.context_wrapper.context) is kind
+    state.approve(state.get_interruptions()[0])
+    model.reply("done")
+    result: Any
+    if is_streamed:
+        result = Runner.run_streamed(agent, state, runner=run.runner, hooks=Hooks())
+        await result.result()
+    else:
+        result = await run(state, hooks=Hooks())
+    context = result.context_wrapper.context
+    assert (type(context), context.paid) == (kind, ["ann"])
+    assert [type(each) for each in seen] == [kind]
+    given = Desk()
+    assert (await run(state, context=given)).context_wrapper.context is given
+
+
+async def test_a_deserializer_that_fails_leaves_the_run_as_it_was(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    ran, pay = tools()
+    model.call("pay", {"to": "ann"})
+    text = (await run("q", pay, context={"n": 1})).to_state().to_string()
+
+    def refuse(data: Any) -> Any:
+        raise LookupError(data["n"])
+
+    agent: Any = run.agent
+    state = await RunState.from_string(agent, text, context_deserializer=refuse)
+    state.approve(state.get_interruptions()[0])
+    with pytest.raises(LookupError, match="1"):
+        await run(state)
+    assert ran == []
+    assert len((await run(RunState.of(state.task_id))).interruptions) == 1
+
+
+async def test_errors_and_cancelled_streams_have_the_context_of_the_deserializer(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    _, pay = tools()
+    agent = await run.serve(pay, look)
+
+    async def approved(**options: Any) -> RunState[Any, Any]:
+        model.call("pay", {"to": "ann"})
+        given: Any = {"context": Desk(["kim"]), "runner": run.runner, **options}
+        begun = await Runner.run_streamed(agent, "q", **given).result()
+        text = begun.to_state().to_string()
+        state: RunState[Any, Any] = await RunState.from_string(
+            agent, text, context_deserializer=lambda each: Office(each["paid"])
+        )
+        state.approve(state.get_interruptions()[0])
+        return state
+
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        await run(await approved(max_turns=1))
+    assert caught.value.run_data.context_wrapper.context.paid == ["kim"]
+    state = await approved()
+    model.add(paced(call("look"), hold_after=1))
+    stream = Runner.run_streamed(agent, state, runner=run.runner)
+    await model.until_held()
+    stream.cancel()
+    async for _ in stream.stream_events():
+        pass
+    assert stream.context_wrapper.context.paid == ["kim"]
+    model.release()
 
 
 async def test_a_state_is_refused_what_belongs_to_another_run(run: Runs, model: FakeOpenAI) -> None:

@@ -22,7 +22,7 @@ from holdfast.errors import (
 from holdfast.reading import run_hooks
 from holdfast.reading.streams.events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
 from holdfast.reading.streams.follower import Follower, Look
-from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.testing import FakeOpenAI, ScriptedModel, paced
 from tests.support.rig import MakeAgent, Rig, until, until_status
 from tests.support.runs import Runs, look
 
@@ -451,3 +451,30 @@ async def test_items_of_a_stream_that_was_undone_meanwhile_are_those_of_the_reco
     with pytest.raises(HoldfastError, match="undone"):
         await reading
     assert [item.raw_item["call_id"] for item in stream.new_items] == ["c1", "c1"]
+
+
+async def test_a_printed_stream_says_how_far_the_run_is(run: Runs, model: FakeOpenAI) -> None:
+    model.add(paced("done", hold_after=1))
+    agent = await run.serve(look)
+    stream = Runner.run_streamed(agent, "q", runner=run.runner)
+    await model.until_held()
+    assert str(stream).startswith("RunResultStreaming (in progress, turn 0):\n  task: ")
+    assert "final output: none" in str(stream)
+    model.release()
+    await stream.result()
+    assert str(stream).startswith("RunResultStreaming (complete):")
+    assert "final output (str): done" in str(stream)
+    model.call("look", {})
+    failed = Runner.run_streamed(agent, "q", runner=run.runner, max_turns=1)
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        await failed.result()
+    assert str(failed).startswith("RunResultStreaming (failed with MaxTurnsExceeded):")
+    assert "new items: 2" in str(failed)
+    assert str(caught.value.run_data).startswith("RunData:")
+    model.add(paced("done", hold_after=1))
+    left = Runner.run_streamed(agent, "q", runner=run.runner)
+    await model.until_held()
+    left.cancel()
+    assert str(left).startswith("RunResultStreaming (cancelled):")
+    model.release()
+    await take(left, [])

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from holdfast import Agent, UserError, tool
 from holdfast.agents.guardrails import (
@@ -17,7 +18,12 @@ from holdfast.agents.guardrails import (
 )
 from holdfast.agents.hooks import AgentHooks, RunHooks, check_run_hooks
 from holdfast.agents.run_config import RunConfig
-from holdfast.agents.runs.guardrail_results import Known, guardrail_results
+from holdfast.agents.runs.guardrail_results import (
+    Known,
+    guardrail_results,
+    tripped_result,
+    with_known,
+)
 from holdfast.agents.runs.rules import run_head
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
@@ -145,6 +151,25 @@ def test_the_error_of_a_trip_has_the_result() -> None:
     assert isinstance(error, OutputGuardrailTripwireTriggered)
     assert isinstance(error.guardrail_result.guardrail, OutputGuardrail)
     assert error.guardrail_result.agent_output == [1]
+
+
+class Party(BaseModel):
+    name: str
+
+
+def test_the_result_of_a_trip_gets_the_output_type_that_this_process_has() -> None:
+    facts = {"kind": "output", "name": "g", "agent": "a", "tripped": True, "output": {"name": "x"}}
+    failure = Failure(type="OutputGuardrailTripwireTriggered", message="m", data=facts)
+    result: Any = tripped_result(failure)
+    known = Known.of(Agent("a", output_type=Party))
+    typed: Any = with_known(result, known)
+    assert typed.agent_output == Party(name="x")
+    assert with_known(typed, known) == typed
+    elsewhere: Any = with_known(result, Known.of(Agent("b", output_type=Party)))
+    assert elsewhere.agent_output == {"name": "x"}
+    large = Failure(type=failure.type, message="m", data={**facts, "output": None})
+    found: Any = with_known(tripped_result(large), known, [typed])
+    assert found.agent_output == Party(name="x")
 
 
 def test_a_blocked_step_keeps_the_question_and_withholds_the_answer() -> None:

@@ -20,6 +20,11 @@ from holdfast import (
     Usage,
     UserError,
 )
+from holdfast.agents.guardrails import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    InputGuardrailResult,
+)
 from holdfast.agents.handoffs.filters import HandoffInputData, next_input, remove_all_tools
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
@@ -28,6 +33,7 @@ from holdfast.agents.items.run_items import (
     InputItem,
     MessageOutputItem,
     ReasoningItem,
+    RunItem,
     ToolApprovalItem,
     ToolCallItem,
     ToolCallOutputItem,
@@ -161,6 +167,63 @@ def test_a_result_lets_go_of_its_agent() -> None:
     gc.collect()
     with pytest.raises(AgentsException, match="was released"):
         _ = result.last_agent
+
+
+FINE = GuardrailFunctionOutput(None, tripwire_triggered=False)
+
+
+def passes(*_: Any) -> GuardrailFunctionOutput:
+    return FINE
+
+
+class Silent:
+    def __str__(self) -> str:
+        msg = "no"
+        raise ValueError(msg)
+
+
+def test_a_printed_result_is_a_short_summary() -> None:
+    said: list[RunItem] = [MessageOutputItem(ANN, SAID)]
+    asked = ToolApprovalItem(agent=ANN, raw_item=CALL)
+    checked = InputGuardrailResult(InputGuardrail(passes, "g"), FINE)
+    result = RunResult(
+        "q" * 9000,
+        said * 300,
+        [ModelResponse([SAID], Usage(), None)],
+        "done\n \x1b[31m" + "x" * 9000,
+        [checked],
+        last_agent=ANN,
+        task_id="t1",
+        interruptions=[asked],
+        waiting_for=("pay " + "y" * 900,) * 7,
+    )
+    lines = str(result).splitlines()
+    assert lines[:3] == ["RunResult:", "  task: t1", "  last agent: Ann"]
+    assert lines[3].startswith("  final output (str): done \\x1b[31mxxx")
+    assert lines[3].endswith("… [9011 characters]")
+    assert lines[4:8] == [
+        "  new items: 300",
+        "  raw responses: 1",
+        "  guardrail results: 1 input",
+        "  interruptions: 1",
+    ]
+    assert [line.split("y")[0] for line in lines[8:13]] == ["  waits for: pa"] * 5
+    assert lines[13:] == ["  waits for: 2 more"]
+    assert len(str(result)) < 2500
+    assert repr(result).startswith("RunResult(input='qqq")
+
+
+def test_what_cannot_be_shown_does_not_stop_a_summary() -> None:
+    agent = Agent("Gone")
+    result = RunResult("q", final_output=Silent(), last_agent=agent)
+    result.release_agents()
+    del agent
+    gc.collect()
+    assert "last agent: released" in str(result)
+    assert "final output (Silent): it cannot be shown" in str(result)
+    data = RunErrorDetails("q", interruptions=[ToolApprovalItem(agent=ANN, raw_item=CALL)])
+    assert str(data).startswith("RunData:\n  task: none\n  last agent: none\n  final output: none")
+    assert str(data).endswith('interruptions: 1\n  waits for: pay {"to": "Kim"}')
 
 
 def test_details_of_an_error_are_made_by_position_too() -> None:

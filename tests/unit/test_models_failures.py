@@ -168,6 +168,12 @@ async def test_keys_are_cut_out_of_the_text(api: FakeOpenAI, message: str) -> No
     assert "abcdefg" not in text
 
 
+@pytest.mark.parametrize(("key", "said"), [("exact", "exact"), ("exactl", "[key]")])
+def test_a_key_of_a_few_letters_is_no_secret(key: str, said: str) -> None:
+    error = openai.OpenAIError(f"expected {key} here")
+    assert f"expected {said} here" in str(model_error(error, model="m", secret=key))
+
+
 async def test_long_message_is_cut(api: FakeOpenAI) -> None:
     api.fail(400, message="x" * 5000)
     assert len(str(await failure(api))) < 1000

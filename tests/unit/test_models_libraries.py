@@ -30,6 +30,7 @@ from holdfast.models import (
     resolve_model,
 )
 from holdfast.models.base import Delta
+from holdfast.models.libraries.failures import library_error
 from holdfast.models.prices import Prices
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.testing.fake_api import replies
@@ -294,6 +295,12 @@ async def test_keys_of_the_environment_stay_out_of_texts(
     api.fail(400, message="not with nothing-that-looks-like-one")
     error = await Asked("any-llm-anthropic-whole", api).fails()
     assert "not with [key]" in str(error)
+
+
+@pytest.mark.parametrize(("key", "said"), [("exact", "exact"), ("exactl", "[key]")])
+def test_a_key_of_a_few_letters_is_no_secret(key: str, said: str) -> None:
+    error = library_error(ValueError(f"expected {key} here"), model="m", key=key)
+    assert f"expected {said} here" in str(error)
 
 
 def test_names_make_models_and_are_theirs() -> None:

@@ -71,7 +71,7 @@ def test_a_step_with_calls_shows_each_response_item_once_and_in_order() -> None:
     assert (items[2].output, items[2].call_id, items[2].agent.name) == ("seen", "c1", "a")
     assert items[1].raw_item.name == items[1].raw_item["name"] == "look"
     assert items[0].raw_item.content[0].text == "hm"
-    said = {"type": "output_text", "text": "hm", "annotations": []}
+    said: dict[str, Any] = {"type": "output_text", "text": "hm", "annotations": []}
     as_input = items[0].to_input_item()
     assert as_input == {"type": "message", "role": "assistant", "content": [said]}
     [given] = from_response_items([as_input])

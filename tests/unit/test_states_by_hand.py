@@ -145,6 +145,15 @@ async def test_a_state_of_a_task_keeps_its_context_only_with_a_serializer() -> N
     assert other.context.context == Desk(7)
 
 
+async def test_a_state_of_a_run_with_its_answer_keeps_the_context_for_the_next_run() -> None:
+    context = RunContextWrapper(Desk(5))
+    result = RunResult("q", last_agent=ANN, context_wrapper=context, task_id="task")
+    data = result.to_state().to_json()
+    again = await RunState.from_json(ANN, data, context_deserializer=lambda each: Desk(**each))
+    assert again.context is not None
+    assert again.context.context == Desk(5)
+
+
 # ---- states of runs that have not begun
 
 

@@ -13,6 +13,7 @@ from holdfast.agents.guardrails import (
     OutputGuardrail,
     OutputGuardrailResult,
 )
+from holdfast.agents.output_type import typed_output
 from holdfast.agents.tools.guardrails import (
     GuardrailBehavior,
     ToolGuardrailFunctionOutput,
@@ -199,8 +200,18 @@ def tripped_result(failure: Failure, known: Known | None = None) -> Result | Non
     return None
 
 
-def with_known(result: Result | None, known: Known) -> Result | None:
-    """Replace guardrail and agent of a result, which have only a name, by those of this process."""
+def with_known(
+    result: Result | None, known: Known, recorded: Sequence[OutputGuardrailResult] = ()
+) -> Result | None:
+    """Replace what a failure says of a result by what this process has.
+
+    Guardrail and agent, which have only a name there, and the output, which is JSON data there.
+
+    Args:
+        result: The result.
+        known: The agents of this process.
+        recorded: Results of the output guardrails as they were read from the run's ledger.
+    """
     match result:
         case InputGuardrailResult(guardrail=guardrail):
             name = guardrail.get_name()
@@ -210,7 +221,11 @@ def with_known(result: Result | None, known: Known) -> Result | None:
         case OutputGuardrailResult(guardrail=guardrail, agent=agent):
             name = getattr(agent, "name", agent)
             own_output = known.output_guardrail(guardrail.get_name(), name)
-            return replace(result, guardrail=own_output, agent=known.agents.get(name, agent))
+            mine, output = known.agents.get(name), result.agent_output
+            if isinstance(agent, str):  # a failure has only its name, and no large output
+                output = typed_output(None if mine is None else mine.made_output, output)
+                output = recorded[-1].agent_output if output is None and recorded else output
+            return replace(result, guardrail=own_output, agent=mine or agent, agent_output=output)
         case ToolInputGuardrailResult(guardrail=guardrail):
             checks = (each for tool in known.tools() for each in tool.tool_input_guardrails)
             return replace(result, guardrail=_of_name(guardrail, checks))

@@ -15,6 +15,7 @@ from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.model_input import without_reasoning_id
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.runs.state_form import item_form
+from holdfast.agents.runs.summaries import summary
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
 from holdfast.errors import AgentsException
@@ -152,6 +153,10 @@ class RunData:
         agent = self.__dict__.pop("last_agent", None)
         if agent is not None:
             self.__dict__["_released"] = weakref.ref(agent)
+
+    def __str__(self) -> str:
+        """Return a short summary; `repr` has everything."""
+        return summary(self, type(self).__name__)
 
     if not TYPE_CHECKING:
 

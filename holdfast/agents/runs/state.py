@@ -58,6 +58,8 @@ class RunState(Generic[ContextT, AgentT]):
         context: The context with which the run is begun or resumed, or None: unless
             `Runner.run(context=...)` is given another one.
         original_input: Input of a run that has not begun; None of another.
+        deserializer: Makes the context object of a resumed run of the data that the task has, where
+            no context is given; None leaves them data.
         max_turns: Limit of turns of a run that has not begun; None for no limit.
         after: Conversation of a run that has its answer, for the run after it; None of another.
         kept: `conversation_id` and the like of a run that has not begun.
@@ -67,6 +69,7 @@ class RunState(Generic[ContextT, AgentT]):
 
     task_id: str
     context: RunContextWrapper[ContextT] | None
+    deserializer: Deserializer | None
     original_input: str | list[Any] | None
     max_turns: int | None
     after: list[dict[str, Json]] | None
@@ -154,6 +157,7 @@ class RunState(Generic[ContextT, AgentT]):
         self.task_id = task_id
         self.id = id or uuid.uuid4().hex[:12]
         self.context = None
+        self.deserializer = None
         self.original_input = None
         self.max_turns = None
         self.kept = {}
@@ -290,8 +294,8 @@ class RunState(Generic[ContextT, AgentT]):
     ) -> dict[str, Json]:
         """Return the state as JSON data.
 
-        The context is part of it if the run has not begun, or with a serializer: else the task has
-        it.
+        The context is part of it if a run is begun with the state, or with a serializer: else the
+        task has it.
 
         Args:
             context_serializer: Makes a mapping of a context that is none.
@@ -310,7 +314,8 @@ class RunState(Generic[ContextT, AgentT]):
             for item in self._interruptions
         )
         data = None
-        if self.context is not None and (self.is_new or context_serializer is not None):
+        begins = self.is_new or self.after is not None
+        if self.context is not None and (begins or context_serializer is not None):
             given = self.context.context
             data = written(given, serializer=context_serializer, strict=strict_context)
         saved = StateForm(
@@ -364,7 +369,9 @@ class RunState(Generic[ContextT, AgentT]):
             initial_agent: The agent with which the run began: the items name agents of its team.
             state_json: The state as JSON data.
             context_override: The context, or a RunContextWrapper, in place of that of the data.
-            context_deserializer: Makes the context of its data.
+            context_deserializer: Makes the context of its data. Where only the task has these,
+                `Runner.run` calls it when it goes on with the state, and again for its result if
+                they have changed by then.
             strict_context: Whether a context whose class was lost needs a deserializer.
 
         Raises:
@@ -395,6 +402,7 @@ class RunState(Generic[ContextT, AgentT]):
             context = read(saved.context, deserializer=context_deserializer, strict=strict_context)
             context = RunContextWrapper(context)
         state.context = as_wrapper(context)
+        state.deserializer = context_deserializer
         return state
 
     @classmethod

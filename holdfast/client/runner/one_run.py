@@ -5,30 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from temporalio.exceptions import TemporalError
 
-from holdfast.agents.agent import Agent
-from holdfast.agents.hooks import RunHooks
 from holdfast.agents.nesting.nested_run import invocation_of
-from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.runs.teams import has_servers
-from holdfast.agents.tools.context import ToolContext
 from holdfast.client.agent_runner.control import AGAIN_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.caller_sessions.turns import write_turn
 from holdfast.client.runner.caller_input import with_caller_input, with_known_input
 from holdfast.client.runner.decisions import send_decisions
-from holdfast.client.runner.input import Call, Given, read_input, with_input
+from holdfast.client.runner.input import Given, read_input, with_input
+from holdfast.client.runner.run_call import RunCall
 from holdfast.errors import (
     AgentsException,
     CommandRefusedError,
@@ -46,9 +42,8 @@ from holdfast.reading.run_results import known_guardrails, listed, run_data, run
 from holdfast.task.data.head import TaskHead
 from holdfast.values.code import raised, user_calls
 from holdfast.values.code.code_refs import beginning, forget, refer
-from holdfast.values.code.context_data import CallersContext, initial_state
+from holdfast.values.code.context_data import KEY, initial_state
 from holdfast.values.runs.run_context import RunContextWrapper
-from holdfast.values.settings import Budget
 from holdfast.values.steps import CLOSED
 from holdfast.values.text.logs import log
 
@@ -58,46 +53,6 @@ Started = Callable[[], None]
 """Called once the server has confirmed that this run created its task, or owns it."""
 
 RUNNER = "Runner"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunCall:
-    """One call of `Runner.run`, checked: what its task begins with, and what stays in this process.
-
-    Attributes:
-        agent: The agent that was given.
-        given: The input, or the state of a run to resume.
-        task_id: Id of the task.
-        exist_ok: Whether the same task may exist already.
-        head: Its head; without the input and what the engine adds to it until the task begins.
-        budget: Its limits.
-        config: The run's settings, for what this process does with them.
-        context: The caller's context.
-        session: Session.
-        hooks: Called with what the run does.
-        by: Name recorded with the decisions of a state.
-        invoke: Calls the caller's functions.
-        tool_call: The call of an agent as a tool that makes the run, outside of a task.
-    """
-
-    agent: Agent
-    given: RunInput | RunState
-    task_id: str
-    exist_ok: bool
-    head: TaskHead
-    budget: Budget | None
-    config: RunConfig
-    context: CallersContext
-    session: str | Session | CallerStore | None
-    hooks: RunHooks | None
-    by: str
-    invoke: Call
-    tool_call: ToolContext[Any, Any] | None = None
-
-    @property
-    def input(self) -> RunInput | None:
-        """The input; None for a resumed run, whose task has it."""
-        return None if isinstance(self.given, RunState) else self.given
 
 
 async def begin(
@@ -118,7 +73,7 @@ async def begin(
         )
         state = initial_state(call.context.object)
         call.context.begins()
-    run = _Run(engine, replace(call, head=head), started=started)
+    run = _Run(engine, replace(call, head=head), started=started, context=call.context.object)
     work = engine.run_to_end(
         read.text,
         head,
@@ -168,7 +123,10 @@ async def go_on(
     call.context.begins()
     before = await read_recorded(engine.reader, state.task_id)
     _check_same(engine, call, before)
-    run = _Run(engine, call, started=started)
+    context = call.context.object
+    if call.reviver is not None:  # also to find out here, where nothing has happened yet
+        context = await call.reviver.of(before.task.extra_state.get(KEY))
+    run = _Run(engine, call, started=started, context=context)
     run.started()
     if engine.is_embedded:
         user_calls.carry(state.task_id)
@@ -237,9 +195,12 @@ async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: 
 class _Run:
     """One call of `Runner.run` on its task."""
 
-    def __init__(self, engine: AgentRunner, call: RunCall, *, started: Started | None) -> None:
+    def __init__(
+        self, engine: AgentRunner, call: RunCall, *, started: Started | None, context: Any
+    ) -> None:
         self._engine = engine
         self._call = call
+        self._context = context  # of its hooks
         self._is_abandoned = False
         self._on_start = started
         self._is_started = asyncio.Event()
@@ -286,6 +247,8 @@ class _Run:
         result = await run_result_beside(
             recorded, call.agent, given=call.input, context=call.context, config=call.config
         )
+        if call.reviver is not None:
+            await call.reviver.complete(result)
         if call.tool_call is not None:
             result.agent_tool_invocation = invocation_of(call.tool_call)
         await self._write_turn(result)
@@ -321,7 +284,7 @@ class _Run:
             call.task_id,
             call=call.invoke,
             team=team_of(call.agent, first=before.task.agent if before else ""),
-            context=call.context.object,
+            context=self._context,
             given=given,
         )
         if before is not None:
@@ -377,18 +340,21 @@ class _Run:
             data = run_data(
                 recorded, call.agent, given=call.input, context=call.context, config=call.config
             )
+            if call.reviver is not None:
+                await call.reviver.complete(data)
         except (HoldfastError, TemporalError, ValueError) as trouble:
             error.add_note(f"What the run had produced could not be read: {trouble}")
             data = RunData(
                 input=listed([] if call.input is None else call.input),
                 last_agent=call.agent,
-                context_wrapper=RunContextWrapper(call.context.object, task_id=call.task_id),
+                context_wrapper=RunContextWrapper(self._context, task_id=call.task_id),
                 task_id=call.task_id,
             )
         error.run_data = data
         if isinstance(error, GuardrailTripwireTriggered):
             known = known_guardrails(call.agent, call.config)
-            error.guardrail_result = with_known(error.guardrail_result, known)
+            found = data.output_guardrail_results
+            error.guardrail_result = with_known(error.guardrail_result, known, found)
         return data
 
 

@@ -30,7 +30,8 @@ from holdfast.client.runner.caller_loop import CallerLoop
 from holdfast.client.runner.engines import configure, engines
 from holdfast.client.runner.input import check_input
 from holdfast.client.runner.kept import kept_conversation
-from holdfast.client.runner.one_run import RUNNER, RunCall, Started, begin, go_on
+from holdfast.client.runner.one_run import RUNNER, Started, begin, go_on
+from holdfast.client.runner.run_call import RunCall, reviver_of
 from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.client.streamed import Wrap, direct
 from holdfast.engine.loop import shared_loop
@@ -132,6 +133,7 @@ def checked_call(
         by=given.get("by", RUNNER),
         invoke=invoke,
         tool_call=call,
+        reviver=reviver_of(input, context, invoke),
     )
 
 
@@ -359,6 +361,7 @@ class Runner:
             run=lambda started: wrap(_run(call, engine, started)),
             find_engine=lambda: find_engine(starting_agent, engine),
             context=call.context,
+            reviver=call.reviver,
             by=call.by,
             resumes=call.input is None,
             wrap=wrap,

@@ -13,9 +13,11 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.items.run_items import RunItem
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
+from holdfast.agents.runs.summaries import summary
 from holdfast.agents.runs.teams import has_servers
 from holdfast.client.agent_runner.caller import Caller
 from holdfast.client.agent_runner.task_client import TaskClient
+from holdfast.client.runner.run_call import Reviver
 from holdfast.client.streamed import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -90,6 +92,7 @@ class RunResultStreaming(Streamed[RunResult]):
         run: Callable[[Callable[[], None]], Coroutine[Any, Any, RunResult]],
         find_engine: Callable[[], Coroutine[Any, Any, AgentRunner]],
         context: CallersContext | None = None,
+        reviver: Reviver | None = None,
         by: str = "",
         resumes: bool = False,
         wrap: Wrap = direct,
@@ -104,6 +107,7 @@ class RunResultStreaming(Streamed[RunResult]):
                 own.
             find_engine: Finds, or starts, the engine.
             context: The caller's context.
+            reviver: Makes its object for a resumed run, where none was given.
             by: Name recorded when the run is cancelled.
             resumes: Whether the task exists already: its earlier events are not yielded.
             wrap: How to reach the engine's loop.
@@ -112,6 +116,7 @@ class RunResultStreaming(Streamed[RunResult]):
         self.current_agent: Any = agent
         self.current_turn = 0
         self._context = context
+        self._reviver = reviver
         self._by = by
         self._find_engine = find_engine
         self._agent = agent
@@ -272,7 +277,10 @@ class RunResultStreaming(Streamed[RunResult]):
                 servers = has_servers(self._agent)
                 reading = read_recorded(engine.reader, self.task_id, servers=servers)
                 recorded = await self._wrap(reading)
-            self._made = run_data(recorded, self._agent, given=given, context=self._context)
+            made = run_data(recorded, self._agent, given=given, context=self._context)
+            if self._reviver is not None:
+                await self._reviver.complete(made)
+            self._made = made
         except (HoldfastError, TemporalError, TimeoutError, ValueError):
             log.warning("What the run %s had made could not be read", self.task_id, exc_info=True)
 
@@ -309,6 +317,17 @@ class RunResultStreaming(Streamed[RunResult]):
             ),
             task_id=self.task_id,
         )
+
+    def __str__(self) -> str:
+        """Return a short summary of the run, as far as it is known."""
+        error = self.run_loop_exception
+        if error is not None:
+            state = f"failed with {type(error).__name__}"
+        elif self._cancelled:
+            state = "cancelled"
+        else:
+            state = "complete" if self.is_complete else f"in progress, turn {self.current_turn}"
+        return summary(self._so_far, f"{type(self).__name__} ({state})")
 
     def __getattr__(self, name: str) -> Any:
         """Return the member of a RunResult with this name, as far as it is known.

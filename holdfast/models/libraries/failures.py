@@ -13,7 +13,14 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from holdfast.errors import ModelError, ModelRequestError
-from holdfast.models.openai.http.failures import cut_off, lost, malformed, status_error, too_slow
+from holdfast.models.openai.http.failures import (
+    SHORTEST_KEY,
+    cut_off,
+    lost,
+    malformed,
+    status_error,
+    too_slow,
+)
 from holdfast.values.base import Json
 
 _SECRET = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
@@ -117,6 +124,6 @@ def _without_secrets(text: str, key: str | None) -> str:
     """Cut out the key, and every value that the environment keeps under the name of a secret."""
     named = (value for name, value in os.environ.items() if name.upper().endswith(_SECRET))
     for secret in sorted({key or "", *named}, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET or (secret and secret == key):
+        if len(secret) >= (SHORTEST_KEY if secret == key else _SHORTEST_SECRET):
             text = text.replace(secret, "[key]")
     return text

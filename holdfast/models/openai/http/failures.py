@@ -41,6 +41,10 @@ _KEY = re.compile(
 )
 _LONGEST_MESSAGE = 600
 
+SHORTEST_KEY = 6
+"""Characters of the shortest key that is cut out: "x", for a server that wants no key, is a part of
+ordinary words and no secret."""
+
 
 class ErrorStatus(Exception):  # noqa: N818  it stands for the provider's error
     """An error response, with as much of its body as could be read."""
@@ -85,7 +89,7 @@ def model_error(error: openai.OpenAIError, *, model: str, secret: str = "") -> M
     Args:
         error: What the client raised.
         model: Model name, for the text.
-        secret: The key in use; it is cut out of the text wherever it stands.
+        secret: The key in use; it is cut out of the text wherever it stands, unless it is short.
     """
     match error:
         case openai.APIStatusError():
@@ -229,7 +233,7 @@ def _cause_of(error: BaseException) -> str:
 
 def cleaned(text: str, secret: str) -> str:
     """Cut keys out of a text, and the text to a readable length."""
-    if secret:
+    if len(secret) >= SHORTEST_KEY:
         text = text.replace(secret, "[key]")
     text = _KEY.sub("[key]", text)
     text = text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "..."
