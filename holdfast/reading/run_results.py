@@ -26,7 +26,7 @@ from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
 from holdfast.values.code.context_data import KEY, CallersContext
 from holdfast.values.messages import ToolCall, user
-from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.runs.run_context import Origin, RunContextWrapper
 from holdfast.values.runs.usage import Usage
 
 ANSWERED = ("answered", "finished")
@@ -80,6 +80,7 @@ def run_data(
             context=_context(task.extra_state, context),
             usage=Usage.of(task.usage, (each.usage for each in responses)),
             task_id=task.task_id,
+            origin=Origin(task.extra_state.get(KEY)),
         ),
         task_id=task.task_id,
         interruptions=asked,

@@ -67,6 +67,33 @@ async def test_what_hooks_change_in_the_context_stays_beside_what_tools_change(
     assert context["bought"] is bought
 
 
+class Refusing(RunHooks):
+    """Ends the run at its end."""
+
+    async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+        del context, agent, output
+        raise ValueError("not so")
+
+
+async def test_a_run_that_a_hook_ends_has_changed_the_context_all_the_same(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool
+    def note(ctx: RunContextWrapper[dict[str, Any]]) -> str:
+        """Note."""
+        ctx.context["noted"] = True
+        return "noted"
+
+    agent = make_agent(note)
+    await rig.serve(agent)
+    model.call("note")
+    model.reply("done")
+    context = {"noted": False}
+    with pytest.raises(ValueError, match="not so"):
+        await Runner.run(agent, "q", context=context, hooks=Refusing(), runner=rig.runner())
+    assert context == {"noted": True}
+
+
 class Recorder(RunHooks):
     """Writes down what it is told, and where."""
 

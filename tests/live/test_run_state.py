@@ -315,6 +315,85 @@ async def test_errors_and_cancelled_streams_have_the_context_of_the_deserializer
     model.release()
 
 
+async def test_each_run_of_a_state_has_what_the_deserializer_makes_of_the_newest_data(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def pay(ctx: ToolContext[dict[str, Any]], to: str) -> str:
+        """Pay somebody."""
+        ctx.context["paid"].append(to)
+        return f"paid {to}"
+
+    model.call("pay", {"to": "ann"})
+    model.call("pay", {"to": "bob"})
+    model.reply("done")
+    text = (await run("q", pay, context={"paid": list[str]()})).to_state().to_string()
+    agent: Any = run.agent
+    state = await RunState.from_string(
+        agent, text, context_deserializer=lambda each: Office(list(each["paid"]))
+    )
+    result: Any = None
+    for paid in (["ann"], ["ann", "bob"]):
+        state.approve(state.get_interruptions()[0])
+        result = await run(state)
+        assert result.context_wrapper.context.paid == paid
+        state = result.to_state()
+    assert result.final_output == "done"
+
+
+async def test_a_deserializer_that_fails_afterwards_hides_nothing(
+    run: Runs, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool(needs_approval=True)
+    def pay(ctx: ToolContext[dict[str, Any]], to: str) -> str:
+        """Pay somebody."""
+        ctx.context["paid"].append(to)
+        return f"paid {to}"
+
+    def refuse(data: Any) -> Any:
+        if data["paid"]:
+            raise LookupError("an old form")
+        return Office([])
+
+    for most, output in [(1, ""), (2, "done")]:
+        model.call("pay", {"to": "ann"})
+        given: Any = {"context": {"paid": list[str]()}, "max_turns": most}
+        text = (await run("q", pay, **given)).to_state().to_string()
+        agent: Any = run.agent
+        state = await RunState.from_string(agent, text, context_deserializer=refuse)
+        state.approve(state.get_interruptions()[0])
+        if output:
+            model.reply(output)
+            data: Any = await run(state)
+            assert data.final_output == output
+        else:
+            with pytest.raises(MaxTurnsExceeded) as caught:
+                await run(state)
+            data = caught.value.run_data
+        assert data.context_wrapper.context == {"paid": ["ann"]}
+    assert "context_deserializer" in caplog.text
+
+
+async def test_what_the_caller_changes_while_a_run_waits_stays(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def pay(ctx: ToolContext[dict[str, Any]], to: str) -> str:
+        """Pay somebody."""
+        ctx.context["paid"].append(to)
+        return f"paid {to}"
+
+    context: dict[str, Any] = {"paid": [], "who": "x"}
+    model.call("pay", {"to": "ann"})
+    model.reply("done")
+    waits = await run("q", pay, context=context)
+    context |= {"who": "y", "new": 1}
+    state = waits.to_state()
+    state.approve(waits.interruptions[0])
+    await run(state, context=context)
+    assert context == {"paid": ["ann"], "who": "y", "new": 1}
+
+
 async def test_a_state_is_refused_what_belongs_to_another_run(run: Runs, model: FakeOpenAI) -> None:
     _, pay = tools()
     model.call("pay", {"to": "ann"})

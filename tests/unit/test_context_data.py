@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
 
 from holdfast.errors import UserError
 from holdfast.values.code.context_data import CallersContext, dump
@@ -49,6 +49,29 @@ class OlderChild(Child):
 
 class Parent(BaseModel):
     children: dict[str, Child] = {}
+
+
+@dataclass
+class Stats:
+    name: str = "s"
+    hits: int = field(default=0, compare=False)
+
+
+class Region:
+    """Of a class that is data by serializers only."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+
+class Place(BaseModel, arbitrary_types_allowed=True, extra="allow"):
+    region: Annotated[
+        Region,
+        BeforeValidator(lambda given: given if isinstance(given, Region) else Region(given)),
+        PlainSerializer(lambda region: region.code),
+    ]
+    stats: Stats = Field(default_factory=Stats)
+    held: Any = Field(default=None, exclude=True)
 
 
 def begun(context: Any) -> CallersContext:
@@ -124,3 +147,41 @@ def test_members_that_no_tool_would_get_are_told_of(
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == bool(lost)
     assert lost in "".join(said)
+
+
+def test_a_class_of_serializers_gets_nested_and_unnamed_members_too() -> None:
+    held = object()
+    context = Place(region=Region("eu"), held=held)
+    own = begun(context)
+    own.update({**dump(context), "region": "us", "stats": {"name": "s", "hits": 2}, "seen": [1]})
+    assert (context.region.code, context.stats.hits, context.seen) == ("us", 2, [1])  # type: ignore[attr-defined]
+    assert context.held is held
+    assert {"region", "stats"} <= context.model_fields_set
+
+
+def test_a_number_is_no_truth_value_and_keys_stay_what_they_are() -> None:
+    context: dict[Any, Any] = {1: "a", 2: "b", "n": 0}
+    own = begun(context)
+    own.update({"1": "c", "n": False})
+    assert context == {1: "c", "n": False}
+    assert context["n"] is False
+
+
+def test_a_run_goes_on_from_what_the_object_was_brought_up_to() -> None:
+    context = {"who": "x", "spent": 0}
+    begun(context).update({"who": "x", "spent": 1})
+    context |= {"who": "y", "new": 1}
+    further = CallersContext(context, {"who": "x", "spent": 1})
+    further.goes_on()
+    further.update({"who": "x", "spent": 2})
+    assert context == {"who": "y", "spent": 2, "new": 1}
+
+
+def test_a_run_goes_on_with_an_object_that_is_no_data() -> None:
+    context = Region("eu")
+    own = CallersContext(context)
+    own.goes_on()
+    own.update({"code": "us"})
+    assert context.code == "eu"
+    with pytest.raises(UserError, match="cannot be stored as JSON"):
+        own.begins()

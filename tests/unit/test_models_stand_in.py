@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import ChainMap, UserDict, UserList
 from datetime import UTC, datetime
 from decimal import Decimal
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -157,6 +158,14 @@ async def test_times_and_numbers_of_a_fake_are_data() -> None:
     now = datetime.now(tz=UTC)
     answer = SimpleNamespace(id="r1", output=[item], usage=usage, created_at=now)
     made = ResponsesModel("m", client=Fake(answer))  # type: ignore[arg-type]
+    assert (await made.respond(ASKED)).text == "hello"
+
+
+@pytest.mark.parametrize("kind", [dict, UserDict, MappingProxyType, ChainMap])
+async def test_any_mapping_is_an_answer(kind: Any) -> None:
+    said = kind({"type": "output_text", "text": "hello", "annotations": UserList()})
+    item = kind({"type": "message", "role": "assistant", "content": UserList([said])})
+    made = ResponsesModel("m", client=Fake(kind({"id": "r1", "output": [item]})))  # type: ignore[arg-type]
     assert (await made.respond(ASKED)).text == "hello"
 
 

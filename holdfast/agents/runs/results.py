@@ -133,6 +133,8 @@ class RunData:
         state: RunState = RunState.of(self.task_id, self.interruptions)
         state.run_by(self.__dict__.get("last_agent"))
         state.context = self.context_wrapper
+        if self.context_wrapper.origin is not None:
+            state.deserializer = self.context_wrapper.origin.deserializer
         state.generated_items = tuple(map(item_form, self.new_items))
         for item, verdict in self.context_wrapper.decisions.taken:
             if verdict.approved:

@@ -120,7 +120,7 @@ async def go_on(
         HoldfastError: As for `begin`.
     """
     forget(call.head.run.code)  # the task keeps the code that it began with
-    call.context.begins()
+    call.context.goes_on()
     before = await read_recorded(engine.reader, state.task_id)
     _check_same(engine, call, before)
     context = call.context.object
@@ -232,6 +232,7 @@ class _Run:
             recorded = await self._followed(work, before)
         except HookFailed as failed:
             self._forget(before, is_over=self._is_abandoned)
+            await self._bring_context(failed)
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
             shown = _as_raised(error)
@@ -327,6 +328,15 @@ class _Run:
         else:
             self._is_abandoned = True
         return self._is_abandoned
+
+    async def _bring_context(self, failed: HookFailed) -> None:
+        """Let the caller's context have what a run has changed that its hook has ended."""
+        try:
+            recorded = await self._read()
+            self._call.context.update(recorded.task.extra_state.get(KEY))
+        except (HoldfastError, TemporalError, ValueError) as trouble:
+            cause = failed.__cause__ or failed
+            cause.add_note(f"What the run has changed in its context is not known: {trouble}")
 
     async def _explain(self, error: AgentsException | StepFailedError) -> RunData:
         """Put what the run had made into its error, or a note that it could not be read.

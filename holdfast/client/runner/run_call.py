@@ -20,7 +20,9 @@ from holdfast.client.runner.input import Call
 from holdfast.task.data.head import TaskHead
 from holdfast.values.base import Json
 from holdfast.values.code.context_data import CallersContext
+from holdfast.values.runs.run_context import Origin
 from holdfast.values.settings import Budget
+from holdfast.values.text.logs import log
 
 
 class Reviver:
@@ -53,8 +55,17 @@ class Reviver:
         return self._made
 
     async def complete(self, data: RunData) -> None:
-        """Put the context object into what was read of a run, in the place of its data."""
-        data.context_wrapper.context = await self.of(data.context_wrapper.context)
+        """Put the context object into what was read of a run, in the place of its data.
+
+        The data stay if the deserializer fails: what the run has come to must not be lost with it.
+        """
+        wrapper = data.context_wrapper
+        recorded = wrapper.context
+        try:
+            wrapper.context = await self.of(recorded)
+        except Exception:
+            log.exception("The context_deserializer of run %s failed", data.task_id)
+        wrapper.origin = Origin(recorded, self._deserializer)
 
 
 def reviver_of(given: RunInput | RunState, context: Any, invoke: Call) -> Reviver | None:

@@ -37,6 +37,7 @@ from holdfast.client.streamed import Wrap, direct
 from holdfast.engine.loop import shared_loop
 from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import InvalidArgumentError, UserError, remedy_of
+from holdfast.values.base import Json
 from holdfast.values.checks.ids import (
     DEFAULT_APP,
     check_by,
@@ -127,7 +128,7 @@ def checked_call(
         ),
         budget=run_budget(given.get("max_turns", DEFAULT_MAX_TURNS), config.max_dollars),
         config=config,
-        context=CallersContext(context),
+        context=CallersContext(context, _known(input, context)),
         session=_session(session, invoke, RunContextWrapper(context, task_id=task_id)),
         hooks=given.get("hooks"),
         by=given.get("by", RUNNER),
@@ -135,6 +136,14 @@ def checked_call(
         tool_call=call,
         reviver=reviver_of(input, context, invoke),
     )
+
+
+def _known(given: RunInput | RunState, context: Any) -> Json:
+    """Return the data to which the result of a state has brought the context object."""
+    wrapper = given.context if isinstance(given, RunState) else None
+    if wrapper is None or wrapper.context is not context or wrapper.origin is None:
+        return None
+    return wrapper.origin.data
 
 
 def _next_agent(given: Agent, name: str) -> Agent:
@@ -166,8 +175,11 @@ def _with_state(
         UserError: The run has not begun, and there are decisions already.
     """
     own: Any = {}
+    goes_on = state.after is None and not state.is_new
     if given.get("context") is None and state.context is not None:
-        own["context"] = state.context.context
+        origin = state.context.origin
+        if not goes_on or origin is None or origin.deserializer is None:  # else it is made again
+            own["context"] = state.context.context
     if state.after is not None:
         own |= {"exist_ok": True}
         if given.get("task_id") is None:
@@ -175,7 +187,7 @@ def _with_state(
         is_kept = any(given.get(name) for name in ("session", *_KEPT))
         before = [] if is_kept else state.after
         return [*before, *state.pending_input], cast("RunArguments", {**given, **own})
-    if not state.is_new:
+    if goes_on:
         return state, cast("RunArguments", {**given, **own})
     if state.context is not None and state.context.decisions.taken:
         msg = (

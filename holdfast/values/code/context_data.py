@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -107,36 +107,48 @@ class CallersContext:
         object: The object; None for none.
     """
 
-    def __init__(self, context: Any) -> None:
-        """Take an object, with which no run has begun yet."""
+    def __init__(self, context: Any, known: Json = None) -> None:
+        """Take an object.
+
+        Args:
+            context: The object.
+            known: The data that it was last brought up to, if an earlier call of its run did that.
+        """
         self.object: Any = context
         self._kind: type[Any] | None = context.__class__ if is_typed(context) else None
-        self._known: Json = None
+        self._known = known
 
     def begins(self) -> None:
-        """Note the data with which a call of a run begins.
+        """Note the data with which a new run begins.
 
-        Of data that the class does not give back, as members of a subclass of what an annotation
+        Of members that the class does not give back, as those of a subclass of what an annotation
         says, a warning tells: tools would not get them.
 
         Raises:
-            UserError: JSON cannot represent them.
+            UserError: JSON cannot represent the data.
         """
         if self.object is None:
             return
         self._known = dump(self.object)
         if self._kind is None:
             return
-        with suppress(UserError):  # the class does not take its own data: each use says so
+        lost = ""
+        with suppress(Exception):  # of the class's own code: each use of the data says so
             kept = dump(load(self._known, self._kind))
             lost = _missing(to_jsonable_python(self.object, serialize_as_any=True), kept, "context")
-            if lost:
-                log.warning(
-                    "Tools get the context of type %s without %s: the annotation there has no such"
-                    " member. Name the classes of what it may hold",
-                    self._kind.__name__,
-                    lost,
-                )
+        if lost:
+            log.warning(
+                "Tools get the context of type %s without %s: the annotation there has no such"
+                " member. Name the classes of what it may hold",
+                self._kind.__name__,
+                lost,
+            )
+
+    def goes_on(self) -> None:
+        """Note the data with which a run goes on, if the object's are not known yet."""
+        if self._known is None and self.object is not None:
+            with suppress(UserError):  # what is no data gets nothing: the task has its own
+                self._known = dump(self.object)
 
     def update(self, data: Json) -> None:
         """Change in the object what differs between the data it began with and those of the run.
@@ -146,36 +158,54 @@ class CallersContext:
         Raises:
             UserError: The data do not fit the class, which has changed since.
         """
-        if self.object is None or data == self._known:
+        if self.object is None or merge_patch.same(data, self._known):
             return
-        own = self.object
-        if is_object(own):
-            was, now = as_object(self._known), as_object(data)
-            for name in was.keys() - now.keys():
-                own.pop(name, None)
-            for name in _changed(was, now):
-                own[name] = _into(own.get(name), now[name])
+        was, now = as_object(self._known), as_object(data)
+        changed = {key for key in now if key not in was or not merge_patch.same(was[key], now[key])}
+        if is_object(self.object):
+            _update_dict(self.object, now, changed, gone=was.keys() - now.keys())
         elif self._kind is not None:
-            was, now = (_fields(load(each, self._kind)) for each in (self._known, data))
-            for name in _changed(was, now):
-                object.__setattr__(own, name, _into(getattr(own, name, None), now[name]))
+            _update_fields(self.object, load(data, self._kind), changed)
         self._known = data
 
 
-def _fields(context: Any) -> dict[str, Any]:
-    """Return the fields of a context that is a dataclass or a pydantic model."""
-    if context is None:
-        return {}
-    names = (
-        list(type(context).model_fields)
-        if isinstance(context, BaseModel)
-        else [field.name for field in dataclasses.fields(context)]
-    )
-    return {name: getattr(context, name) for name in names if hasattr(context, name)}
+def _update_dict(
+    own: dict[Any, Any], now: Mapping[str, Json], changed: Collection[str], *, gone: Collection[str]
+) -> None:
+    names = {str(name): name for name in own}  # JSON has texts as keys
+    for key in gone:
+        own.pop(names.get(key, key), None)
+    for key in (each for each in now if each in changed):
+        name = names.get(key, key)
+        own[name] = _into(own.get(name), now[key])
 
 
-def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    return [name for name in now if name not in was or was[name] != now[name]]
+def _update_fields(own: Any, made: Any, changed: Collection[str]) -> None:
+    """Set the fields of a dataclass or pydantic model whose data have changed.
+
+    Args:
+        own: The caller's object.
+        made: An object made of the new data.
+        changed: Their changed members.
+    """
+    for name, key in _fields(made).items():
+        if key in changed:
+            value = _into(getattr(own, name, None), getattr(made, name, None))
+            object.__setattr__(own, name, value)
+            if isinstance(own, BaseModel):
+                own.__pydantic_fields_set__.add(name)
+    more: dict[str, Any] | None = getattr(made, "__pydantic_extra__", None)
+    for name in more or ():
+        if name in changed:
+            setattr(own, name, (more or {})[name])
+
+
+def _fields(context: Any) -> dict[str, str]:
+    """Return the fields of a dataclass or a pydantic model, with their names in its data."""
+    if not isinstance(context, BaseModel):
+        return {field.name: field.name for field in dataclasses.fields(context)}
+    fields = type(context).model_fields.items()
+    return {name: each.serialization_alias or each.alias or name for name, each in fields}
 
 
 def _missing(given: Json, kept: Json, path: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 from typing_extensions import TypeVar
 
 from holdfast.errors import UserError
+from holdfast.values.base import Json
 from holdfast.values.runs.call_decisions import AskedCall, CallDecisions, Verdict
 from holdfast.values.runs.usage import Usage
 
@@ -15,6 +17,18 @@ ContextT = TypeVar("ContextT", default=Any)
 
 TContext = TypeVar("TContext", default=Any)
 """The type of a run's context, for generic classes and functions of one's own."""
+
+
+class Origin(NamedTuple):
+    """Where the context object of a result comes from, for a run that goes on with it.
+
+    Attributes:
+        data: The recorded data that it was last brought up to.
+        deserializer: What has made it of these data; None where it is the caller's own.
+    """
+
+    data: Json
+    deserializer: Callable[[Any], Any] | None = None
 
 
 @dataclass(eq=False)
@@ -29,6 +43,7 @@ class RunContextWrapper(Generic[ContextT]):
         task_id: The run's task.
         decisions: Decisions on tool calls that were taken here; `RunResult.to_state()` takes them
             over. In a worker process, a context knows none.
+        origin: Of a result: where its context comes from.
         tool_input: None, unless you set it: a name of the Agents SDK's that no run fills in. The
             arguments of a call of an agent as a tool are in the input of the run that it makes.
     """
@@ -38,6 +53,7 @@ class RunContextWrapper(Generic[ContextT]):
     task_id: str = ""
     decisions: CallDecisions = field(default_factory=CallDecisions, repr=False, kw_only=True)
     tool_input: Any = field(default=None, repr=False, kw_only=True)
+    origin: Origin | None = field(default=None, repr=False, kw_only=True)
 
     def approve_tool(self, approval_item: AskedCall, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
         """Approve a call. It takes effect in the state that is made of the run's result.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 import openai
@@ -156,6 +156,10 @@ def _members(value: Any) -> Json:
     """Return what an object of a fake, or a proxy of an object, has in public."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", warnings=False)
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Json]", value))
+    if isinstance(value, Sequence):
+        return list(cast("Any", value))
     if callable(getattr(value, "model_dump", None)):
         return value.model_dump()
     public = (name for name in dir(value) if not name.startswith("_"))
