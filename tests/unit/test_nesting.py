@@ -190,7 +190,7 @@ async def test_a_run_outside_of_a_task_has_the_settings_of_its_tool_or_of_the_ca
         @staticmethod
         async def run(_agent: Any, _given: Any, **options: Any) -> Any:
             asked.append(options)
-            return SimpleNamespace(final_output="deep", new_items=[], interruptions=[])
+            return SimpleNamespace(final_output="deep", new_items=[])
 
     monkeypatch.setattr(runner_of_calls, "find", lambda: Recorder)
     made = Agent(name="inner").as_tool("ask", "Ask.", lambda it: it.final_output, run_config=own)

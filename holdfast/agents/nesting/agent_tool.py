@@ -208,7 +208,7 @@ class AgentTool(Tool[..., Any]):
         """
         if ctx.nested is None:
             result = await run_apart(self, ctx, await self.make_input(arguments))
-            if result.interruptions:
+            if getattr(result, "interruptions", None):  # a test may answer in the place of the run
                 raise _waiting(self, result)
         else:
             result = dataclasses.replace(
