@@ -31,6 +31,8 @@ from holdfast.task.ledger.queue import serial_of
 from holdfast.task.ledger.queue_changes import (
     change_if_any,
     found_by,
+    join_of,
+    lasts_after,
     left_before,
     pending,
     queue_after,
@@ -104,13 +106,10 @@ def departure(
     recorded = queue = queue_after(path)
     found = waiting_at(path)
     serial = before.serial + len(record.next)
-    lasts = found.lasts
-    if record.last and not record.alone:
-        lasts = tuple(sorted((*lasts, (record.key, record.step.step_id))))
+    lasts = lasts_after(found.lasts, record)
     if lasts and not before.beside:
         serial += 1
-        ids = tuple(id for _, id in lasts)
-        queue = (TaskStep(step_id=f"s{serial}", prev_steps=ids, is_join=True), *queue)
+        queue = (join_of(lasts, step_id=f"s{serial}"), *queue)
         lasts = ()
     if text is not None:
         serial += 1

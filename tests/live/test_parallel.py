@@ -683,6 +683,32 @@ async def test_a_budget_that_ends_steps_side_by_side_gives_what_they_said(
     assert str(response) == '{"x":"said of x","y":"said of y"}'
 
 
+@pytest.mark.parametrize("roll_events", [2000, 60])
+async def test_a_budget_ends_some_steps_and_another_one_is_done_last(
+    make_runner: MakeRunner, model: FakeOpenAI, roll_events: int
+) -> None:
+    async def do(step: TaskStep, ctx: StepContext) -> Json:
+        if step.step_id == "x":
+            return await paying(step, ctx)
+        return (await ctx.call_model([user(f"about {step.step_id}")])).text
+
+    for name in ("y", "z"):
+        model.reply(f"said of {name}", match=f"about {name}")
+    plan = {"x": (), "y": (), "z": (), "last": ("x", "y", "z")}
+    runner = await make_runner(pay, worker=Graph(plan, do), roll_events=roll_events)
+    budget = Budget(max_turns=0, on_exceeded="finish")
+    task = await runner.create_task("q", budget=budget)
+    assert (await runner.run_task(task)).status == "waiting"
+    await until_done(runner, task, 3)
+    [asked] = await runner.pending_approvals(task)
+    await runner.approve(asked, by="ann")
+    output = await runner.run_task(task)
+    assert output.output == {"y": "said of y", "z": "said of z"}
+    completed = [o.task_step.step_id for o in await runner.get_completed_steps(task)]
+    assert (completed[0], set(completed[1:3]), completed[3]) == ("s1", {"y", "z"}, "x")
+    assert await runner.verify(task) == []
+
+
 async def test_a_request_is_answered_with_its_own_step(make_runner: MakeRunner) -> None:
     runner = await make_runner(pay, worker=Graph({"x": (), "y": ()}, paying))
     task = await runner.create_task("q")

@@ -51,12 +51,14 @@ class Machine:
             step = ready[at % len(ready)]
             self.ledger.begin(RunRequest(step=step.step_id), now=2.0)
 
-    def ask(self, at: int) -> None:
-        """Let an open step have a model's answer."""
+    def ask(self, at: int, *, over: bool) -> None:
+        """Let an open step have a model's answer, perhaps the last that the budget allows."""
         opens = self.ledger.s.opens
         if not opens:
             return
         n = opens[at % len(opens)].n
+        if over:
+            self.ledger.finish_early(n)
         message = assistant(f"answer {self.ledger.s.turns}")
         answer = ModelAnswer(message=message, usage=Usage(input_tokens=3))
         self.ledger.advanced(n, Advanced(result=None, request="r", answer=answer))
@@ -121,6 +123,9 @@ class Machine:
         done = {record.step.step_id for record in records}
         for step in (current.open.step for current in s.opens):
             assert set(step.prev_steps) <= done
+        ended = {record.step.step_id for record in records if any(e.last for e in record.journal)}
+        for step in self.ledger.upcoming():
+            assert not step.is_join or bool(step.step_state) == bool(ended & {*step.prev_steps})
         state: dict[str, Any] = {}
         for record in records:
             state = merge_patch.apply(state, record.patch)
@@ -163,7 +168,7 @@ def test_steps_side_by_side_are_undone_exactly(
             case "begin":
                 machine.begin(at)
             case "ask":
-                machine.ask(at)
+                machine.ask(at, over=last)
             case "finish":
                 machine.finish(at, children, last=last)
             case _:
@@ -179,6 +184,8 @@ def test_a_fork_from_any_step_can_go_on(
     for kind, where, children, last in actions:
         if kind == "begin":
             machine.begin(where)
+        elif kind == "ask":
+            machine.ask(where, over=last)
         elif kind == "finish":
             machine.finish(where, children, last=last)
     records = active_steps(machine.ledger.entries)

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.commands import Command, Verb
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Entry, ForkOf, SegmentRef, StepRecord, StepResult
+from holdfast.task.data.records import (
+    OVER_BUDGET,
+    Entry,
+    ForkOf,
+    SegmentRef,
+    StepRecord,
+    StepResult,
+)
 from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.data.wire import Advanced, RunRequest
@@ -97,11 +104,16 @@ class Whole:
             step = ready[at % len(ready)]
             self.ledger.begin(RunRequest(step=step.step_id, input=text), now=2.0)
 
-    def finish(self, at: int, count: int, *, takes_place: bool, last: bool = False) -> None:
+    def finish(
+        self, at: int, count: int, *, takes_place: bool, last: bool = False, over: bool = False
+    ) -> None:
+        """Complete an open step; `over` says that the budget ends it."""
         opens = self.ledger.s.opens
         if not opens:
             return
         current = opens[at % len(opens)]
+        if over:
+            self.ledger.finish_early(current.n)
         unready = [step for step in self.ledger.s.queue if not step.is_ready]
         self.serial += count
         following = [
@@ -208,7 +220,7 @@ def test_undos_and_forks_bring_back_whole_queues_and_all_that_waited(
             case "finish":
                 whole.finish(at, count, takes_place=count > 1)
             case "last":
-                whole.finish(at, 0, takes_place=False, last=True)
+                whole.finish(at, 0, takes_place=False, last=True, over=count > 2)
             case "next_model_call" | "queued":
                 whole.say(f"said {at % 3}", kind)
             case "edit_step" | "drop_step":
@@ -273,6 +285,68 @@ def test_a_last_step_costs_the_same_however_many_ended_before_it(count: int) -> 
     assert len(whole.ledger.s.lasts) == count - 1
     assert max(record_sizes(whole)[2:]) < 1500  # the first of them brings the queue
     whole.undo(0)
+
+
+@pytest.mark.parametrize("order", [(0, 0), (1, 0)], ids=["ended first", "ended last"])
+@pytest.mark.parametrize("carries", [False, True], ids=["here", "archived"])
+@pytest.mark.parametrize("plain_is_last", [False, True])
+def test_a_join_knows_that_the_budget_ended_one_of_its_steps(
+    order: tuple[int, int], *, carries: bool, plain_is_last: bool
+) -> None:
+    whole = Whole()
+    whole.begin(0, None)
+    whole.finish(1, 2, takes_place=False)
+    ended = whole.ledger.s.queue[0].step_id
+
+    def finish(at: int) -> None:
+        over = whole.ledger.s.opens[at].open.step.step_id == ended
+        whole.finish(at, 0, takes_place=False, last=over or plain_is_last, over=over)
+        if carries:
+            whole.carry()
+
+    def join() -> TaskStep:
+        return whole.ledger.s.queue[0]
+
+    whole.begin(0, None)
+    whole.begin(0, None)
+    for at in order:
+        finish(at)
+    assert join().is_join
+    assert join().step_state == {OVER_BUDGET: True}
+
+    whole.undo(2)
+    assert not any(step.is_join for step in whole.ledger.s.queue)
+    whole.begin(0, None)
+    finish(0)
+    whole.fork(2, None)
+    if order == (0, 0) or plain_is_last:  # else the undo left no other last output
+        assert join().step_state == {OVER_BUDGET: True}
+    whole.undo(0)
+
+
+def test_a_join_after_the_last_sibling_was_dropped_knows_of_the_budget() -> None:
+    whole = Whole()
+    whole.begin(0, None)
+    whole.finish(1, 2, takes_place=False)
+    whole.begin(0, None)
+    whole.begin(0, None)
+    whole.finish(0, 0, takes_place=False, last=True, over=True)
+    whole.undo(2)
+    whole.command("drop_step", 0)
+    assert [step.step_state for step in whole.ledger.s.queue] == [{OVER_BUDGET: True}]
+
+
+def test_a_join_of_steps_that_ended_by_themselves_says_nothing_of_a_budget() -> None:
+    whole = Whole()
+    whole.begin(0, None)
+    whole.finish(1, 2, takes_place=False)
+    whole.begin(0, None)
+    whole.begin(0, None)
+    whole.finish(0, 0, takes_place=False, last=True)
+    whole.finish(0, 0, takes_place=False, last=True)
+    assert [(step.is_join, step.step_state) for step in whole.ledger.s.queue] == [(True, {})]
+    lasts = [change.wire() for record in whole.path if (change := record.before.waiting.lasts)]
+    assert "over_budget" not in json.dumps(lasts)
 
 
 @pytest.mark.parametrize("notes", [1, 50, 400])

@@ -13,7 +13,7 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import Guarded, GuardRule
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, ForkOf, InputRef, OpenState, SegmentRef
-from holdfast.task.data.undo import FollowUp, QueueChange, UndoState, WaitingChange
+from holdfast.task.data.undo import FollowUp, LastOutput, QueueChange, UndoState, WaitingChange
 from holdfast.values.base import ChainRef, Json, Value, canonical, digest
 from holdfast.values.messages import Blob, ImagePart, Message, Usage
 from holdfast.values.money import NOTHING, Dollars
@@ -190,7 +190,7 @@ class Carried(Value):
             got them, by asking for more or by the signal `given`; with these callers.
         done: Completed steps that others may name in `prev_steps`: the ones with an id that a
             worker gave, and the ones that queued steps name already.
-        lasts: (number, id) of steps that ran beside others and ended the task; to be joined.
+        lasts: The last outputs of steps that ran beside others; to be joined.
         unclear_undos: Key of an effect, as in `undone_effects`, to what is known of an undo of it
             that may have taken effect: it is not called again unless a person decides so.
         undo_notes: Notes to the model on undos since the last step was begun, also after an undo
@@ -277,7 +277,7 @@ class Carried(Value):
     fork: ForkOf | None = None
     marks: int = 0
     done: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
-    lasts: tuple[tuple[int, str], ...] = ()
+    lasts: tuple[LastOutput, ...] = ()
     undo_notes: tuple[Message, ...] = ()
     last_step: TaskStep | None = None
     further: FollowUp = FollowUp()

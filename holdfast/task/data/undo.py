@@ -29,23 +29,37 @@ QueueChange = Change[TaskStep]
 """What changed in the queue."""
 
 
+class LastOutput(Value):
+    """A step that ran beside others and ended the task: its output waits to be joined.
+
+    Attributes:
+        n: Number under which it was opened.
+        step_id: Its id.
+        over_budget: Whether the budget ended it.
+    """
+
+    n: int
+    step_id: str
+    over_budget: bool = False
+
+
 class Waiting(Value):
     """What waits in a task beside its queue.
 
     Attributes:
         notes: Messages that wait for the next model call.
         followups: Inputs that wait for the task's answer.
-        lasts: (number, id) of steps whose last outputs wait to be joined.
+        lasts: Last outputs that wait to be joined, in the order in which their steps were opened.
     """
 
     notes: tuple[Message, ...] = ()
     followups: tuple[str, ...] = ()
-    lasts: tuple[tuple[int, str], ...] = ()
+    lasts: tuple[LastOutput, ...] = ()
 
 
 NotesChange = Change[Message]
 FollowupsChange = Change[str]
-LastsChange = Change[tuple[int, str]]
+LastsChange = Change[LastOutput]
 
 
 class WaitingChange(Value):
@@ -63,7 +77,7 @@ class WaitingChange(Value):
         return cls(
             notes=NotesChange.if_any(old.notes, new.notes, key=lambda note: note.text),
             followups=FollowupsChange.if_any(old.followups, new.followups, key=str),
-            lasts=LastsChange.if_any(old.lasts, new.lasts, key=tuple),
+            lasts=LastsChange.if_any(old.lasts, new.lasts, key=lambda last: last.n),
         )
 
     def forward(self, old: Waiting) -> Waiting:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from holdfast.task.data.calls import Called, Outcome
 from holdfast.task.data.failures import NOT_STARTED, Failure
 from holdfast.task.data.records import (
-    OVER_BUDGET,
     Entry,
     InputRef,
     OpenState,
@@ -24,7 +23,7 @@ from holdfast.task.data.undo import Before, FollowUp
 from holdfast.task.data.wire import Advanced, AdvanceInput, RunRequest
 from holdfast.task.ledger.open_steps import INLINE_BYTES, OpenSteps
 from holdfast.task.ledger.queue import problem, queued_with, serial_of
-from holdfast.task.ledger.queue_changes import found_by, pending, taken_from
+from holdfast.task.ledger.queue_changes import found_by, join_of, lasts_after, pending, taken_from
 from holdfast.task.ledger.references import (
     cost_of,
     is_thought,
@@ -365,8 +364,9 @@ class Ledger(OpenSteps):
             answered=answered,
             concluded=answered,
             last_step=record.step if answered and record.step.agent else None,
+            lasts=lasts_after(self.s.lasts, record),
         )
-        self._hand_on(record, current)
+        self._hand_on(record)
         if answered and self.s.followups:
             self.follow_up()
 
@@ -382,17 +382,15 @@ class Ledger(OpenSteps):
         state, more = merge_patch.merge(found, sides)
         return state, [*conflicts, *more]
 
-    def _hand_on(self, record: StepRecord, current: OpenState) -> None:
+    def _hand_on(self, record: StepRecord) -> None:
         """Keep a step's output for the steps that wait for it; join last outputs.
 
         Steps with an id that a worker gave are kept as well: later steps may name them in
         `prev_steps`.
         """
         step_id = record.step.step_id
-        if record.last and not current.alone:
-            self.change(lasts=tuple(sorted((*self.s.lasts, (current.n, step_id)))))
-        lasts = tuple(id for _, id in self.s.lasts)
-        waited = {*lasts, *(id for step in self.s.queue for id in step.prev_steps)}
+        waited = {id for step in self.s.queue for id in step.prev_steps}
+        waited |= {last.step_id for last in self.s.lasts}
         if step_id in waited or not serial_of(step_id):
             done = {**self.s.done, step_id: InputRef(record.n, output_digest(record))}
             extra = [id for id in done if id not in waited]
@@ -400,19 +398,13 @@ class Ledger(OpenSteps):
                 del done[id]
             self.change(done=done)
         if not self.s.opens:
-            self.join_lasts(forced=any(entry.last for entry in record.journal))
+            self.join_lasts()
 
-    def join_lasts(self, *, forced: bool = False) -> None:
-        """Queue a step that makes one answer of several last outputs, if there are any.
-
-        Args:
-            forced: Whether the budget ended the last of them.
-        """
-        lasts = tuple(id for _, id in self.s.lasts)
-        if not lasts:
+    def join_lasts(self) -> None:
+        """Queue a step that makes one answer of several last outputs, if there are any."""
+        if not self.s.lasts:
             return
-        state: dict[str, Json] = {OVER_BUDGET: True} if forced else {}
-        [join] = self._number([TaskStep(prev_steps=lasts, is_join=True, step_state=state)])
+        [join] = self._number([join_of(self.s.lasts)])
         self.change(queue=(join, *self.s.queue), lasts=())
 
     def follow_up(self) -> None:

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from holdfast.task.data.changes import same
-from holdfast.task.data.records import OpenState, StepRecord
+from holdfast.task.data.records import OVER_BUDGET, OpenState, StepRecord
 from holdfast.task.data.state import Carried
-from holdfast.task.data.undo import QueueChange, Taken, Undoable, Waiting
+from holdfast.task.data.undo import LastOutput, QueueChange, Taken, Undoable, Waiting
+from holdfast.values.base import Json
 from holdfast.values.steps import TaskStep
 
 Queue = tuple[TaskStep, ...]
@@ -116,6 +117,29 @@ def waiting(state: Carried) -> Waiting:
     """Return what waits beside the queue, as if no step were open: their notes wait again."""
     opened = (note for current in state.opens for note in current.open.notes)
     return Waiting(notes=(*opened, *state.notes), followups=state.followups, lasts=state.lasts)
+
+
+def lasts_after(lasts: tuple[LastOutput, ...], record: StepRecord) -> tuple[LastOutput, ...]:
+    """Return the last outputs that wait to be joined once a step is done.
+
+    Args:
+        lasts: Those before it.
+        record: The step.
+    """
+    if record.alone or not record.last:
+        return lasts
+    over = any(entry.last for entry in record.journal)
+    mine = LastOutput(n=record.key, step_id=record.step.step_id, over_budget=over)
+    return tuple(sorted((*lasts, mine), key=lambda last: last.n))
+
+
+def join_of(lasts: Sequence[LastOutput], *, step_id: str = "") -> TaskStep:
+    """Return the step that makes one answer of last outputs."""
+    # Any of them counts, whichever was done last: the order in which they finish varies.
+    over = any(last.over_budget for last in lasts)
+    state: dict[str, Json] = {OVER_BUDGET: True} if over else {}
+    ids = tuple(last.step_id for last in lasts)
+    return TaskStep(step_id=step_id, prev_steps=ids, is_join=True, step_state=state)
 
 
 def recorded_queue(state: Carried) -> Queue:
