@@ -339,7 +339,7 @@ class AgentTask(Opening):
 
     @workflow.query(
         name="effects",
-        description="The calls that may have changed the world, and those that were undone.",
+        description="The calls that may have changed the world; which were undone or remain.",
     )
     def effects_query(self) -> list[dict[str, Json]]:
         """List effects."""

@@ -248,7 +248,7 @@ def obstacles(target: Undoable, policies: Mapping[str, ToolPolicy]) -> list[Obst
         policy = policy_of(policies, effect.call)
         if policy is None or policy.effect == "read" or not effect.ran:
             continue
-        what = f"step {target.n}: {effect.call.name}({effect.call.arguments})"
+        what = step_words(target.n, effect.call.name, effect.call.arguments)
         if effect.status == "unknown":
             text = f"{what} may have happened; nobody knows"
             found.append(Obstacle(text=text, is_unknown=True))
@@ -288,6 +288,11 @@ def effect_key(target: Undoable, i: int) -> str:
 def effect_place(branch: int, key: int, batch: int, i: int) -> str:
     """Name the place of a call in its task: branch, number of the step, batch and position."""
     return f"{branch}.{key}.{batch}.{i}"
+
+
+def step_words(n: int, tool: str, arguments: str) -> str:
+    """Name an effect of a step for people."""
+    return f"step {n}: {tool}({arguments})"
 
 
 def in_words(effect: EffectRef) -> str:

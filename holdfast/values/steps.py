@@ -53,7 +53,9 @@ class Task(Value):
         session: Name of the session that finalize commits to, empty for none.
         extra_state: The task's shared state, JSON data.
         status: One of `TaskStatus`.
-        created: Time of creation, seconds since the epoch.
+        created: Time of creation, seconds since the epoch: of tasks from `create_task` and
+            `list_tasks` when a client asked for it, by its clock; else when a worker began it, of a
+            fork when the step ended that it departs from.
         steps: Number of completed steps.
         usage: What the task has cost so far: all model calls whose answer has arrived, also of
             steps that were undone, started anew or blocked, and what the tasks of its calls cost.

@@ -165,6 +165,9 @@ async def test_a_step_that_is_run_anew_tells_the_calls_of_both(make_runner: Make
     told = [(e.arguments, e.status, e.undo) for e in events if e.kind == "tool_call"]
     assert told == [('{"city": "rome"}', "done", ""), ('{"city": "oslo"}', "done", "undone")]
     assert [e.status for e in events if e.kind == "step"] == ["restarted", "last"]
+    rome, oslo = await runner.client.get_workflow_handle(task.task_id).query("effects")
+    assert (rome["arguments"], rome["remains"]) == ({"city": "rome"}, True)
+    assert "undone" in oslo
     assert await runner.verify(task) == []
 
 

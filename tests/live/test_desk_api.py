@@ -59,6 +59,7 @@ async def created(api: httpx.AsyncClient, wish: str, **more: Any) -> str:
     answered = await api.post("/api/v1/tasks", json={"input": wish, **more})
     assert answered.status_code == 201, answered.text
     task_id: str = answered.json()["task_id"]
+    assert answered.json()["created"] > 0
     return task_id
 
 

@@ -36,6 +36,7 @@ async def test_a_task_is_found_by_its_id_with_its_input(runner: AgentRunner) -> 
     found = await runner.get_task("life-by-id")
     assert (found.task_id, found.input, found.status) == ("life-by-id", "the question", "running")
     assert task.input == found.input
+    assert task.created == pytest.approx(found.created, abs=60)
 
 
 async def test_a_task_is_listed_with_its_input_and_status(runner: AgentRunner, rig: Rig) -> None:
@@ -43,7 +44,8 @@ async def test_a_task_is_listed_with_its_input_and_status(runner: AgentRunner, r
 
     async def listed() -> bool:
         found = [each for each in await runner.list_tasks() if each.task_id == task.task_id]
-        return [(each.input, each.status) for each in found] == [("the question", "running")]
+        wanted = [("the question", "running", task.created)]
+        return [(each.input, each.status, each.created) for each in found] == wanted
 
     assert await until(listed)
 

@@ -210,6 +210,10 @@ async def test_residue_keep_undoes_the_rest_and_writes_down_what_remains(
     assert 'send({"text": "hi"})' in remains
     assert receipt.check == ()
     assert await picture(runner, task) == before
+    handle = runner.client.get_workflow_handle(task.task_id)
+    booked, sent = await handle.query("effects")
+    assert (sent["tool"], sent["status"], sent["remains"]) == ("send", "done", True)
+    assert (booked["tool"], booked["undone"]["by"]) == ("book", "ann")
     assert str(await runner.run_step(task)) == "done"
     assert any(
         "Still in the world" in m.text and "hi" in m.text for m in model.requests[1].messages
@@ -481,6 +485,11 @@ async def test_undo_of_a_step_with_a_tool_in_flight_counts_the_call_as_unknown(
     assert len(receipt.remains) == 1
     assert receipt.check == receipt.remains
     assert "nobody knows" in receipt.check[0]
+    found = await runner.client.get_workflow_handle(task.task_id).query("effects")
+    assert {each["tool"]: each.get("remains", False) for each in found} == {
+        "book": False,
+        "slow": True,
+    }
     with pytest.raises(CommandRefusedError, match="undone"):
         await waiting
     assert await picture(runner, task) == before

@@ -153,7 +153,8 @@ class TaskCreation(TaskReading):
         if self.is_embedded:
             user_calls.carry(task_id)
         try:
-            await self._tasks.start(task_id, given, self._queue_for(head.agent), input)
+            queue = self._queue_for(head.agent)
+            created = await self._tasks.start(task_id, given, queue, input)
         except TaskExistsError:
             if not exist_ok:
                 raise
@@ -164,6 +165,7 @@ class TaskCreation(TaskReading):
             agent=head.agent,
             session=head.session.name if head.session else "",
             extra_state=given.extra_state,
+            created=created,
             images=given.images,
             budget=given.budget,
         )

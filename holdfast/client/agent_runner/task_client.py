@@ -70,8 +70,8 @@ class TaskClient(TaskUpdates):
         queue: str,
         title: str,
         origin: tuple[str, int] | None = None,
-    ) -> None:
-        """Start a task.
+    ) -> float:
+        """Start a task; return the time of its creation that the server keeps with it.
 
         Args:
             task_id: Id of the task.
@@ -87,6 +87,7 @@ class TaskClient(TaskUpdates):
         given = _prepared(given)
         gate.check_value(given, "The task")
         await self._refuse_archived(task_id)
+        now = time.time()
         try:
             with server_errors():
                 await self._client.start_workflow(
@@ -96,13 +97,14 @@ class TaskClient(TaskUpdates):
                     task_queue=queue,
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     search_attributes=attributes(given),
-                    memo=memo(title, now=time.time(), origin=origin),
+                    memo=memo(title, now=now, origin=origin),
                     static_summary=title_of(given.head.agent, title),
                     static_details=details_of(given.head.agent, title),
                 )
         except WorkflowAlreadyStartedError as error:
             raise TaskExistsError(task_id) from error
         self._reader.presence.started(task_id, queue)
+        return now
 
     async def start_and_run(
         self,

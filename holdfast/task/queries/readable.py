@@ -7,11 +7,12 @@ shown whole as far as they fit, older ones and archived ones by a line each.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from holdfast.models.openai.hosted_items import HostedCall
 from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, Decided, Outcome
+from holdfast.task.data.records import StepRecord
 from holdfast.task.happenings import CallUndone, noted_of
 from holdfast.task.ledger.archived_steps import (
     EFFECT,
@@ -24,10 +25,10 @@ from holdfast.task.ledger.archived_steps import (
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.task.step_body import StepBody, StepCall, body_of
-from holdfast.task.undo import effect_place
+from holdfast.task.undo import effect_place, step_words
 from holdfast.values.base import Json, as_text, canonical
 from holdfast.values.messages import Usage, cost_written, shown
-from holdfast.values.steps import Task, TaskStatus, TaskStep
+from holdfast.values.steps import CLOSED, Task, TaskStatus, TaskStep
 from holdfast.values.text.shown import time_shown
 
 TEXT_CHARACTERS = 1000
@@ -80,7 +81,7 @@ def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
         "input": cut(found.input) if found.stored is None else shown(found.stored),
         "created": time_shown(found.created),
         "completed_steps": found.steps,
-        "upcoming_steps": len(ledger.s.opens) + len(ledger.s.queue),
+        "upcoming_steps": 0 if status in CLOSED else len(ledger.s.opens) + len(ledger.s.queue),
         "cost": _cost(found.usage),
         "waits_for": [cut(_question(approval)) for approval in waiting[:20]],
         **_given(
@@ -102,7 +103,10 @@ def approvals_of(ledger: Ledger) -> list[dict[str, Json]]:
 
 
 def effects(ledger: Ledger) -> list[dict[str, Json]]:
-    """List the calls of the present branch that are not read-only, then those that were undone."""
+    """List the calls that are not read-only: of the present branch, then of steps that were left.
+
+    What was done by a step that was left was taken back since, or remains in the world.
+    """
     here = records_here(ledger.entries, ledger.s.steps)
     found: list[dict[str, Json]] = []
     for line in _archived(ledger):
@@ -113,19 +117,16 @@ def effects(ledger: Ledger) -> list[dict[str, Json]]:
         *map(body_of, here.values()),
         *(body_of(current, branch=ledger.s.branch) for current in ledger.s.opens),
     ]
-    undone = {each.place: each for each in _undone(ledger)}
+    left, undone = _left_effects(ledger, here)
     size = 0
-    for body in bodies:
-        for call in body.all_calls():
-            if _effect_of(body, call, ledger) != "read" and _was_begun(call):
-                place = effect_place(body.branch, body.key, call.batch, call.i)
-                shown_call = {"step": body.step.step_id, **_call(body, call, ledger)}
-                size += len(canonical(shown_call))
-                if size > WHOLE_BYTES:
-                    shown_call = {"step": body.step.step_id, "tool": call.call.name}
-                undone_now = undone.pop(place, None)
-                found.append(shown_call | (_undo(undone_now) if undone_now else {}))
-    return _newest([*found, *(_undone_call(each) for each in undone.values())])
+    for place, body, call in _effects_in(bodies, ledger):
+        shown_call = {"step": body.step.step_id, **_call(body, call, ledger)}
+        size += len(canonical(shown_call))
+        if size > WHOLE_BYTES:
+            shown_call = {"step": body.step.step_id, "tool": call.call.name}
+        undone_now = undone.pop(place, None)
+        found.append(shown_call | (_undo(undone_now) if undone_now else {}))
+    return _newest([*found, *left, *map(_undone_call, undone.values())])
 
 
 def answer(ledger: Ledger) -> Json:
@@ -242,7 +243,7 @@ def _call(body: StepBody, call: StepCall, ledger: Ledger) -> dict[str, Json]:
             attempts=outcome.attempts if outcome is not None and outcome.attempts > 1 else None,
             decided=[_decision(each) for each in decided],
             seconds=outcome.took if outcome is not None else None,
-            task=outcome.child if outcome else call.called.child if call.called else "",
+            task=_child_of(call),
         ),
     }
 
@@ -269,7 +270,20 @@ def _result(call: StepCall, outcome: Outcome | None) -> str:
 
 
 def _was_begun(call: StepCall) -> bool:
-    return call.outcome.attempts > 0 if call.outcome is not None else call.called is not None
+    outcome = call.outcome
+    if outcome is None:
+        return call.called is not None
+    return outcome.attempts > 0 or outcome.status == "unknown"
+
+
+def _effects_in(
+    bodies: Iterable[StepBody], ledger: Ledger
+) -> Iterator[tuple[str, StepBody, StepCall]]:
+    """Yield the calls that were begun and are not read-only, each after its place and step."""
+    for body in bodies:
+        for call in body.all_calls():
+            if _effect_of(body, call, ledger) != "read" and _was_begun(call):
+                yield effect_place(body.branch, body.key, call.batch, call.i), body, call
 
 
 def _effect_of(body: StepBody, call: StepCall, ledger: Ledger) -> str:
@@ -282,10 +296,58 @@ def _effect_of(body: StepBody, call: StepCall, ledger: Ledger) -> str:
     return policy.effect if policy is not None else ""
 
 
-def _undone(ledger: Ledger) -> list[CallUndone]:
-    """List the effects that were taken back, as far as the records are not in the archive."""
-    events = (noted_of(entry.event) for entry in ledger.entries if entry.event is not None)
-    return [each for each in events if isinstance(each, CallUndone)]
+def _left_effects(
+    ledger: Ledger, here: Mapping[int, StepRecord]
+) -> tuple[list[dict[str, Json]], dict[str, CallUndone]]:
+    """List what steps that were left have done; return also what else was taken back, by place.
+
+    Of effects whose records are in the archive, those that remain are known by their texts.
+    """
+    undone: dict[str, CallUndone] = {}
+    found: list[dict[str, Json]] = []
+    texts = list(ledger.s.residue)
+
+    def list_calls(body: StepBody) -> None:
+        for place, _, call in _effects_in([body], ledger):
+            taken_back = undone.pop(place, None) or undone.pop(_child_of(call), None)
+            if taken_back is not None:
+                found.append(_undone_call(taken_back))
+            elif _call_status(call) != "failed":
+                found.append(_remaining(body, call, ledger))
+                _drop_text(texts, body, call)
+
+    completed: list[StepRecord] = []
+    for entry in ledger.entries:
+        if entry.event is not None and isinstance(noted := noted_of(entry.event), CallUndone):
+            undone[noted.place] = noted
+        elif entry.left is not None:  # recorded after what an undo took back of it
+            list_calls(body_of(entry.left))
+        elif entry.step is not None and entry.step is not here.get(entry.step.n):
+            completed.append(entry.step)
+    for record in completed:
+        list_calls(body_of(record))
+    return [*({"text": cut(text), "remains": True} for text in texts), *found], undone
+
+
+def _child_of(call: StepCall) -> str:
+    if call.outcome is not None:
+        return call.outcome.child
+    return call.called.child if call.called is not None else ""
+
+
+def _remaining(body: StepBody, call: StepCall, ledger: Ledger) -> dict[str, Json]:
+    """Describe a call of a step that was left, whose effect remains, or may remain."""
+    status = {} if call.outcome is not None else {"status": "unknown"}
+    return {"step": body.step.step_id, **_call(body, call, ledger), **status, "remains": True}
+
+
+def _drop_text(texts: list[str], body: StepBody, call: StepCall) -> None:
+    """Drop the text by which the undo has named a remaining effect."""
+    edited = call.outcome.edited if call.outcome is not None else ""
+    words = step_words(body.n, call.call.name, edited or call.call.arguments)
+    named = next((text for text in texts if text.startswith(words)), None)
+    if named is not None:
+        texts.remove(named)
 
 
 def _undo(undone: CallUndone) -> dict[str, Json]:
