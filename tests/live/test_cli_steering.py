@@ -340,6 +340,16 @@ def test_later_calls_are_rejected_by_command(run: Run) -> None:
     assert (rule["verb"], rule["values"], rule["by"]) == ("reject", {}, "ann")
 
 
+def test_a_decision_on_a_budget_cannot_hold_for_later_ones(run: Run) -> None:
+    task = create(run, "bounded", "pay 7", "--max-turns", "0")
+    run("step", task, expect=3)
+    [asked] = run("approvals", task, "--json").lines
+    assert asked["kind"] == "limit"
+    refused = run("approve", asked["id"], "--always", "--by", "ann", expect=1)
+    assert "cannot hold for later ones" in refused.err
+    assert [each["id"] for each in run("approvals", task, "--json").lines] == [asked["id"]]
+
+
 def test_mine_lists_what_a_person_can_decide(run: Run) -> None:
     task = create(run, "granted", "grant 7")
     run("step", task, expect=3)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.common import RawValue
 
 from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, tool
@@ -16,6 +17,7 @@ from holdfast.task.data.commands import BODIES, VERBS
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import StepContext
+from tests.support.people import ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
 from tests.support.workers import Counting, Doing, ends
 
@@ -288,6 +290,56 @@ async def test_a_refused_command_is_recorded_with_its_reason(make_runner: MakeRu
     [event] = told(await runner.ledger(task))
     assert (event.kind, event.by) == ("refused", "ann")
     assert "not paused" in event.text
+
+
+async def test_a_misspelt_edit_approves_nothing(make_runner: MakeRunner, model: FakeOpenAI) -> None:
+    sent: list[str] = []
+
+    @tool(needs_approval=True)
+    async def mail(to: str) -> str:
+        """Mail."""
+        sent.append(to)
+        return "sent"
+
+    runner = await make_runner(mail)
+    model.call("mail", {"to": "bob"})
+    model.reply("Mailed.")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    approval = await ask(runner, task)
+    decision: dict[str, Any] = {"id": "x", "approval": approval.id, "by": "ann"}
+    handle = runner.client.get_workflow_handle(task.task_id)
+    await handle.signal("approve", {**decision, "argument": {"to": "eve"}})
+    event = told(await runner.ledger(task))[-1]
+    assert (event.kind, event.by) == ("refused", "ann")
+    assert "argument. Did you mean 'arguments'?" in event.text
+    assert (await ask(runner, task)).id == approval.id
+    assert not sent
+    await handle.signal("approve", {**decision, "id": "y", "arguments": {"to": "eve"}})
+    await runner.run_task(task)
+    assert sent == ["eve"]
+
+
+@pytest.mark.parametrize(
+    ("update", "sent", "near"),
+    [
+        ("run", {"alll": True}, "all"),
+        ("undo", {"too": 0}, "to"),
+        ("undo", {"to": 0, "residu": "keep"}, "residue"),
+    ],
+)
+async def test_a_misspelt_update_is_refused_and_does_nothing(
+    make_runner: MakeRunner, update: str, sent: dict[str, Any], near: str
+) -> None:
+    runner = await make_runner(worker=Counting())
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.run_step(task)
+    handle: Any = runner.client.get_workflow_handle(task.task_id)
+    with pytest.raises(WorkflowUpdateFailedError) as caught:
+        await handle.execute_update(update, sent)
+    assert f"Did you mean {near!r}?" in str(caught.value.cause)
+    assert (await runner.get_task(task)).steps == 2
 
 
 async def test_secrets_are_in_no_ledger_entry_and_no_history(

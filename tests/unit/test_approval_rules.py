@@ -12,7 +12,7 @@ from holdfast import Always, ApprovalRule, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.agent_snapshot import ToolPolicy
-from holdfast.task.data.calls import Approval
+from holdfast.task.data.calls import Approval, ApprovalKind
 from holdfast.task.data.commands import Command, Verb
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described, TaskInput
@@ -20,6 +20,7 @@ from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing
 from holdfast.task.requests.command_effects import obey
+from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall
 
 N = 1
@@ -334,6 +335,30 @@ def test_a_standing_rule_that_cannot_hold_is_refused_and_nothing_is_decided(
     assert said in desk.decide("ann", always=always)
     assert desk.at().status == "open"
     assert not desk.ledger.s.standing
+
+
+@pytest.mark.parametrize("kind", ["limit", "undo", "unknown", "question"])
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+@pytest.mark.parametrize("always", [True, {"same": ["sum"]}, {"scope": "session"}])
+def test_a_decision_on_what_is_no_tool_call_holds_once(
+    kind: ApprovalKind, verb: Verb, always: Json
+) -> None:
+    desk = Desk(ApprovalRule())
+    asked = approvals.ask(desk.ledger, N, -1, kind, now=3.0)
+    body: dict[str, Json] = {"approval": asked.id, "always": always}
+    command = Command(verb=verb, by="ann", body=body)
+    assert "cannot hold for later" in obey(desk.ledger, command, now=4.0)
+    assert asked in approvals.pending(desk.ledger)
+    assert not desk.ledger.s.standing
+    plain = command.model_copy(update={"body": {"approval": asked.id, "always": False}})
+    assert "later" not in obey(desk.ledger, plain, now=5.0)
+
+
+@pytest.mark.parametrize("always", ["yes", 1, ["to"]])
+def test_an_always_that_cannot_be_read_decides_nothing(always: Json) -> None:
+    desk = Desk(ApprovalRule())
+    assert "true, false or an object" in desk.decide("ann", always=always)
+    assert desk.at().status == "open"
 
 
 def test_a_time_without_a_zone_is_refused() -> None:

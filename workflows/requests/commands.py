@@ -162,6 +162,8 @@ class Commands:
 
     def _obey(self, command: Command) -> str:
         """Carry a command out; return why not, or empty."""
+        if wrong := command.misspelt:
+            return wrong
         core = self._core
         answer = ALLOWED[core.phase][command.verb]
         if answer == "close":

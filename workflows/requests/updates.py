@@ -71,6 +71,7 @@ class Updates:
             ApplicationError: It cannot be served; its type names the error class.
         """
         core = self._core
+        _raise(checks.refuse_unknown("run", asked))
         if self._is_known("run"):
             return
         if ALLOWED[core.phase]["run"] == "close":
@@ -94,6 +95,7 @@ class Updates:
         Raises:
             ApplicationError: It cannot be done; its type names the error class.
         """
+        _raise(checks.refuse_unknown("undo", asked))
         undo, request = self._core.ledger.s.undo, _request_id()
         is_same = undo is not None and bool(request) and request == undo.request
         if self._is_known("undo", is_same=is_same) or is_same:

@@ -7,14 +7,15 @@ becomes a refusal with its reason, and the task goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, cast, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
+from holdfast.values.checks.arguments import check_known
 
 Verb = Literal[
     "pause",
@@ -64,6 +65,22 @@ BODIES: Mapping[Verb, str] = {
 ENVELOPE = ("id", "by", "branch")
 """Keys of a body that are not arguments of the verb."""
 
+_DECISION = ("approval", "note", "reason", "message", "always", "roles", "digest")
+
+ARGUMENTS: Mapping[Verb, tuple[str, ...]] = {
+    "pause": ("reason", "after", "run"),
+    "resume": ("reason",),
+    "abandon": ("reason",),
+    "approve": (*_DECISION, "arguments"),
+    "reject": _DECISION,
+    "respond": (*_DECISION, "result"),
+    "revoke": ("rule", "reason"),
+    "feedback": ("text", "when"),
+    "edit_step": ("step", "input", "reason"),
+    "drop_step": ("step", "reason"),
+}
+"""Arguments of each verb, those included that only Holdfast's own clients send."""
+
 LONGEST_REASON = 2000
 LARGEST_COMMAND = 256 * 1024
 """Most bytes of a command, because it stays in the task's history."""
@@ -97,6 +114,11 @@ class Command(Value):
         """Why, or what it says: the text of feedback, a note, the reason, a step's new input."""
         return said_in(self.body)
 
+    @property
+    def misspelt(self) -> str:
+        """Why the command is refused for arguments that its verb does not have, or empty."""
+        return misspelt(self.verb, self.body, (*ARGUMENTS[self.verb], "by", "id", "branch"))
+
     def sent(self) -> dict[str, Json]:
         """Return the signal's body."""
         named = {"id": self.id, "by": self.by, "branch": self.branch}
@@ -111,6 +133,48 @@ def said_in(body: Mapping[str, Json]) -> str:
     """Return the words of the sender in the arguments of a command, or empty."""
     said = (body.get(name) for name in SAYS)
     return next((each for each in said if isinstance(each, str) and each), "")
+
+
+def misspelt(name: str, given: Collection[str], known: Sequence[str]) -> str:
+    """Return why a request with fields that nothing reads is refused; empty for known ones.
+
+    Args:
+        name: Name of the signal or update.
+        given: The fields that it has.
+        known: The fields that it may have.
+    """
+    try:
+        check_known(f"fields of {name!r}", given, known)
+    except WrongTypeError as error:
+        return f"{error} Nothing was done."[:LONGEST_REASON]
+    return ""
+
+
+class UpdateRequest(Value):
+    """Argument of an update, which people send by hand as well.
+
+    A field that it does not have is noted rather than refused where it is read: the update that
+    was accepted is read again by each replay, also by one of older code.
+
+    Attributes:
+        unknown: Names of fields that it does not have.
+    """
+
+    unknown: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _note_unknown(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        fields = cast("dict[str, object]", given)
+        known = {name: value for name, value in fields.items() if name in cls.fields()}
+        return {**known, "unknown": tuple(name for name in fields if name not in known)}
+
+    @classmethod
+    def fields(cls) -> tuple[str, ...]:
+        """Return the names of the fields that it may be sent with."""
+        return tuple(name for name in cls.model_fields if name != "unknown")
 
 
 class Refusal(Value):

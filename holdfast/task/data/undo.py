@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from holdfast.task.data.changes import Change
+from holdfast.task.data.commands import UpdateRequest
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStep
@@ -181,7 +182,7 @@ class Newest(Value):
     steps: tuple[str, ...] = ()
 
 
-class UndoRequest(Value):
+class UndoRequest(UpdateRequest):
     """Argument of the `undo` update.
 
     Attributes:

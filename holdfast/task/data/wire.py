@@ -11,6 +11,7 @@ from pydantic import Field
 
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Approval, Begun, Outcome, StandingRule
+from holdfast.task.data.commands import UpdateRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import SessionRef, TaskHead
@@ -307,7 +308,7 @@ class Handled(Value):
     said: Message | None = None
 
 
-class RunRequest(Value):
+class RunRequest(UpdateRequest):
     """Argument of the `run` update.
 
     Attributes:

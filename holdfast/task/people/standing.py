@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.agent_snapshot import ToolPolicy
-from holdfast.task.data.calls import Approval, StandingRule
+from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule
 from holdfast.task.data.commands import Command
 from holdfast.task.data.head import SessionRef
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, deciders, decisions
 from holdfast.values.base import Json, canonical
 from holdfast.values.settings import Always
+
+ONCE: Mapping[ApprovalKind, str] = {
+    "limit": "The approval asks whether to go on past a budget",
+    "unknown": "The approval asks about a call of unknown outcome",
+    "undo": "The approval asks about an undo",
+    "question": "The approval asks a question",
+}
+"""Why a decision holds for one approval alone, by the kinds that have no later calls."""
 
 LARGEST_RULE = 4 * 1024
 """Most bytes of the texts and values of a rule in a session, which keeps many of them."""
@@ -118,10 +126,12 @@ def decide_always(ledger: Ledger, command: Command, *, now: float) -> str:
     """Decide a call, the waiting calls of the same tool, and its later calls."""
     found = ledger.asked.find(str(command.body.get("approval", "")))
     bounds = _bounds(command.body.get("always"))
-    if bounds is None or found is None or found.kind != "tool" or found.status != "open":
+    if bounds is None or found is None or found.status != "open":
         return approvals.decide(ledger, command, now=now)
     if isinstance(bounds, str):
         return bounds
+    if found.kind != "tool":
+        return f"{ONCE[found.kind]}: a decision on it cannot hold for later ones (always)."
     session = ledger.given.head.session if bounds.scope == "session" else None
     reason = _barred(command, found, bounds, session, now=now)
     reason = reason or approvals.decide(ledger, command, now=now)
@@ -186,8 +196,12 @@ def _bounds(given: Json) -> Always | str | None:
     """Return for which later calls a decision holds as well, or why that is unreadable."""
     if given is True:
         return Always()
+    if given is None or given is False:
+        return None
+    if not isinstance(given, dict):
+        return f"always must be true, false or an object; it was {given!r:.80}."
     try:
-        return Always(**cast("dict[str, Any]", given)) if isinstance(given, dict) else None
+        return Always(**cast("dict[str, Any]", given))
     except InvalidArgumentError as error:
         return str(error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.task import refusals
+from holdfast.task.data.commands import UpdateRequest, misspelt
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.undo import UndoRequest
 from holdfast.task.data.wire import RunRequest
@@ -34,6 +35,12 @@ def refused_by(answer: Answer, ending: Ending) -> Failure | None:
             return ending.refusal()
         case _:
             return None
+
+
+def refuse_unknown(request: Update, asked: UpdateRequest) -> Failure | None:
+    """Return why an update with fields that nothing reads is refused."""
+    wrong = misspelt(request, asked.unknown, asked.fields())
+    return Failure(type="InvalidArgumentError", message=wrong) if wrong else None
 
 
 def refuse_update(
