@@ -53,6 +53,12 @@ def grant(what: str) -> str:
     return f"granted {what}"
 
 
+@tool(needs_approval=ApprovalRule(not_asker=True))
+def wire(what: str) -> str:
+    """Wire."""
+    return f"wired {what}"
+
+
 @tool
 def ship(what: str) -> str:
     """Ship: nothing brings it back."""
@@ -71,7 +77,8 @@ def respond(request):
 
 def made(name):
     model = ScriptedModel(respond)
-    return Agent(name=name, instructions=name, model=model, tools=[pay, book, buy, ship, grant])
+    tools = [pay, book, buy, ship, grant, wire]
+    return Agent(name=name, instructions=name, model=model, tools=tools)
 
 
 class Plans(AgentWorker):
@@ -347,6 +354,17 @@ def test_mine_lists_what_a_person_can_decide(run: Run) -> None:
     assert "Nothing waits" in run(*mine).err
     [found] = run(*mine, "--role", "boss", "--json").lines
     assert found["id"] == f"{task}:1"
+
+
+@pytest.mark.parametrize(("task", "more"), [("by-login", ()), ("by-name", ("--by", "Zoe"))])
+def test_who_creates_a_task_may_not_decide_where_the_asker_may_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch, task: str, more: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("LOGNAME", "somebody" if more else "zoe")
+    create(run, task, "wire 7", *more)
+    run("step", task, expect=3)
+    assert "created the task and may not" in run("approve", task, "--by", "zoe", expect=1).err
+    run("approve", task, "--by", "ben", "--wait")
 
 
 def test_an_undo_can_wait_for_a_person_itself(run: Run) -> None:
