@@ -381,7 +381,11 @@ def test_upcoming_steps_are_edited_and_dropped(run: Run) -> None:
     task = create(run, "queues", "book rome")
     run("edit-step", task, "s1", "do book oslo")
     assert [s["content"] for s in run("step", task, "--json").json["sources"]] == ["booked oslo"]
-    assert "Could not find step_id: s9" in run("drop-step", task, "s9", expect=1).err
+    for command in (("drop-step", task, "s9"), ("edit-step", task, "s9", "hi")):
+        failed = run(*command, "--json", expect=4)
+        assert "Could not find step_id: s9" in failed.err
+        assert failed.json["error"]["type"] == "StepNotFoundError"
+    assert "says something" in run("edit-step", task, "s2", " ", expect=1).err
     run("drop-step", task, "s2", "--by", "ann")
     assert run("show", task, "--json").json["upcoming"] == []
 
@@ -425,6 +429,15 @@ def test_a_session_is_verified_by_its_name(run: Run) -> None:
     assert (shown["session"], shown["intact"], shown["unproved"]) == ("memo", True, [])
     both = run("audit", "some-task", "--session", "memo", "--json", expect=2).json["error"]
     assert "Name a task or a session" in both["message"]
+
+
+def test_a_session_that_is_not_there_is_not_found(run: Run) -> None:
+    run("run", "desk", "do book rome", "--session", "mine")
+    for options in (("--session", "typo"), ("--session", "mine", "--app", "other")):
+        plain = run("audit", *options, expect=4)
+        assert plain.out == ""
+        assert "There is no session" in plain.err
+        assert run("audit", *options, "--json", expect=4).json["exit_code"] == 4
 
 
 def test_a_broken_record_is_told_with_its_place_and_exit_code_1(
