@@ -12,9 +12,11 @@ from holdfast.cli.app_people import people
 from holdfast.cli.arguments import (
     AgentsOption,
     AppOption,
+    ByOption,
     QueueOption,
     TargetArgument,
     TaskArgument,
+    login_name,
 )
 from holdfast.cli.commands.start.typed import start
 from holdfast.cli.exits import EPILOG, ExitCode
@@ -119,7 +121,7 @@ async def mcp(
     host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any.")] = 8500,
     by: Annotated[
-        str, typer.Option("--by", help="Who decides, if the client's user is asked.")
+        str, typer.Option("--by", help="Who asks and decides; the client program by default.")
     ] = "",
     app: AppOption = None,
 ) -> ExitCode | None:
@@ -162,6 +164,7 @@ async def run(
     manual: Annotated[
         bool, typer.Option("--manual", help="Create the task for `holdfast step`; run nothing.")
     ] = False,
+    by: ByOption = "",
 ) -> ExitCode | None:
     """Create a task and run it to its end; Ctrl-C leaves it running."""
     from holdfast.cli.commands.runs import run_command
@@ -179,6 +182,7 @@ async def run(
         max_turns=max_turns,
         max_dollars=max_dollars,
         mode="manual" if manual else "detached" if detach else "watched",
+        by=by or login_name(),
     )
 
 

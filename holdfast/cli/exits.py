@@ -31,7 +31,7 @@ MEANINGS = {
     ExitCode.FAILED: "the task failed, needs attention, or refused",
     ExitCode.USAGE: "wrong usage: nothing was done",
     ExitCode.WAITING: "the task waits for a person",
-    ExitCode.NOT_FOUND: "no such task, step or agent",
+    ExitCode.NOT_FOUND: "no such task, step, session or agent",
     ExitCode.ENGINE: "trouble with the server, the connection, the worker or the archive",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C or SIGTERM; the task goes on",
 }

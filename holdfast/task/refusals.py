@@ -10,6 +10,9 @@ from holdfast.task.data.failures import REFUSAL, Failure
 from holdfast.task.data.records import ForkOf
 from holdfast.values.steps import TaskStep
 
+NOT_UPCOMING = "Could not find step_id: {} among the upcoming steps."
+"""Why a command for a step is refused that is neither queued nor in progress."""
+
 ABANDONED = "TaskAbandonedError"
 """Type of the failure with which the workflow of an abandoned task ends."""
 

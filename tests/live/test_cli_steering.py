@@ -53,6 +53,12 @@ def grant(what: str) -> str:
     return f"granted {what}"
 
 
+@tool(needs_approval=ApprovalRule(not_asker=True))
+def wire(what: str) -> str:
+    """Wire."""
+    return f"wired {what}"
+
+
 @tool
 def ship(what: str) -> str:
     """Ship: nothing brings it back."""
@@ -71,7 +77,8 @@ def respond(request):
 
 def made(name):
     model = ScriptedModel(respond)
-    return Agent(name=name, instructions=name, model=model, tools=[pay, book, buy, ship, grant])
+    tools = [pay, book, buy, ship, grant, wire]
+    return Agent(name=name, instructions=name, model=model, tools=tools)
 
 
 class Plans(AgentWorker):
@@ -359,6 +366,17 @@ def test_mine_lists_what_a_person_can_decide(run: Run) -> None:
     assert found["id"] == f"{task}:1"
 
 
+@pytest.mark.parametrize(("task", "more"), [("by-login", ()), ("by-name", ("--by", "Zoe"))])
+def test_who_creates_a_task_may_not_decide_where_the_asker_may_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch, task: str, more: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("LOGNAME", "somebody" if more else "zoe")
+    create(run, task, "wire 7", *more)
+    run("step", task, expect=3)
+    assert "created the task and may not" in run("approve", task, "--by", "zoe", expect=1).err
+    run("approve", task, "--by", "ben", "--wait")
+
+
 def test_an_undo_can_wait_for_a_person_itself(run: Run) -> None:
     task = create(run, "buys", "buy tent")
     run("step", task)
@@ -373,7 +391,11 @@ def test_upcoming_steps_are_edited_and_dropped(run: Run) -> None:
     task = create(run, "queues", "book rome")
     run("edit-step", task, "s1", "do book oslo")
     assert [s["content"] for s in run("step", task, "--json").json["sources"]] == ["booked oslo"]
-    assert "Could not find step_id: s9" in run("drop-step", task, "s9", expect=1).err
+    for command in (("drop-step", task, "s9"), ("edit-step", task, "s9", "hi")):
+        failed = run(*command, "--json", expect=4)
+        assert "Could not find step_id: s9" in failed.err
+        assert failed.json["error"]["type"] == "StepNotFoundError"
+    assert "says something" in run("edit-step", task, "s2", " ", expect=1).err
     run("drop-step", task, "s2", "--by", "ann")
     assert run("show", task, "--json").json["upcoming"] == []
 
@@ -417,6 +439,15 @@ def test_a_session_is_verified_by_its_name(run: Run) -> None:
     assert (shown["session"], shown["intact"], shown["unproved"]) == ("memo", True, [])
     both = run("audit", "some-task", "--session", "memo", "--json", expect=2).json["error"]
     assert "Name a task or a session" in both["message"]
+
+
+def test_a_session_that_is_not_there_is_not_found(run: Run) -> None:
+    run("run", "desk", "do book rome", "--session", "mine")
+    for options in (("--session", "typo"), ("--session", "mine", "--app", "other")):
+        plain = run("audit", *options, expect=4)
+        assert plain.out == ""
+        assert "There is no session" in plain.err
+        assert run("audit", *options, "--json", expect=4).json["exit_code"] == 4
 
 
 def test_a_broken_record_is_told_with_its_place_and_exit_code_1(

@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult
 
-from holdfast import tool
+from holdfast import ApprovalRule, tool
 from holdfast.cli.mcp_serving.agent_tools import KEY, AgentTools
 from holdfast.cli.mcp_serving.transports import bind
 from holdfast.testing import FakeOpenAI
@@ -127,6 +127,30 @@ async def test_a_client_that_cannot_ask_reads_where_to_decide_and_calls_again(
         same = await client.call_tool("agent", {"task_id": data["task_id"]})
         assert same.content[0].text == "done"
     assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize(("by", "asker"), [("", "mcp"), ("zoe", "zoe")])
+async def test_where_the_asker_may_not_decide_somebody_else_can(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, by: str, asker: str
+) -> None:
+    @tool(needs_approval=ApprovalRule(not_asker=True))
+    def wire(amount: int) -> str:
+        """Wire an amount."""
+        return f"wired {amount}"
+
+    agent = make_agent(wire)
+    await rig.serve(agent)
+    model.call("wire", {"amount": 7})
+    model.reply("done")
+    yes: Any = answering(decision="approve")
+    tools = AgentTools([agent], rig.runner, by=by).server
+    async with Client(tools, cache=None, mode="legacy", elicitation_callback=yes) as client:
+        result = await client.call_tool("agent", {"message": "Wire 7"})
+        assert f"{asker} created the task and may not decide" in result.content[0].text  # type: ignore[union-attr]
+        data: Any = result.structured_content
+        await rig.runner().approve(data["approvals"][0]["id"], by="ann")
+        again = await client.call_tool("agent", {"task_id": data["task_id"]})
+    assert again.content[0].text == "done"  # type: ignore[union-attr]
 
 
 async def test_a_call_with_the_same_key_is_the_same_task(

@@ -9,7 +9,8 @@ from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, NotFoundError
+from holdfast.reading.audit.session_verification import NO_SESSION
 from holdfast.reading.audit.verification import Verification
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import DEFAULT_APP, check_app
@@ -40,13 +41,17 @@ async def verify_session_command(
 
     Raises:
         InvalidArgumentError: A task is named as well.
+        NotFoundError: There is no such session.
     """
     if typed:
         msg = f"Name a task or a session: {typed!r} is a task, and --session names {name!r}."
         raise InvalidArgumentError(msg)
     async with engine_of(common) as engine:
-        runner = engine.runner(app=DEFAULT_APP if app is None else check_app(app))
-        found = await runner.session(name).verify()
+        app = DEFAULT_APP if app is None else check_app(app)
+        found = await engine.runner(app=app).session(name).verify()
+    if NO_SESSION in found.unproved:
+        msg = f"There is no session {name!r} of app {app!r}: it has no turns, or was deleted."
+        raise NotFoundError(msg, remedy="Name the app of its tasks with --app.")
     return _print(common, f"Session {name}", found, {"session": name})
 
 

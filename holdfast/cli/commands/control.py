@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import Literal
 
 from holdfast.cli import output
@@ -11,7 +12,9 @@ from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.errors import CommandRefusedError, StepNotFoundError
 from holdfast.task.data.state import Receipt
+from holdfast.task.refusals import NOT_UPCOMING
 from holdfast.values.steps import TaskStepOutput
 
 
@@ -92,21 +95,38 @@ async def edit_step_command(
     common: Common, typed: str, step: str, input: str, *, by: str, reason: str
 ) -> ExitCode:
     """Change the input of an upcoming step."""
-    return await _command(
-        common,
-        typed,
-        by,
-        lambda r, task: r.edit_step(task, step, input=input, by=by, reason=reason),
-    )
+    with _finding(step):
+        return await _command(
+            common,
+            typed,
+            by,
+            lambda r, task: r.edit_step(task, step, input=input, by=by, reason=reason),
+        )
 
 
 async def drop_step_command(
     common: Common, typed: str, step: str, *, by: str, reason: str
 ) -> ExitCode:
     """Take an upcoming step out of the queue."""
-    return await _command(
-        common, typed, by, lambda r, task: r.drop_step(task, step, by=by, reason=reason)
-    )
+    with _finding(step):
+        return await _command(
+            common, typed, by, lambda r, task: r.drop_step(task, step, by=by, reason=reason)
+        )
+
+
+@contextmanager
+def _finding(step: str) -> Generator[None]:
+    """Tell a step that is not there from other reasons for which a task refuses a command.
+
+    Raises:
+        StepNotFoundError: The task has no such step to come.
+    """
+    try:
+        yield
+    except CommandRefusedError as error:
+        if NOT_UPCOMING.format(step) not in str(error):
+            raise
+        raise StepNotFoundError(*error.args) from error
 
 
 async def _command(

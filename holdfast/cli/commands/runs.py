@@ -53,6 +53,7 @@ async def run_command(
     max_turns: int | None,
     max_dollars: str | None,
     mode: Mode,
+    by: str,
 ) -> ExitCode:
     """Create a task and run it to its end."""
     if queue is not None and agents:
@@ -81,6 +82,7 @@ async def run_command(
             session=session,
             budget=None if budget == Budget() else budget,
             step_mode="automatic" if mode == "detached" else "manual",
+            by=by,
         )
         if mode != "watched":
             return _created(common, task, mode)

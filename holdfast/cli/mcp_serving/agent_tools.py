@@ -97,8 +97,8 @@ class AgentTools:
         Args:
             agents: The agents.
             runner: Makes a runner for an agent by its name.
-            by: The name with which decisions of clients' users are recorded; by default that of
-                the client program.
+            by: The name with which tasks and decisions of clients' users are recorded; by default
+                that of the client program.
             where: Options with which `holdfast` on the command line finds the tasks.
 
         Raises:
@@ -149,7 +149,7 @@ class AgentTools:
             raise MCPError(INVALID_PARAMS, msg)
         task_id = task_id or f"mcp-{uuid.uuid4().hex[:24]}"
         try:
-            await self._ensure(runner, agent, task_id, message)
+            await self._ensure(runner, agent, task_id, message, by=self._who(ctx))
             async with _progress(runner, ctx, task_id):
                 await self._take(runner, ctx, params)
                 return await self._run(runner, ctx, task_id)
@@ -158,7 +158,9 @@ class AgentTools:
             text = redact(f"{message_of(error)} {_remedy(error, task_id)}")
             return _result(text, task_id, "failed", is_error=True)
 
-    async def _ensure(self, runner: AgentRunner, agent: Agent, task_id: str, message: str) -> None:
+    async def _ensure(
+        self, runner: AgentRunner, agent: Agent, task_id: str, message: str, *, by: str
+    ) -> None:
         """Begin a task, or find the one that there is.
 
         Raises:
@@ -167,7 +169,7 @@ class AgentTools:
             TaskNotFoundError: There is none to go on with.
         """
         if message:
-            await runner.create_task(message, task_id=task_id, exist_ok=True, by=self._by)
+            await runner.create_task(message, task_id=task_id, exist_ok=True, by=by)
             return
         task = await runner.get_task(task_id)
         if task.agent != agent.name:
@@ -228,13 +230,16 @@ class AgentTools:
         """Decide an approval as the user says; return why it stays open, empty for no answer."""
         if answered.action == "cancel":
             return ""
-        client = ctx.session.client_params
-        by = self._by or (client.client_info.name if client is not None else "") or "mcp-client"
         try:
-            await decided(runner, approval, answered, by=by)
+            await decided(runner, approval, answered, by=self._who(ctx))
         except CommandRefusedError as error:
             return None if error.is_decided else redact(str(error))
         return None
+
+    def _who(self, ctx: ServerRequestContext[Any, Any]) -> str:
+        """Return the name under which a client's user creates tasks and decides."""
+        client = ctx.session.client_params
+        return self._by or (client.client_info.name if client is not None else "") or "mcp-client"
 
     def _waits(
         self, task_id: str, approvals: Sequence[Approval], refused: str = ""
