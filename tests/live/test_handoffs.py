@@ -671,7 +671,7 @@ async def test_a_mapper_makes_exactly_what_is_seen(team: Team, model: FakeOpenAI
     config = RunConfig(nest_handoff_history=True, handoff_history_mapper=mapper)
     await team.run(run_config=config)
     assert team.seen() == [("user", "mapped")]
-    assert events == ["user", "assistant", "function_call", "function_call_output"]
+    assert events == ["user", "message", "function_call", "function_call_output"]
 
 
 async def test_a_fork_goes_on_with_the_agent_whose_turn_it_was_unless_it_names_another(

@@ -22,9 +22,9 @@ class Watched(dict[str, Any]):
 
     threads: set[int]
 
-    def update(self, *given: Any, **more: Any) -> None:
+    def __setitem__(self, name: str, value: Any) -> None:
         self.threads.add(threading.get_ident())
-        super().update(*given, **more)
+        super().__setitem__(name, value)
 
 
 @tool(effect="read")
