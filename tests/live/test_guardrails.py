@@ -112,6 +112,14 @@ class Guarding(Served):
         events = await self.events(task_id)
         return [(event.body["name"], "tripped" in event.body) for event in events]
 
+    async def until_found(self, task_id: str) -> None:
+        """Wait until a guardrail is recorded."""
+
+        async def is_recorded() -> bool:
+            return bool(await self.found(task_id))
+
+        await until(is_recorded)
+
     async def results(self, task_id: str) -> GuardrailResults:
         assert self.agent is not None
         entries, opens = await reader(self.runner).ledger(task_id)
@@ -482,10 +490,7 @@ async def test_a_broken_output_guardrail_leaves_the_typed_output_of_the_others(
     running = asyncio.create_task(guarding.run(task_id=task_id))
     await broken.started.wait()
 
-    async def is_recorded() -> bool:
-        return bool(await guarding.found(task_id))
-
-    await until(is_recorded)
+    await guarding.until_found(task_id)
     broken.may_end.set()
     with pytest.raises(StepFailedError) as caught:
         await running
@@ -524,10 +529,7 @@ async def test_an_output_guardrail_that_raises_is_run_again_alone(
     running = asyncio.create_task(guarding.run(task_id=task_id))
     await broken.started.wait()
 
-    async def is_recorded() -> bool:
-        return bool(await guarding.found(task_id))
-
-    await until(is_recorded)
+    await guarding.until_found(task_id)
     broken.may_end.set()
     with pytest.raises(StepFailedError, match="broken"):
         await running
@@ -628,11 +630,8 @@ async def test_what_others_have_found_beside_a_guardrail_that_raises_is_known(
 ) -> None:
     task_id = f"{guarding.rig.app}-1"
 
-    async def is_noted() -> bool:
-        return bool(await guarding.found(task_id))
-
     async def fail(*_: Any) -> GuardrailFunctionOutput:
-        await until(is_noted)
+        await guarding.until_found(task_id)
         msg = "out of order"
         raise ValueError(msg)
 

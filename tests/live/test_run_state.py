@@ -218,6 +218,13 @@ class Desk:
     paid: list[str] = field(default_factory=list[str])
 
 
+@tool(name="pay", needs_approval=True)
+def pay_noted(ctx: ToolContext[dict[str, Any]], to: str) -> str:
+    """Pay somebody, and note it in the context."""
+    ctx.context["paid"].append(to)
+    return f"paid {to}"
+
+
 class Office:
     """What a deserializer makes of a context: no data, so only the deserializer can make it."""
 
@@ -318,16 +325,10 @@ async def test_errors_and_cancelled_streams_have_the_context_of_the_deserializer
 async def test_each_run_of_a_state_has_what_the_deserializer_makes_of_the_newest_data(
     run: Runs, model: FakeOpenAI
 ) -> None:
-    @tool(needs_approval=True)
-    def pay(ctx: ToolContext[dict[str, Any]], to: str) -> str:
-        """Pay somebody."""
-        ctx.context["paid"].append(to)
-        return f"paid {to}"
-
     model.call("pay", {"to": "ann"})
     model.call("pay", {"to": "bob"})
     model.reply("done")
-    text = (await run("q", pay, context={"paid": list[str]()})).to_state().to_string()
+    text = (await run("q", pay_noted, context={"paid": list[str]()})).to_state().to_string()
     agent: Any = run.agent
     state = await RunState.from_string(
         agent, text, context_deserializer=lambda each: Office(list(each["paid"]))
@@ -344,12 +345,6 @@ async def test_each_run_of_a_state_has_what_the_deserializer_makes_of_the_newest
 async def test_a_deserializer_that_fails_afterwards_hides_nothing(
     run: Runs, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @tool(needs_approval=True)
-    def pay(ctx: ToolContext[dict[str, Any]], to: str) -> str:
-        """Pay somebody."""
-        ctx.context["paid"].append(to)
-        return f"paid {to}"
-
     def refuse(data: Any) -> Any:
         if data["paid"]:
             raise LookupError("an old form")
@@ -358,7 +353,7 @@ async def test_a_deserializer_that_fails_afterwards_hides_nothing(
     for most, output in [(1, ""), (2, "done")]:
         model.call("pay", {"to": "ann"})
         given: Any = {"context": {"paid": list[str]()}, "max_turns": most}
-        text = (await run("q", pay, **given)).to_state().to_string()
+        text = (await run("q", pay_noted, **given)).to_state().to_string()
         agent: Any = run.agent
         state = await RunState.from_string(agent, text, context_deserializer=refuse)
         state.approve(state.get_interruptions()[0])
@@ -377,16 +372,10 @@ async def test_a_deserializer_that_fails_afterwards_hides_nothing(
 async def test_what_the_caller_changes_while_a_run_waits_stays(
     run: Runs, model: FakeOpenAI
 ) -> None:
-    @tool(needs_approval=True)
-    def pay(ctx: ToolContext[dict[str, Any]], to: str) -> str:
-        """Pay somebody."""
-        ctx.context["paid"].append(to)
-        return f"paid {to}"
-
     context: dict[str, Any] = {"paid": [], "who": "x"}
     model.call("pay", {"to": "ann"})
     model.reply("done")
-    waits = await run("q", pay, context=context)
+    waits = await run("q", pay_noted, context=context)
     context |= {"who": "y", "new": 1}
     state = waits.to_state()
     state.approve(waits.interruptions[0])

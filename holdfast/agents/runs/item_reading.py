@@ -24,7 +24,7 @@ from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.foreign.servers import ServerTool
-from holdfast.models.openai.items import to_response_items
+from holdfast.models.openai.items import answer_parts, to_response_items
 from holdfast.models.openai.local_items import LOCAL_RESULTS, shell_text
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.ledger.references import last_round
@@ -280,10 +280,7 @@ def raw_output(raw: dict[str, Json]) -> RawItem:
 
 def _full_message(raw: dict[str, Json]) -> RawItem:
     """Write a message of the model as the API does: its content as parts."""
-    content = raw["content"]
-    if isinstance(content, str):
-        content = [{"type": "output_text", "text": content, "annotations": list[Json]()}]
-    return RawItem({"type": "message", **raw, "content": content})
+    return RawItem({"type": "message", **raw, "content": answer_parts(raw["content"])})
 
 
 def _known_by(call: ToolCall) -> tuple[str, str, str]:

@@ -21,7 +21,7 @@ from holdfast.archive.segments import read_json, read_messages, read_record
 from holdfast.client.caller_sessions.store import CallerStore, Item
 from holdfast.client.caller_sessions.tail import marks, stored_count
 from holdfast.errors import BlobMissingError, SessionUnclearError
-from holdfast.models.openai.items import to_response_items
+from holdfast.models.openai.items import answer_parts, to_response_items
 from holdfast.reading.reader import Reader
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import is_array, is_object
@@ -85,9 +85,7 @@ def _written(item: Item) -> Item:
         return {key: item[key] for key in item if key != "status"}
     if item.get("role") != "assistant":
         return item
-    content: Json = item["content"]
-    if isinstance(content, str):
-        content = [{"annotations": list[Json](), "text": content, "type": "output_text"}]
+    content = answer_parts(item["content"])
     content = [_written_part(part) for part in content] if is_array(content) else content
     return {"type": "message", **item, "content": content, "status": "completed"}
 

@@ -256,8 +256,14 @@ def _shorten(item: Item, content: Content) -> Item:
 def _fill_message(stub: Item, content: Content) -> Item:
     if "type" not in stub:
         return {**stub, "content": _write_content(content, "output_text")}
-    text = {"type": "output_text", "text": _text_of(content), "annotations": list[Json]()}
-    return {**stub, "role": "assistant", "content": [text]}
+    return {**stub, "role": "assistant", "content": answer_parts(_text_of(content))}
+
+
+def answer_parts(content: Json) -> Json:
+    """Return the content of a model's message as parts, as the API writes it."""
+    if not isinstance(content, str):
+        return content
+    return [{"type": "output_text", "text": content, "annotations": list[Json]()}]
 
 
 def _items_of(message: Message) -> Iterator[Item]:

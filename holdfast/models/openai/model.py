@@ -16,7 +16,7 @@ from holdfast.errors import ModelError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.http.bodies import RequestBody
 from holdfast.models.openai.http.connection import Connection
-from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.models.openai.items import answer_parts, from_response_items, to_response_items
 from holdfast.values.base import Json
 from holdfast.values.messages import user
 from holdfast.values.runs.usage import Usage
@@ -295,7 +295,5 @@ def _whole(item: dict[str, Json]) -> dict[str, Json]:
     """Return an item of an answer with its type, and a message's text as the API has it."""
     if item.get("role") != "assistant":
         return item
-    content = item["content"]
-    if isinstance(content, str):
-        content = [{"type": "output_text", "text": content, "annotations": list[Json]()}]
+    content = answer_parts(item["content"])
     return {"type": "message", "status": "completed", **item, "content": content}

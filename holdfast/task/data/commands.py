@@ -62,7 +62,7 @@ BODIES: Mapping[Verb, str] = {
 }
 """What each signal does, and its body: the descriptions that Temporal's UI shows."""
 
-ENVELOPE = ("id", "by", "branch")
+ENVELOPE = ("by", "id", "branch")
 """Keys of a body that are not arguments of the verb."""
 
 _DECISION = ("approval", "note", "reason", "message", "always", "roles", "digest")
@@ -117,7 +117,7 @@ class Command(Value):
     @property
     def misspelt(self) -> str:
         """Why the command is refused for arguments that its verb does not have, or empty."""
-        return misspelt(self.verb, self.body, (*ARGUMENTS[self.verb], "by", "id", "branch"))
+        return misspelt(self.verb, self.body, (*ARGUMENTS[self.verb], *ENVELOPE))
 
     def sent(self) -> dict[str, Json]:
         """Return the signal's body."""
@@ -168,8 +168,9 @@ class UpdateRequest(Value):
         if not isinstance(given, dict):
             return given
         fields = cast("dict[str, object]", given)
-        known = {name: value for name, value in fields.items() if name in cls.fields()}
-        return {**known, "unknown": tuple(name for name in fields if name not in known)}
+        names = cls.fields()
+        unknown = tuple(name for name in fields if name not in names)
+        return {**{name: fields[name] for name in names if name in fields}, "unknown": unknown}
 
     @classmethod
     def fields(cls) -> tuple[str, ...]:
