@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from http import HTTPStatus
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
@@ -348,15 +349,39 @@ def _malformed(model: str, reason: str) -> ModelUnavailableError:
     )
 
 
-HEALED_BY_TIME = frozenset({408, 409, 425, 429})
-"""Statuses below 500 after which a call is repeated."""
+_HEALED_BY_TIME = frozenset({408, 409, 425, 429})
+_LOCKED = frozenset({"conversation_locked"})
+"""Error codes of a conversation kept by the provider that another request is using just now."""
+
+NOT_HEALED_BY_TIME = frozenset(
+    {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
+)
+"""Error codes that need a person, though their status is that of a busy provider."""
 
 _PASSING = frozenset({"APIConnectionError", "APITimeoutError", "ConnectError", "ReadTimeout"})
+
+
+def is_status_passing(status: int, codes: Collection[str], *, may_repeat: bool = True) -> bool:
+    """Whether time can heal an error status of a provider.
+
+    Args:
+        status: The HTTP status.
+        codes: `code` and `type` of the provider's error object.
+        may_repeat: False if the response's headers say that a repetition is of no use.
+    """
+    if not NOT_HEALED_BY_TIME.isdisjoint(codes):
+        return False
+    if not _LOCKED.isdisjoint(codes):
+        return True
+    is_busy = status in _HEALED_BY_TIME or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return may_repeat and is_busy
 
 
 def is_passing(error: Exception) -> bool:
     """Whether time can heal what a provider's client raised."""
     status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        codes = {str(getattr(error, "code", None)), str(getattr(error, "type", None))}
+        return is_status_passing(status, codes)
     names = {base.__name__ for base in type(error).__mro__}
-    heals = isinstance(status, int) and (status in HEALED_BY_TIME or status >= 500)  # noqa: PLR2004
-    return heals or bool(names & _PASSING) or isinstance(error, TimeoutError | ConnectionError)
+    return bool(names & _PASSING) or isinstance(error, TimeoutError | ConnectionError)

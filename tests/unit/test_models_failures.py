@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock
 
+import httpx2
 import openai
 import pytest
 
 from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
+from holdfast.models.base import is_passing
 from holdfast.models.openai.http.failures import model_error
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import user
@@ -66,6 +68,26 @@ async def test_used_up_quota_is_not_waited_for(api: FakeOpenAI, kind: Any) -> No
     assert isinstance(error, ModelRequestError)
     assert error.status == 429
     assert "billing" in str(error)
+
+
+@pytest.mark.parametrize("headers", [{}, {"x-should-retry": "false"}])
+async def test_a_conversation_that_another_request_uses_is_waited_for(
+    api: FakeOpenAI, headers: dict[str, str]
+) -> None:
+    api.fail(400, message="locked", code="conversation_locked", headers=headers)
+    assert isinstance(await failure(api), ModelUnavailableError)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "is_waited_for"),
+    [(400, "conversation_locked", True), (429, "insufficient_quota", False), (400, None, False)],
+)
+def test_an_error_that_a_program_s_own_model_raises_is_told_apart_by_its_code(
+    status: int, code: str | None, *, is_waited_for: bool
+) -> None:
+    response = httpx2.Response(status, request=httpx2.Request("POST", "http://localhost"))
+    error = openai.APIStatusError("no", response=response, body={"code": code})
+    assert is_passing(error) is is_waited_for
 
 
 async def test_provider_that_forbids_a_retry_is_obeyed(api: FakeOpenAI) -> None:

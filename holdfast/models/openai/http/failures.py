@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any, NoReturn
 
 import openai
@@ -21,14 +20,11 @@ from holdfast.errors import (
     ModelRequestError,
     ModelUnavailableError,
 )
-from holdfast.models.base import HEALED_BY_TIME
+from holdfast.models.base import NOT_HEALED_BY_TIME, is_status_passing
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.runs.asked_waits import retry_after
 
-_NOT_HEALED_BY_TIME = frozenset(
-    {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
-)
 _ADVICE = {
     401: "Check the API key (OPENAI_API_KEY, or api_key= of the model).",
     403: "Check what the API key may use: project, model and region.",
@@ -144,7 +140,7 @@ def status_error(
     where = f"HTTP {status}" + (f", request id {request_id}" if request_id else "")
     said = cleaned(_message_in(body), secret)
     codes = {str(body.get("code")), str(body.get("type"))}
-    if codes & _NOT_HEALED_BY_TIME:
+    if codes & NOT_HEALED_BY_TIME:
         return ModelRequestError(
             f"Model {model!r} refused the request ({where}): {said}.",
             remedy="Time does not heal this: check plan and billing at the provider, then run the"
@@ -152,7 +148,7 @@ def status_error(
             status=status,
         )
     may_repeat = headers.get("x-should-retry") != "false"
-    if may_repeat and (status in HEALED_BY_TIME or status >= HTTPStatus.INTERNAL_SERVER_ERROR):
+    if is_status_passing(status, codes, may_repeat=may_repeat):
         asked = retry_after(headers)
         wait = None if asked is None else min(asked, LONGEST_WAIT_SECONDS)
         when = "later" if wait is None else f"after {wait:g} s, as the provider asks"
