@@ -155,10 +155,22 @@ class ChatMemoryBuffer:
         chat_history: Sequence[Any] | None = None,
         llm: Any = None,
         token_limit: int | None = None,
+        chat_store: Any = None,
         **_: Any,
     ) -> ChatMemoryBuffer:
-        """Make a buffer of a conversation."""
+        """Make a buffer of a conversation.
+
+        Raises:
+            InvalidArgumentError: A store is given, which would not be written to.
+        """
         del llm, token_limit
+        if chat_store is not None:
+            msg = (
+                "Conversations are kept in sessions, not in a chat_store. Give the agent the name"
+                " of one: memory='alice'; and for what was said before, chat_history="
+                "chat_store.get_messages(key)."
+            )
+            raise InvalidArgumentError(msg)
         return cls(chat_history or ())
 
     def get_all(self) -> list[Any]:

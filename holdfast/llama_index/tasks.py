@@ -26,7 +26,6 @@ from holdfast.errors import (
 from holdfast.llama_index.llms.messages import read_image
 from holdfast.llama_index.memory import Memory
 from holdfast.llama_index.program import Program
-from holdfast.llama_index.step_code.state import StateCodec
 from holdfast.llama_index.step_code.worker import StepCode
 from holdfast.llama_index.values import Task
 from holdfast.llama_index.workers.base import BaseAgentWorker, HoldfastWorker
@@ -230,15 +229,16 @@ class Tasks:
             images = [read_image(each) for each in state.pop(IMAGES)]
         if not state:
             return None, images
-        codec = self._codec
+        codec = self._logic.codec()
         return {key: codec.encode(each, f"extra_state[{key!r}]") for key, each in state.items()}, (
             images
         )
 
     @property
-    def _codec(self) -> StateCodec:
+    def _logic(self) -> StepCode:
+        """What knows the state of tasks; a worker of Holdfast owns no objects in it."""
         logic = self.agent.made_worker
-        return logic.codec if isinstance(logic, StepCode) else StateCodec({})
+        return logic if isinstance(logic, StepCode) else StepCode(BaseAgentWorker())
 
     # ---- running
 
@@ -354,15 +354,14 @@ class Tasks:
         if task_id in self._forgotten:
             raise TaskNotFoundError(task_id)
         found = await (await self.connect()).get_task(task_id)
-        codec = self._codec
-        state = {k: codec.decode(v) for k, v in found.extra_state.items() if not k.startswith("$")}
-        return Task(
+        task = Task(
             found.task_id,
             found.input,
             self.memory,
-            state,
-            getattr(self._worker, "callback_manager", None),
+            callback_manager=getattr(self._worker, "callback_manager", None),
         )
+        self._logic.restore(task, found.extra_state)
+        return task
 
     async def delete(self, task_id: str) -> None:
         """Delete a task with its record; what the conversation has of it stays."""

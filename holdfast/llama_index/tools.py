@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from pydantic import TypeAdapter
 from typing_extensions import Unpack
 
 from holdfast.agents.tools.foreign.llama_index import ONE_TEXT, raw_output_of
@@ -74,8 +75,24 @@ class ToolMetadata:
         return {"type": "function", "function": function}
 
 
+class Dumped:
+    """The methods by which a pydantic model becomes plain data, for a dataclass that was one."""
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """Return the fields, and theirs, as dicts and lists; pydantic's options are taken."""
+        made: dict[str, Any] = TypeAdapter(type(self)).dump_python(self, **options)
+        return made
+
+    def model_dump_json(self, **options: Any) -> str:
+        """Return the fields as JSON; what JSON cannot say is written as its text."""
+        return TypeAdapter(type(self)).dump_json(self, fallback=str, **options).decode()
+
+    dict = model_dump
+    json = model_dump_json
+
+
 @dataclass
-class ToolOutput:
+class ToolOutput(Dumped):
     """What a call of a tool gave.
 
     Attributes:

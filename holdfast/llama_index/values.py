@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.llama_index.llms.messages import CORE
-from holdfast.llama_index.tools import ToolOutput, tool_output
+from holdfast.llama_index.tools import Dumped, ToolOutput, tool_output
 from holdfast.values import steps
 from holdfast.values.base import as_text
 from holdfast.values.parts.sources import SourceNode, union
 
 
 @dataclass
-class Task:
+class Task(Dumped):
     """One run of an agent on one input.
 
     Attributes:
@@ -37,7 +37,7 @@ class Task:
 
 
 @dataclass
-class TaskStep:
+class TaskStep(Dumped):
     """A unit of work.
 
     Attributes:
@@ -78,7 +78,7 @@ class TaskStep:
 
 
 @dataclass
-class TaskStepOutput:
+class TaskStepOutput(Dumped):
     """What a step gave.
 
     Attributes:

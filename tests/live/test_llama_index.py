@@ -40,6 +40,7 @@ from holdfast.llama_index import (
     program,
     tasks,
 )
+from holdfast.llama_index.query_pipeline import QueryPipeline, StatefulFnComponent
 from holdfast.models.base import Delta, ModelAnswer, ModelRequest, Tell
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.testing.scripted import Script
@@ -529,3 +530,40 @@ def test_dicts_are_messages() -> None:
     runner = agent("one")
     runner.chat("second", chat_history=[{"role": "user", "content": "first"}])
     assert texts(runner.chat_history)[0] == "user: first"
+
+
+def test_the_state_of_a_pipeline_goes_from_step_to_step_with_its_task() -> None:
+    def note(state: dict[str, Any]) -> tuple[str, bool]:
+        state["notes"].append(f"{state['task'].input} {len(state['notes'])}")
+        return state["notes"][-1], len(state["notes"]) == 2
+
+    def work(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        task, pipeline = state["__task__"], state["pipeline"]
+        if state["is_first"]:
+            pipeline.set_state({"task": task, "notes": []})
+            state["is_first"] = False
+        state["__output__"], is_done = pipeline.run()
+        assert pipeline.state["task"] is task
+        return state, is_done
+
+    pipeline = QueryPipeline(chain=[StatefulFnComponent(note)])
+    worker = FnAgentWorker(work, initial_state={"pipeline": pipeline, "is_first": True})
+    runner = worker.as_agent(callback_manager=object())
+    assert [str(runner.chat(each)) for each in ("a", "b")] == ["a 1", "b 1"]
+    assert pipeline.state == {}
+
+
+def test_arguments_that_are_no_json_are_read_by_the_agents_parser() -> None:
+    def parsed(call: Any) -> dict[str, Any]:
+        a, _, b = call.function.arguments.partition("*")
+        return {"a": int(a), "b": int(b)}
+
+    def spoken(arguments: str) -> ToolCall:
+        return ToolCall(id="", name="multiply", arguments=arguments)
+
+    runner = agent(spoken("6*7"), spoken("six"), "42", tool_call_parser=parsed)
+    response = runner.chat("6 times 7?")
+    good, bad = response.sources
+    assert (good.raw_output, good.raw_input["kwargs"]) == (42, {"a": 6, "b": 7})
+    assert bad.is_error
+    assert "six" in bad.content

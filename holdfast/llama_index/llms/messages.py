@@ -42,7 +42,8 @@ class ChatMessage(BaseModel):
     Attributes:
         role: Who speaks.
         content: The text.
-        additional_kwargs: Tool calls ("tool_calls") or the call that is answered ("tool_call_id").
+        additional_kwargs: Tool calls ("tool_calls") or the call that is answered ("tool_call_id"),
+            and what else it was made with.
     """
 
     role: MessageRole = MessageRole.USER
@@ -54,9 +55,17 @@ class ChatMessage(BaseModel):
         content: str | None = "",
         role: MessageRole | str = MessageRole.USER,
         additional_kwargs: Mapping[str, Any] | None = None,
+        **others: Any,
     ) -> None:
-        """Make a message; its role may be given as text."""
-        extra = dict(additional_kwargs or {})
+        """Make a message; its role may be given as text.
+
+        Raises:
+            InvalidArgumentError: It is given blocks.
+        """
+        if "blocks" in others:
+            msg = "This ChatMessage has no blocks. Give its text as content=, or use LlamaIndex's."
+            raise InvalidArgumentError(msg)
+        extra = {**others, **(additional_kwargs or {})}
         super().__init__(role=MessageRole(role), content=content, additional_kwargs=extra)
 
     @classmethod
@@ -80,7 +89,12 @@ def to_message(given: Any) -> Message:
     if isinstance(given, str):
         return Message(role="user", content=given)
     if isinstance(given, Mapping):
-        given = ChatMessage.model_validate(given)
+        fields = cast("Mapping[str, Any]", given)
+        try:
+            given = ChatMessage(**fields)
+        except ValueError as error:
+            msg = f"{shown(dict(fields))} is no chat message: {error}"
+            raise InvalidArgumentError(msg) from error
     role = str(getattr(getattr(given, "role", None), "value", getattr(given, "role", "")))
     known = {"developer": "system", "function": "tool", "chatbot": "assistant"}
     role = {**known, "model": "assistant"}.get(role, role)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
 from holdfast.engine.loop import shared_loop
-from holdfast.llama_index.llms.messages import CORE, chat_message, to_message
+from holdfast.llama_index.llms.messages import CORE, chat_message
+from holdfast.llama_index.llms.requests import request_of, settings_of
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, OutputSpec, Tell, streamed
-from holdfast.models.libraries.llama_index import as_model
 from holdfast.models.resolve import resolve_model
 from holdfast.values.base import Json
-from holdfast.values.messages import Message
-from holdfast.values.settings import ModelSettings
 
 
 class CompletionResponse(BaseModel):
@@ -123,31 +121,43 @@ class ChatModel:
         """Answer one request of an agent."""
         raise NotImplementedError
 
-    async def achat(self, messages: Sequence[Any], **_: Any) -> ChatResponse:
-        """Go on with a conversation."""
-        answer = await shared_loop().wrap(self.respond(request_of(self.name, messages)))
+    async def achat(self, messages: Sequence[Any], **options: Any) -> ChatResponse:
+        """Go on with a conversation.
+
+        Args:
+            messages: The conversation.
+            options: `tools` and `tool_choice`, settings such as `temperature`, and fields of the
+                request's body.
+        """
+        asked = request_of(self.name, messages, options)
+        answer = await shared_loop().wrap(self.respond(asked))
         return ChatResponse(message=chat_message(answer.message), delta=answer.text)
 
-    def chat(self, messages: Sequence[Any], **_: Any) -> ChatResponse:
-        """Go on with a conversation."""
-        return shared_loop().run(self.achat(messages))
+    def chat(self, messages: Sequence[Any], **options: Any) -> ChatResponse:
+        """Go on with a conversation; the options are those of `achat`."""
+        return shared_loop().run(self.achat(messages, **options))
 
-    async def acomplete(self, prompt: str, **_: Any) -> CompletionResponse:
-        """Answer a prompt."""
-        response = await self.achat([prompt])
+    async def acomplete(
+        self, prompt: str, formatted: bool = False, **options: Any
+    ) -> CompletionResponse:
+        """Answer a prompt; the options are those of `achat`."""
+        del formatted
+        response = await self.achat([prompt], **options)
         return CompletionResponse(text=response.delta or "", delta=response.delta)
 
-    def complete(self, prompt: str, **_: Any) -> CompletionResponse:
-        """Answer a prompt."""
-        return shared_loop().run(self.acomplete(prompt))
+    def complete(self, prompt: str, formatted: bool = False, **options: Any) -> CompletionResponse:
+        """Answer a prompt; the options are those of `achat`."""
+        return shared_loop().run(self.acomplete(prompt, formatted, **options))
 
-    def stream_chat(self, messages: Sequence[Any], **_: Any) -> Iterator[ChatResponse]:
+    def stream_chat(self, messages: Sequence[Any], **options: Any) -> Iterator[ChatResponse]:
         """Go on with a conversation; the answer comes in one piece."""
-        yield self.chat(messages)
+        yield self.chat(messages, **options)
 
-    def stream_complete(self, prompt: str, **_: Any) -> Iterator[CompletionResponse]:
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **options: Any
+    ) -> Iterator[CompletionResponse]:
         """Answer a prompt; the answer comes in one piece."""
-        yield self.complete(prompt)
+        yield self.complete(prompt, formatted, **options)
 
     def predict(self, prompt: Any, **values: Any) -> str:
         """Fill in a prompt and answer it."""
@@ -187,6 +197,10 @@ class OpenAI(ChatModel):
         *,
         api_key: str | None = None,
         api_base: str | None = None,
+        base_url: str | None = None,
+        additional_kwargs: Mapping[str, Any] | None = None,
+        default_headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
         callback_manager: Any = None,
         **_: Any,
     ) -> None:
@@ -198,12 +212,19 @@ class OpenAI(ChatModel):
             max_tokens: Most output tokens of one call.
             api_key: Key; `OPENAI_API_KEY` by default.
             api_base: Address; `OPENAI_BASE_URL` by default, else OpenAI's.
+            base_url: The same.
+            additional_kwargs: More settings, and fields of the body of each request.
+            default_headers: More headers of each request.
+            timeout: Longest time of one attempt, in seconds.
             callback_manager: Kept as it is.
         """
         self._name = model
         self.callback_manager = callback_manager
-        self._settings = ModelSettings(temperature=temperature, max_tokens=max_tokens)
-        self._address = (api_base, api_key)
+        own = {"temperature": temperature, "max_tokens": max_tokens, "timeout": timeout}
+        self._settings = settings_of(
+            {**own, "extra_headers": default_headers, **(additional_kwargs or {})}
+        )
+        self._address = (api_base or base_url, api_key)
         self._made: Model | None = None
 
     @property
@@ -262,38 +283,3 @@ class HoldfastLLM(ChatModel):
 def llm_of(given: Any) -> Any:
     """Return a model that has `chat`: a model of Holdfast gets it, another has it."""
     return given if callable(getattr(given, "chat", None)) else HoldfastLLM(given)
-
-
-def request_of(model: str, messages: Sequence[Any]) -> ModelRequest:
-    """Make a request of anybody's chat messages."""
-    read = tuple(to_message(each) for each in messages)
-    return ModelRequest(model=model, messages=read)
-
-
-class PrefixedModel:
-    """A model that reads some messages before each conversation, as examples for it.
-
-    Attributes:
-        prefix: The messages.
-    """
-
-    def __init__(self, model: Any, prefix: Sequence[Message]) -> None:
-        """Take a model, its name or None, and the messages."""
-        self._model = resolve_model(as_model(model))
-        self.prefix = tuple(prefix)
-
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        return self._model.name
-
-    async def respond(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request."""
-        return await self._model.respond(self._asked(request))
-
-    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
-        """Answer one request, in pieces if the model can."""
-        return await streamed(self._model, self._asked(request), tell)
-
-    def _asked(self, request: ModelRequest) -> ModelRequest:
-        return request.model_copy(update={"messages": (*self.prefix, *request.messages)})

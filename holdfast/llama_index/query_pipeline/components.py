@@ -127,7 +127,7 @@ class FnComponent(QueryComponent):
 
 
 class StatefulFnComponent(FnComponent):
-    """A function of `state`, which holds the agent's "task" and "step_state"."""
+    """A function of `state`: the pipeline's, or of an agent's one its "task" and "step_state"."""
 
     hidden = ("state",)
 

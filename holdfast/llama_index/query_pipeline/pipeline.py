@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -51,6 +53,8 @@ class QueryPipeline(QueryComponent):
         module_dict: The components by name.
         links: The links.
         verbose: Whether each component is printed when it runs.
+        state: What the functions of its StatefulFnComponents share in `run`.
+        origin: The pipeline that this one is a copy of, with a state of its own; else itself.
     """
 
     def __init__(
@@ -59,9 +63,12 @@ class QueryPipeline(QueryComponent):
         modules: Mapping[str, Any] | None = None,
         links: Sequence[Link] = (),
         verbose: bool = False,
+        state: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
         """Take a chain of components, or components by name and their links."""
+        self.state: dict[str, Any] = dict(state or {})
+        self.origin: QueryPipeline = self
         self.module_dict: dict[str, QueryComponent] = {}
         self.links: list[Link] = []
         self.verbose = verbose
@@ -72,6 +79,24 @@ class QueryPipeline(QueryComponent):
             self.add_modules(named)
             self.add_chain(list(named))
         self.add_links(links)
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Replace the state."""
+        self.state = dict(state)
+
+    def update_state(self, state: Mapping[str, Any]) -> None:
+        """Add to the state."""
+        self.state.update(state)
+
+    def reset_state(self) -> None:
+        """Forget the state."""
+        self.state = {}
+
+    def with_state(self, state: Mapping[str, Any]) -> QueryPipeline:
+        """Return a copy with a state of its own: the same components and links."""
+        made = copy(self)
+        made.set_state(state)
+        return made
 
     def add(self, module_key: str, module: Any) -> None:
         """Add a component.
@@ -159,11 +184,19 @@ class QueryPipeline(QueryComponent):
             ValueError: The inputs do not fit.
         """
         kwargs.pop("return_values_direct", None)
-        return self._result(self._all(self._given(args, kwargs), {}))
+        return self._result(self._all(self._given(args, kwargs), self.state))
+
+    async def arun(self, *args: Any, **kwargs: Any) -> Any:
+        """Do what `run` does, in a thread."""
+        return await asyncio.to_thread(self.run, *args, **kwargs)
 
     def run_multi(self, module_inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Run a pipeline with several first components; return the outputs of the last ones."""
-        return self._all({k: dict(each) for k, each in module_inputs.items()}, {})
+        return self._all({k: dict(each) for k, each in module_inputs.items()}, self.state)
+
+    async def arun_multi(self, module_inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Do what `run_multi` does, in a thread."""
+        return await asyncio.to_thread(self.run_multi, module_inputs)
 
     def run_with(self, inputs: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
         """Run it as a component, with the state of an agent's step."""

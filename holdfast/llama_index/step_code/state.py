@@ -1,8 +1,10 @@
 """The state of step logic of a user's own, as JSON data and back.
 
 LlamaIndex kept such state in memory, so it holds anything. What is data is recorded: text, numbers,
-lists, dicts, tuples, sets, enums, dataclasses, pydantic models and memories. What is a tool of the
-program (a model, a query engine) must be the worker's, and is recorded by its name there.
+lists, dicts, tuples, sets, enums, dataclasses, pydantic models and memories. A dataclass or model
+that stands in several places is recorded once, so that it is one object again. What is a tool of
+the program (a model, a query engine) must be the worker's, and is recorded by its name there; of a
+QueryPipeline the state is recorded, too.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import dataclasses
 import importlib
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, cast
 
@@ -20,11 +22,17 @@ from pydantic_core import to_jsonable_python
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.memory import ChatMemoryBuffer
+from holdfast.llama_index.query_pipeline.pipeline import QueryPipeline
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
 
 KIND = "$kind"
 """Key of an object that stands for what JSON cannot say."""
+
+SEQUENCES: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+
+LABEL = "label"
+"""Key of the label of an object that stands in several places."""
 
 
 class StateCodec:
@@ -44,6 +52,31 @@ class StateCodec:
         Raises:
             InvalidArgumentError: It cannot be kept; the text says where it is and what to do.
         """
+        try:
+            return _Writer(self._owned).encode(value, at)
+        except RecursionError:
+            msg = f"{at} holds objects in objects, too deep for a durable step to record."
+            raise InvalidArgumentError(msg) from None
+
+    def decode(self, value: Any) -> Any:
+        """Read what `encode` wrote; it shares nothing with what was written.
+
+        Raises:
+            InvalidArgumentError: The program has no such class or object any more.
+        """
+        return _Reader(self._owned, value).decode(value)
+
+
+class _Writer:
+    """Writes one value, and what it holds."""
+
+    def __init__(self, owned: Mapping[str, Any]) -> None:
+        self._owned = owned
+        self._written: dict[int, dict[str, Json]] = {}
+        self._around: set[int] = set()
+        self._labels = 0
+
+    def encode(self, value: Any, at: str) -> Json:
         match value:
             case bool() | None | int() if not isinstance(value, Enum):
                 return value
@@ -51,17 +84,30 @@ class StateCodec:
                 return float(value)
             case str() if not isinstance(value, Enum):
                 return str(value)
-            case list():
-                return [self.encode(each, f"{at}[{k}]") for k, each in _items(value)]
-            case dict():
-                return self._dict(cast("Any", value), at)
-            case tuple() | set() | frozenset():
-                kind = type(cast("object", value)).__name__
-                kind = kind if kind in ("tuple", "set", "frozenset") else "tuple"
-                held = [self.encode(each, f"{at}[{k}]") for k, each in _items(value)]
-                return {KIND: kind, "value": held}
+            case list() | dict() | tuple() | set() | frozenset():
+                return self._container(value, at)
             case _:
                 return self._object(value, at)
+
+    def _container(self, value: Any, at: str) -> Json:
+        """Write lists and the like, which must not hold themselves."""
+        if id(value) in self._around:
+            msg = (
+                f"{at} is a {type(value).__name__} that holds itself, which a durable step cannot"
+                " record. Dataclasses and pydantic models may refer to each other."
+            )
+            raise InvalidArgumentError(msg)
+        self._around.add(id(value))
+        try:
+            if _is_dict(value):
+                return self._dict(value, at)
+            held = [self.encode(each, f"{at}[{k}]") for k, each in _items(value)]
+        finally:
+            self._around.discard(id(value))
+        if isinstance(value, list):
+            return held
+        kind = type(cast("object", value)).__name__
+        return {KIND: kind if kind in SEQUENCES else "tuple", "value": held}
 
     def _dict(self, value: dict[Any, Any], at: str) -> Json:
         if KIND not in value and all(isinstance(key, str) for key in value):
@@ -70,9 +116,12 @@ class StateCodec:
         return {KIND: "dict", "value": cast("Json", pairs)}
 
     def _object(self, value: Any, at: str) -> Json:
+        if id(value) in self._written:
+            return self._again(self._written[id(value)])
+        origin = value.origin if _is_pipeline(value) else value
         for name, owned in self._owned.items():
-            if owned is value:
-                return {KIND: "owned", "name": name}
+            if owned is origin:
+                return self._named(name, value, at)
         if isinstance(value, ChatMemoryBuffer):
             return {KIND: "memory", "value": [each.wire() for each in value.messages]}
         if isinstance(value, type) or callable(getattr(value, "__get__", None)):
@@ -83,25 +132,47 @@ class StateCodec:
         if callable(getattr(value, "to_string", None)) and hasattr(value, "from_string"):
             return {KIND: "string", "class": named, "value": value.to_string()}
         if isinstance(value, BaseModel):
-            return {KIND: "model", "class": named, "value": self._fields(dict(value), at)}
+            return self._fields("model", value, dict(value), at)
         if dataclasses.is_dataclass(value):
             held = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-            return {KIND: "dataclass", "class": named, "value": self._fields(held, at)}
+            return self._fields("dataclass", value, held, at)
         try:
             plain = to_jsonable_python(value)
         except ValueError as error:
             raise _unkept(value, at) from error
         return self.encode(plain, at)
 
-    def _fields(self, held: Mapping[str, Any], at: str) -> Json:
-        return {name: self.encode(each, f"{at}.{name}") for name, each in held.items()}
+    def _named(self, name: str, value: Any, at: str) -> Json:
+        """Write the name of an object of the program, and the state of a pipeline."""
+        made: dict[str, Json] = {KIND: "owned", "name": name}
+        if _is_pipeline(value) and value.state:
+            made["value"] = self.encode(value.state, f"{at}.state")
+        return made
+
+    def _fields(self, kind: str, value: object, held: Mapping[str, Any], at: str) -> Json:
+        named = f"{type(value).__module__}:{type(value).__qualname__}"
+        made: dict[str, Json] = {KIND: kind, "class": named}
+        self._written[id(value)] = made  # before what it holds, which may lead back to it
+        made["value"] = {name: self.encode(each, f"{at}.{name}") for name, each in held.items()}
+        return made
+
+    def _again(self, written: dict[str, Json]) -> Json:
+        """Write that here is the same object as at an earlier place, which gets a label."""
+        if LABEL not in written:
+            self._labels += 1
+            written[LABEL] = self._labels
+        return {KIND: "same", LABEL: written[LABEL]}
+
+
+class _Reader:
+    """Reads one value that a _Writer wrote."""
+
+    def __init__(self, owned: Mapping[str, Any], whole: Any) -> None:
+        self._owned = owned
+        self._whole = whole
+        self._made: dict[Any, Any] = {}
 
     def decode(self, value: Any) -> Any:
-        """Read what `encode` wrote; it shares nothing with what was written.
-
-        Raises:
-            InvalidArgumentError: The program has no such class or object any more.
-        """
         if isinstance(value, list):
             return [self.decode(each) for each in _listed(value)]
         if not isinstance(value, dict):
@@ -111,37 +182,77 @@ class StateCodec:
             return {key: self.decode(each) for key, each in known.items()}
         held: Any = known.get("value")
         match known[KIND]:
-            case "tuple":
-                return tuple(self.decode(each) for each in held)
-            case "set":
-                return {self.decode(each) for each in held}
-            case "frozenset":
-                return frozenset(self.decode(each) for each in held)
+            case "tuple" | "set" | "frozenset" as kind:
+                return SEQUENCES[kind](self.decode(each) for each in held)
             case "dict":
                 return {self.decode(key): self.decode(each) for key, each in held}
             case "owned":
-                return self._own(str(known["name"]))
+                return self._own(str(known["name"]), held)
             case "memory":
                 return ChatMemoryBuffer([Message.model_validate(each) for each in held])
-            case kind:
-                return self._made(str(kind), _class(str(known["class"])), self.decode(held))
-
-    def _own(self, name: str) -> Any:
-        if name in self._owned:
-            return self._owned[name]
-        msg = f"The state names the object {name!r} of the worker, which it no longer has."
-        raise InvalidArgumentError(msg)
-
-    def _made(self, kind: str, made: Any, held: Any) -> Any:
-        match kind:
+            case "same":
+                return self._same(known[LABEL])
             case "enum":
-                return made(held)
+                return _class(str(known["class"]))(self.decode(held))
             case "string":
-                return made.from_string(held)
-            case "model":
-                return made.model_construct(**held)
+                return _class(str(known["class"])).from_string(self.decode(held))
             case _:
-                return made(**held)
+                return self._object(known)
+
+    def _own(self, name: str, state: Any) -> Any:
+        if name not in self._owned:
+            msg = f"The state names the object {name!r} of the worker, which it no longer has."
+            raise InvalidArgumentError(msg)
+        owned = self._owned[name]
+        return owned.with_state(self.decode(state or {})) if _is_pipeline(owned) else owned
+
+    def _object(self, known: Mapping[str, Any]) -> Any:
+        """Make a dataclass or model; what it holds may lead back to it."""
+        label = known.get(LABEL)
+        if label is not None and label in self._made:
+            return self._made[label]
+        kind = _class(str(known["class"]))
+        made = kind.__new__(kind)
+        if label is not None:
+            self._made[label] = made
+        held = {name: self.decode(each) for name, each in known["value"].items()}
+        if known[KIND] == "model":
+            built = kind.model_construct(**held)
+            for name in BaseModel.__slots__:
+                object.__setattr__(made, name, getattr(built, name))
+            return made
+        fields = {each.name: each for each in dataclasses.fields(kind)}
+        made.__init__(**{name: each for name, each in held.items() if fields[name].init})
+        for name, each in held.items():
+            object.__setattr__(made, name, each)  # as it was, whatever the class made of it
+        return made
+
+    def _same(self, label: Any) -> Any:
+        """Return the object with a label, which may stand further on: JSON may be sorted."""
+        if label not in self._made:
+            self._object(next(_labelled(self._whole, label)))
+        return self._made[label]
+
+
+def _labelled(value: Any, label: Any) -> Iterator[Mapping[str, Any]]:
+    """Find the object that has a label."""
+    if isinstance(value, list):
+        for each in _listed(value):
+            yield from _labelled(each, label)
+    elif isinstance(value, dict):
+        known = cast("dict[str, Any]", value)
+        if known.get(LABEL) == label and known.get(KIND) in ("model", "dataclass"):
+            yield known
+        for each in known.values():
+            yield from _labelled(each, label)
+
+
+def _is_pipeline(value: object) -> bool:
+    return isinstance(value, QueryPipeline)
+
+
+def _is_dict(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from holdfast.llama_index.llms.messages import to_message
@@ -31,6 +31,9 @@ STATE = "step"
 
 ADDED = "$memory"
 """Key of the task's state: messages that steps have put into the task's memory."""
+
+TASK = "$task"
+"""Name of the task itself, where a state holds it."""
 
 HISTORY = "history"
 """Key of a step's state: how many messages the conversation had before the task."""
@@ -74,13 +77,18 @@ class StepCode(AgentWorker):
         """Take a worker."""
         self.worker = worker
 
-    @property
-    def codec(self) -> StateCodec:
-        """What writes and reads the state of the user's steps."""
+    def codec(self, task: Task | None = None) -> StateCodec:
+        """Make what writes and reads the state of the user's steps; it may hold their task."""
         owned: Any = getattr(self.worker, "owned_objects", None)
-        if owned is None:
-            return StateCodec({**vars(self.worker)})
-        return StateCodec({**owned()})
+        known: dict[str, Any] = {**vars(self.worker)} if owned is None else {**owned()}
+        return StateCodec({**known, TASK: task})
+
+    def restore(self, task: Task, state: Mapping[str, Json]) -> StateCodec:
+        """Give a task the state that is recorded; return what reads it."""
+        codec = self.codec(task)
+        kept = {k: codec.decode(v) for k, v in state.items() if not k.startswith("$")}
+        task.extra_state.update(kept)
+        return codec
 
     async def run_step(self, step: steps.TaskStep, ctx: StepContext) -> steps.TaskStepOutput:
         """Run the user's step, or take what it gave before."""
@@ -88,15 +96,15 @@ class StepCode(AgentWorker):
         before = ctx.messages[: len(ctx.messages) - len(ctx.adds)]
         length: int = step.step_state.get(HISTORY, len(before))
         step = add_question(ctx, step)
-        codec, task = self.codec, await ctx.task()
+        task = await ctx.task()
         added: Any = ctx.state.get(ADDED, [])
         view = Task(
             task.task_id,
             task.input,
             TaskMemory(before[:length], [Message.model_validate(each) for each in added]),
-            {k: codec.decode(v) for k, v in ctx.state.items() if not k.startswith("$")},
-            getattr(self.worker, "callback_manager", None),
+            callback_manager=getattr(self.worker, "callback_manager", None),
         )
+        codec = self.restore(view, ctx.state)
 
         async def make() -> Json:
             if is_first:
@@ -138,11 +146,10 @@ class StepCode(AgentWorker):
 
     def finalize_task(self, task: steps.Task, transcript: Sequence[Message]) -> Sequence[Message]:
         """Keep what the user's method puts into the memory; if nothing, question and answer."""
-        codec = self.codec
-        state = {k: codec.decode(v) for k, v in task.extra_state.items() if not k.startswith("$")}
         added: Any = task.extra_state.get(ADDED, [])
         memory = TaskMemory((), [Message.model_validate(each) for each in added])
-        view = Task(task.task_id, task.input, memory, state)
+        view = Task(task.task_id, task.input, memory)
+        self.restore(view, task.extra_state)
         finalize = getattr(self.worker, "finalize_task", None)
         if finalize is not None:
             made = finalize(view)

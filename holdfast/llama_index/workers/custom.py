@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.openai import default_llm
 from holdfast.llama_index.memory import ChatMemoryBuffer
+from holdfast.llama_index.query_pipeline.pipeline import QueryPipeline
 from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput
 from holdfast.llama_index.workers.base import BaseAgentWorker
 from holdfast.values.code.user_calls import invoke
@@ -104,7 +105,12 @@ class FnAgentWorker(BaseAgentWorker):
 
 
 def copied(value: Any) -> Any:
-    """Copy lists, dicts and sets all the way down; other objects stay the same."""
+    """Copy lists, dicts and sets all the way down; other objects stay the same.
+
+    A pipeline is copied with its state, so that tasks do not share it.
+    """
+    if isinstance(value, QueryPipeline):
+        return value.with_state(copied(value.state))
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]  anybody's
     if kind is dict:
         return {key: copied(each) for key, each in value.items()}

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.prompts import PromptTemplate, filled
 from holdfast.llama_index.workers.tools import ToolAgentWorker
 from holdfast.models.base import ToolSpec
+from holdfast.values.text.shown import shown
 from holdfast.workers import base
 from holdfast.workers.react import prompt as react_prompt
 from holdfast.workers.react.multimodal import MultimodalReActAgentWorker as MultimodalReAct
@@ -54,6 +56,7 @@ class ReActAgentWorker(ToolAgentWorker):
         react_chat_formatter: Any = None,
         context: str | None = None,
         handle_reasoning_failure_fn: Callable[[Any, Exception], Any] | None = None,
+        output_parser: Any = None,
         **_: Any,
     ) -> None:
         """Take what ReAct knows.
@@ -64,7 +67,13 @@ class ReActAgentWorker(ToolAgentWorker):
             context: What the model is told beside the prompt.
             handle_reasoning_failure_fn: Called as `(callback_manager, error)` when a reply cannot
                 be read; what it returns is the observation.
+            output_parser: LlamaIndex's own is taken and not needed.
+
+        Raises:
+            InvalidArgumentError: The parser or the formatter has a grammar of its own.
         """
+        _ensure_known_grammar("output_parser", output_parser, "parse")
+        _ensure_known_grammar("react_chat_formatter", react_chat_formatter, "format")
         self.max_iterations = max_iterations
         self._handle = handle_reasoning_failure_fn
         given = context or getattr(react_chat_formatter, "context", "") or ""
@@ -132,6 +141,22 @@ def _is_changed(formatter: Any, header: Any) -> bool:
         parameter = inspect.signature(kind).parameters.get("system_header")
         default = None if parameter is None else parameter.default
     return bool(header != default)
+
+
+def _ensure_known_grammar(name: str, given: object, method: str) -> None:
+    """Refuse a subclass with another grammar, of which nothing would be used.
+
+    Raises:
+        InvalidArgumentError: It is one.
+    """
+    kinds = [kind for kind in type(given).__mro__ if method in vars(kind)]
+    if kinds and kinds[0].__name__ not in ("ReActOutputParser", "ReActChatFormatter"):
+        msg = (
+            f"{name}={shown(given)} has its own {method}(), which is not called here. Say how to"
+            " answer in the system_header of a ReActChatFormatter, or write the loop as a"
+            " CustomSimpleAgentWorker."
+        )
+        raise InvalidArgumentError(msg)
 
 
 class MultimodalReActAgentWorker(ReActAgentWorker):

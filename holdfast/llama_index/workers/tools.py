@@ -7,8 +7,9 @@ from typing import Any, Self
 
 from holdfast.agents.agent import Agent
 from holdfast.llama_index.llms.messages import to_message
-from holdfast.llama_index.llms.openai import PrefixedModel, default_llm
+from holdfast.llama_index.llms.openai import default_llm
 from holdfast.llama_index.llms.prompts import PromptTemplate, template_text
+from holdfast.llama_index.llms.wrapped import CallParser, CallParsingModel, PrefixedModel
 from holdfast.llama_index.workers.base import BaseAgentWorker
 from holdfast.workers import base
 from holdfast.workers.chain import prompts as chain_prompts
@@ -138,6 +139,18 @@ class OpenAIAgentWorker(FunctionCallingAgentWorker):
     """Function calling of OpenAI's models."""
 
     kind = "openai"
+
+    def take_options(self, *, tool_call_parser: CallParser | None = None, **options: Any) -> None:
+        """Take the limits, and what reads the arguments of calls in the place of JSON."""
+        super().take_options(**options)
+        self._parser = tool_call_parser
+
+    def make_agent(self, name: str, llm: Any = None) -> Agent[Any]:
+        """Make the agent of Holdfast."""
+        made = super().make_agent(name, llm)
+        if self._parser is None:
+            return made
+        return made.clone(model=CallParsingModel(made.model, self._parser))
 
 
 class CoAAgentWorker(ToolAgentWorker):
