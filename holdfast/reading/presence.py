@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from temporalio.client import Client
-from temporalio.service import RPCStatusCode
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.engine.cluster import has_workers
 from holdfast.errors import ConnectError
@@ -61,6 +61,19 @@ class Presence:
                 queue = (await self._client.get_workflow_handle(workflow_id).describe()).task_queue
             self.started(workflow_id, queue)
         return queue
+
+    async def queue_if_known(self, workflow_id: str) -> str:
+        """Return a workflow's queue, or nothing when Temporal does not know the workflow any more.
+
+        Raises:
+            ConnectError: The server could not be asked.
+        """
+        try:
+            return await self.queue_of(workflow_id)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return ""
 
     def is_fresh(self, queue: str) -> bool:
         """Whether a worker process was seen there a moment ago."""

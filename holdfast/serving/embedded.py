@@ -140,7 +140,10 @@ class LocalEngine:
         Raises:
             InvalidArgumentError: It is not.
         """
-        known = {*self._agents.get(app, {}), *self._lent.get(app, ())}
+        own = self._agents.get(app, {})
+        known = {*own, *self._lent.get(app, ())}
+        if app != DEFAULT_APP:  # one queue for all: it has the tasks of the agents of tools, too
+            known |= {each.name for each in reachable(own.values())}
         if agent not in known:
             msg = f"No agent {agent!r} here; this runner serves: {', '.join(sorted(known))}."
             raise InvalidArgumentError(msg)
@@ -171,6 +174,10 @@ class LocalEngine:
     def serves(self, app: str, agent: str) -> bool:
         """Whether a worker serves an agent."""
         return queue_of(app, agent) in self._serving
+
+    def polls(self, queue: str) -> bool:
+        """Whether a worker takes tasks from a queue."""
+        return queue in self._serving
 
     async def described(self, app: str, head: TaskHead) -> Described | None:
         """Return what a new task must know of its agent, as far as this process can say it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
+from holdfast import Agent, AgentRunner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.activities.tools import child_result as collecting
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
@@ -26,7 +26,7 @@ from holdfast.errors import (
     UndoRefusedError,
 )
 from holdfast.reading.recorded import Recorded, read_recorded
-from holdfast.testing import FakeOpenAI, call
+from holdfast.testing import FakeOpenAI, ScriptedModel, call
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
 from holdfast.workflows.children import children
@@ -682,6 +682,32 @@ async def test_a_fork_does_not_own_what_its_steps_called(
     assert (await runner.get_task(f"{task.task_id}~0.1.0.0")).status == "answered"
     await runner.undo_step(task)
     assert world.done == ["book rome", "cancel rome"]
+
+
+@pytest.mark.parametrize("app", ["default", "desk"])
+async def test_a_call_is_forked_where_its_caller_is_served(app: str) -> None:
+    asks = ToolCall(id="", name="helper", arguments='{"input": "how?"}')
+    caller = Agent(
+        name="caller",
+        model=ScriptedModel([asks, "done"]),
+        tools=[
+            Agent(
+                name="helper",
+                model=ScriptedModel(["so", *(f"so {n}" for n in range(4))]),
+            ).as_tool(tool_description="Helps.")
+        ],
+    )
+    async with AgentRunner.local(caller, app=app, data_dir=None) as runner:
+        task = await runner.create_task("q")
+        await runner.run_task(task)
+        client = AgentRunner(agent="caller", app=app, client=runner.client, archive=runner.archive)
+        child, n = f"{task.task_id}~0.1.0.0", 0
+        for each in (runner, client):
+            fork = await each.fork(child, at="s1", input="and then?")
+            for source in (fork, await each.fork(fork, at="s1", input="and then?")):
+                assert str(await each.run_task(source)) == f"so {n}"
+                assert await each.verify(source) == []
+                n += 1
 
 
 async def test_what_a_failed_child_did_is_undone_too(

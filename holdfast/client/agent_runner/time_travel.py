@@ -34,7 +34,13 @@ from holdfast.task.undo import active_steps, departure, path_to, undone_meanwhil
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, extend
 from holdfast.values.checks.arguments import check_arguments
-from holdfast.values.checks.ids import check_by, check_name, check_new_id
+from holdfast.values.checks.ids import (
+    DEFAULT_APP,
+    check_by,
+    check_name,
+    check_new_id,
+    is_of_agent,
+)
 from holdfast.values.messages import ImagePart, system
 from holdfast.values.steps import Task, TaskStepOutput, UndoReceipt
 from holdfast.values.text.shown import shown
@@ -190,7 +196,7 @@ class TimeTravel(TaskCreation):
         path = path_to(entries, _find_anywhere(entries, at))
         head = _head_of_fork(await self._read.head(old.task_id), agent, ref)
         head = head.model_copy(update={"asker": by or head.asker})
-        self._require_agent(head.agent)
+        queue = await self._queue_of_fork(old.task_id, head.agent, is_other=agent is not None)
         shared: dict[str, Json] = {"from": old.task_id, "at": path[-1].n}
         said = reason[:LONGEST_REASON]
         mark = EventRecord(kind="forked", at=time.time(), by=by, text=said, body=shared)
@@ -203,7 +209,7 @@ class TimeTravel(TaskCreation):
         given = given.model_copy(update={"images": old.images, "carried": carried})
         new = new_id(head.agent) if task_id is None else task_id
         origin = (old.task_id, path[-1].n)
-        await self._tasks.start(new, given, self._queue_for(head.agent), old.input, origin)
+        await self._tasks.start(new, given, queue, old.input, origin)
         return Task(
             task_id=new,
             input=old.input,
@@ -215,6 +221,28 @@ class TimeTravel(TaskCreation):
             images=old.images,
             budget=old.budget,
         )
+
+    async def _queue_of_fork(self, task_id: str, agent: str, *, is_other: bool) -> str:
+        """Return the task queue of a fork.
+
+        In the default app an agent that is a tool of another has no queue of its own: its tasks are
+        in that of the calling agent, and so are their forks.
+
+        Args:
+            task_id: The task that is forked.
+            agent: The agent of the fork.
+            is_other: Whether it is not the one of that task.
+
+        Raises:
+            InvalidArgumentError: This runner serves its agents, and this is none of them.
+        """
+        if self.app == DEFAULT_APP and not is_other and not self._queue:
+            queue = await self._read.presence.queue_if_known(task_id)
+            engine = self._engine
+            if is_of_agent(queue) and (engine is None or engine.polls(queue)):
+                return queue
+        self._require_agent(agent)
+        return self._queue_for(agent)
 
     async def _departure(
         self,

@@ -134,6 +134,11 @@ def app_of(queue: str) -> str:
     return queue.removeprefix("hf.") if queue.startswith("hf.") else DEFAULT_APP
 
 
+def is_of_agent(queue: str) -> bool:
+    """Whether a queue is that of an agent in the default app."""
+    return queue.startswith("hf:")
+
+
 def is_own(queue: str) -> bool:
     """Whether a queue has a name made by Holdfast, not one chosen by the user."""
     return queue.startswith(("hf.", "hf:"))
