@@ -19,6 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.errors import QueryFailedError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.presence import PATIENCE_SECONDS, Presence
 from holdfast.reading.server_errors import server_errors
+from holdfast.values.checks.ids import no_worker
 
 T = TypeVar("T")
 
@@ -103,6 +104,9 @@ class TaskQueries:
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise TaskNotFoundError(task_id) from error
+            if _is_unserved(error):
+                queue = await self.presence.queue_of(task_id)
+                raise no_worker(queue, task_id=task_id) from error
             msg = f"{task_id!r} has nothing to answer {name!r} with: {error.message}."
             raise QueryFailedError(msg) from error
         except WorkflowQueryFailedError as error:
@@ -135,6 +139,11 @@ class TaskQueries:
             for each in asked:
                 each.add_done_callback(lambda done: done.cancelled() or done.exception())
                 each.cancel()
+
+
+def _is_unserved(error: RPCError) -> bool:
+    """Whether the server has refused a query because no worker process was there lately."""
+    return error.status is RPCStatusCode.FAILED_PRECONDITION and "no poller" in error.message
 
 
 def _is_lost(error: BaseException | None) -> bool:
