@@ -139,6 +139,19 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "unit", ["-", "_", "\u6f22", "key-", "ab-", "a.", "sk-", "eyJ-", "token=", "token=abcdefgh["]
+)
+def test_a_long_text_without_spaces_is_searched_once(unit: str) -> None:
+    """Searched anew from each of its places, it takes longer than a test may."""
+    long = unit * (300_000 // len(unit))
+    assert redact(f"{long} password=abc12345") == f"{long} password={REDACTED}"
+
+
+def test_a_url_is_found_in_a_text_without_spaces() -> None:
+    assert redact("\u6f22https://ann:hunter22@host") == f"\u6f22https://ann:{REDACTED}@host"
+
+
+@pytest.mark.parametrize(
     ("url", "shown"),
     [
         ("s3://id:secret@bucket/x", f"s3://{REDACTED}@bucket/x"),

@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 
 from holdfast.desk.api.access import Access, Asked
 from holdfast.desk.identity.problems import problem_of
-from holdfast.desk.views.words import without_secrets
+from holdfast.desk.views.words import shortened, without_secrets
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
@@ -27,6 +27,8 @@ from holdfast.values.base import Json
 
 KEEP_ALIVE_SECONDS = 15.0
 RETRY_MS = 1000
+MOST_DIGITS = 20
+"""Digits of the longest number that an event can have."""
 
 events = APIRouter()
 
@@ -88,8 +90,9 @@ async def task_stream(
 def _number(given: str | None, default: int) -> int:
     if not given:
         return default
-    if not given.removeprefix("-").isdecimal():
-        msg = f"Last-Event-ID is the id of an event of this stream, a number; it was {given!r}."
+    if len(given) > MOST_DIGITS or not given.removeprefix("-").isdecimal():
+        shown = shortened(given, 2 * MOST_DIGITS)
+        msg = f"Last-Event-ID is the id of an event of this stream, a number; it was {shown!r}."
         raise InvalidArgumentError(msg)
     return int(given)
 

@@ -25,7 +25,7 @@ _WORDS = (
 
 _SHAPES = re.compile(
     # A digit or a capital is asked for where the shape alone could be an ordinary word.
-    r"\b(?:sk|pk|rk)-(?=[A-Za-z_-]*[0-9A-Z]|[a-z]{16})[A-Za-z0-9_-]{12,}"
+    r"\b(?:sk|pk|rk)-(?=[A-Za-z_-]{0,100}[0-9A-Z]|[a-z]{16})[A-Za-z0-9_-]{12,}"
     r"|\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,}"
     r"|\bwhsec_[A-Za-z0-9+/=]{16,}"
     r"|\bBearer\s+(?=[A-Za-z._~+/=-]*\d|\S{24})[A-Za-z0-9._~+/=-]{12,}"
@@ -37,7 +37,7 @@ _SHAPES = re.compile(
     r"|\bxapp-\d-[A-Za-z0-9-]{8,}"
     r"|\bhooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]+"
     r"|\b(?:AKIA|ASIA|ABIA|ACCA|AROA)[A-Z0-9]{16}\b"
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
+    r"|\beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
     r"|\bAIza[A-Za-z0-9_-]{30,}"
     r"|\bya29\.[A-Za-z0-9_-]{20,}"
     r"|\b(?:npm|hf|dop_v1|shpat)_[A-Za-z0-9]{24,}"
@@ -45,9 +45,13 @@ _SHAPES = re.compile(
     r"|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
-"""What is a credential by its looks, as its issuers document it."""
+"""What is a credential by its looks, as its issuers document it.
 
-_IN_URL = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#:@\"'<>]*):([^\s/?#@\"'<>]+)@")
+This and the patterns below try no long run of characters anew from each place in it: a text of a
+megabyte, without spaces as Chinese is, would hold up its process for minutes.
+"""
+
+_IN_URL = re.compile(r"((?<=[A-Za-z0-9+.-])://[^\s/?#:@\"'<>]*):([^\s/?#@\"'<>]+)@")
 """User and password of a URL."""
 
 _IN_QUERY = re.compile(
@@ -56,11 +60,17 @@ _IN_QUERY = re.compile(
 )
 
 _ASSIGNED = re.compile(
-    rf"((?<![A-Za-z0-9])(?:[\w-]*[_-])?{_WORDS}\\?[\"']?\s*[=:]\s*\\?[\"']?)"
-    r"(?!\w+:/)(?=[^\s\"'&,;\\]*\d)(?=[^\s\"'&,;\\]*[A-Za-z])[^\s\"'&,;\\\[\]]{8,}",
+    rf"((?<![A-Za-z0-9]){_WORDS}\\?[\"']?\s*[=:]\s*\\?[\"']?)"
+    r"(?!\w+:/)(?=([^\s\"'&,;\\]{0,1000}))[^\s\"'&,;\\\[\]]{8,}",
     re.IGNORECASE,
 )
-"""`password=...`, `"api_key": "..."`: a value with letters and digits behind such a name."""
+"""`password=...`, `"api_key": "..."`: what stands behind such a name.
+
+The second group is the value's beginning with what follows it at once; see `_without_value`.
+"""
+
+_DIGIT = re.compile(r"\d")
+_LETTER = re.compile(r"[A-Za-z]")
 
 _concealed: set[str] = set()
 """Secrets of this process that are in no environment variable."""
@@ -88,7 +98,7 @@ def redact(text: str) -> str:
     text = _SHAPES.sub(REDACTED, text)
     text = _IN_URL.sub(rf"\1:{REDACTED}@", text)
     text = _IN_QUERY.sub(rf"\1{REDACTED}", text)
-    return _ASSIGNED.sub(rf"\1{REDACTED}", text)
+    return _ASSIGNED.sub(_without_value, text)
 
 
 def conceal(secrets: Iterable[str]) -> None:
@@ -107,6 +117,13 @@ def credentials_of(url: str, options: Mapping[str, object]) -> tuple[str, ...]:
     """List the secrets in a URL and in the options that belong to it, longest first."""
     found = {*_in_url(url), *_in_options(options)}
     return tuple(sorted((each for each in found if each), key=len, reverse=True))
+
+
+def _without_value(found: re.Match[str]) -> str:
+    """Replace the value behind a name if it may be a secret: it has letters and digits."""
+    value = found[0].removeprefix(found[1]) + found[2]
+    is_secret = _DIGIT.search(value) and _LETTER.search(value)
+    return found[1] + REDACTED if is_secret else found[0]
 
 
 def _of_environment() -> Iterator[str]:
