@@ -16,7 +16,7 @@ from temporalio.client import (
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.errors import QueryFailedError, TaskClosedError, TaskNotFoundError
+from holdfast.errors import EngineError, QueryFailedError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.presence import PATIENCE_SECONDS, Presence
 from holdfast.reading.server_errors import server_errors
 from holdfast.values.checks.ids import no_worker
@@ -30,6 +30,9 @@ the server then holds the caller until the request times out."""
 
 BUSY_PAUSES = (0.05, 0.1, 0.2, 0.5, *(1.0,) * 30)
 """Waits between the attempts to query a task while the server refuses: it is busy with others."""
+
+_LOST = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
+_PASSING = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION, *_LOST)
 
 
 class TaskQueries:
@@ -96,7 +99,7 @@ class TaskQueries:
                     return answer
 
         try:
-            with server_errors(RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
+            with server_errors(*_PASSING):
                 return await self._patiently(lambda: _while_busy(ask), task_id)
         except WorkflowQueryRejectedError as cause:
             msg = f"Task {task_id!r} is closed."
@@ -104,11 +107,7 @@ class TaskQueries:
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise TaskNotFoundError(task_id) from error
-            if _is_unserved(error):
-                queue = await self.presence.queue_of(task_id)
-                raise no_worker(queue, task_id=task_id) from error
-            msg = f"{task_id!r} has nothing to answer {name!r} with: {error.message}."
-            raise QueryFailedError(msg) from error
+            raise unanswered(error, task_id, name, await self.presence.queue_of(task_id)) from error
         except WorkflowQueryFailedError as error:
             raise QueryFailedError(
                 f"{task_id!r} could not answer {name!r}: {error}.",
@@ -141,17 +140,33 @@ class TaskQueries:
                 each.cancel()
 
 
-def _is_unserved(error: RPCError) -> bool:
-    """Whether the server has refused a query because no worker process was there lately."""
-    return error.status is RPCStatusCode.FAILED_PRECONDITION and "no poller" in error.message
+def unanswered(error: RPCError, task_id: str, name: str, queue: str) -> EngineError:
+    """Make the error for a query that the server could not have answered.
+
+    Args:
+        error: What the server said.
+        task_id: The task.
+        name: Name of the query.
+        queue: The task's queue.
+    """
+    if "no poller" in error.message:  # the server knows of a dead worker before its list does
+        return no_worker(queue, task_id=task_id)
+    if _is_lost(error):
+        return QueryFailedError(
+            f"No worker process has answered {name!r} of {task_id!r}, though one polled the queue"
+            f" {queue!r} in the last minutes.",
+            remedy="See that it runs (one that was killed counts for 70 s) and is not held up by"
+            " code that blocks its event loop; then ask again.",
+        )
+    return QueryFailedError(
+        f"{task_id!r} has nothing to answer {name!r} with: {error.message}.",
+        remedy="If it has just been started, ask again; else see the worker's log.",
+    )
 
 
 def _is_lost(error: BaseException | None) -> bool:
     """Whether nobody answered before the request timed out."""
-    return isinstance(error, RPCError) and error.status in (
-        RPCStatusCode.CANCELLED,
-        RPCStatusCode.DEADLINE_EXCEEDED,
-    )
+    return isinstance(error, RPCError) and error.status in _LOST
 
 
 async def _while_busy(ask: Callable[[], Awaitable[T]]) -> T:

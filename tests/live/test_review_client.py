@@ -206,17 +206,6 @@ async def test_a_step_refused_for_want_of_a_worker_does_not_run_later(
     assert (await runner.run_step(task, request_id="r1")).output["count"] == 1
 
 
-async def test_reads_and_forks_say_that_no_worker_is_left(rig: Rig, make_agent: MakeAgent) -> None:
-    runner = rig.runner()
-    await rig.serve(make_agent(worker=Counting()))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await rig.stop()
-    for asked in (runner.get_task(task), runner.fork(task, at="s1")):
-        with pytest.raises(NoWorkerError, match=rig.queue):
-            await asked
-
-
 async def test_undo_and_finalize_refused_for_want_of_a_worker_do_not_happen_later(
     runner: AgentRunner, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

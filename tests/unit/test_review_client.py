@@ -18,8 +18,16 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.bytestore import LocalStore
 from holdfast.archive.external_storage import ArchiveStorageDriver
 from holdfast.archive.segments import commit_at, turns
-from holdfast.errors import ArchiveError, BlobMissingError, ConnectError, InvalidArgumentError
+from holdfast.errors import (
+    ArchiveError,
+    BlobMissingError,
+    ConnectError,
+    InvalidArgumentError,
+    NoWorkerError,
+    QueryFailedError,
+)
 from holdfast.models.base import ModelAnswer
+from holdfast.reading.queries import unanswered
 from holdfast.reading.reader import open_messages
 from holdfast.reading.server_errors import server_errors
 from holdfast.serving.plugin import HoldfastPlugin
@@ -81,6 +89,24 @@ def test_no_error_of_the_server_reaches_a_caller_raw(status: RPCStatusCode) -> N
     kind = InvalidArgumentError if status is RPCStatusCode.INVALID_ARGUMENT else ConnectError
     with pytest.raises(kind, match="said why"), server_errors():
         raise RPCError("said why", status, b"")
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "kind", "text"),
+    [
+        ("no poller seen lately", RPCStatusCode.FAILED_PRECONDITION, NoWorkerError, "'hf:a'"),
+        ("Timeout expired", RPCStatusCode.CANCELLED, QueryFailedError, "counts for 70 s"),
+        ("too slow", RPCStatusCode.DEADLINE_EXCEEDED, QueryFailedError, "polled the queue 'hf:a'"),
+        ("not begun", RPCStatusCode.FAILED_PRECONDITION, QueryFailedError, "with: not begun"),
+    ],
+)
+def test_a_query_without_an_answer_says_what_is_known_of_the_worker(
+    said: str, status: RPCStatusCode, kind: type[Exception], text: str
+) -> None:
+    error = unanswered(RPCError(said, status, b""), "task-1", "view", "hf:a")
+    assert type(error) is kind
+    assert "task-1" in str(error)
+    assert text in str(error)
 
 
 def test_a_call_that_timed_out_is_a_connect_error() -> None:

@@ -28,7 +28,7 @@ from holdfast.desk.views.tasks import TaskFilter
 from holdfast.desk.views.timeline import Timeline, timeline_of
 from holdfast.desk.views.words import without_secrets
 from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
-from holdfast.errors import NotFoundError
+from holdfast.errors import NotFoundError, TaskNotFoundError
 from holdfast.reading.audit.event import AuditEvent
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.state import SessionState
@@ -300,7 +300,11 @@ async def list_sessions(asked: Asked) -> list[SessionName]:
 async def session(asked: Asked, name: str) -> SessionFacts:
     """Return a conversation."""
     found: Session = asked.runner.session(name)
-    state = await asked.runner.reader.query(found.id, "state", SessionState, even_closed=True)
+    try:
+        state = await asked.runner.reader.query(found.id, "state", SessionState, even_closed=True)
+    except TaskNotFoundError as error:
+        msg = f"No session {name!r} is known here: it has no turns, or was deleted."
+        raise NotFoundError(msg) from error
     commits = await turns(asked.runner.archive, state)
     return SessionFacts(
         name=name,

@@ -6,7 +6,7 @@ import hashlib
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from holdfast.desk.api.access import Asked, CleanJSON
 from holdfast.desk.views.branches import origin_of
@@ -94,7 +94,7 @@ class Reason(Body):
 class Abandon(Body):
     """Why a task is given up."""
 
-    reason: str = Field(min_length=1)
+    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class NextStep(Body):
