@@ -88,10 +88,17 @@ class HandlingActivities:
         asked = [message for message in own[:1] if message.role == "user"]
         before = to_response_items([*await history_before(source, head), *asked])
         is_text = not head.history and not head.has_session and asked and not asked[0].images
+        given_to_it: str | list[dict[str, Json]] = asked[0].text if is_text else before
+        view = opened.step.history
+        if view is not None and view.input != "same":
+            seen = (await source.stored_list(view.sha256))[: view.given]
+            before = to_response_items(seen)
+            is_text = view.input == "text"
+            given_to_it = "".join(message.text for message in seen) if is_text else before
         items = conversation_items(own[len(asked) :], first)
         output = [item.to_input_item() for item in items]
         return RunErrorData(
-            input=asked[0].text if is_text else before,
+            input=given_to_it,
             new_items=items,
             history=[*before, *output],
             output=output,

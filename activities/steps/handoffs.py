@@ -43,6 +43,7 @@ class AgentHandoffs(StepHandoffs):
         store: Keeps messages in the archive and returns their digest.
         recorded: Records what a block does as a handoff to the agent of a name.
         given: Number of messages that came before the task's own.
+        view: What the agent sees in place of the whole conversation, or None.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class AgentHandoffs(StepHandoffs):
         store: Callable[[Sequence[Message]], Awaitable[str]],
         recorded: Callable[[str], AbstractContextManager[object]],
         given: int = 0,
+        view: HistoryRef | None = None,
     ) -> None:
         """Keep what is known."""
         self._recorded = recorded
@@ -65,7 +67,8 @@ class AgentHandoffs(StepHandoffs):
         self._code = code
         self._context = context
         self._store = store
-        self._given = given
+        self._given = given if view is None or view.given is None else view.given
+        self._view = view
         self._told: dict[ToolCall, Outcome] = {}
         self._handoffs = {each.tool_name: each for each in agent.made_handoffs}
 
@@ -109,18 +112,30 @@ class AgentHandoffs(StepHandoffs):
         if given is not None:
             use = self._code(given) if isinstance(given, str) else given
             check_callable(use, f"The input filter of handoff {chosen.name!r}")
-            items = next_input(await invoke(use, data))
+            made = await invoke(use, data)
         else:
-            items = next_input(await self._nest(data))
+            made = await self._nest(data)
+        before, after = next_input(made)
         try:
-            messages = from_response_items(items)
+            first, rest = from_response_items(before), from_response_items(after)
         except InvalidArgumentError as cause:
             msg = (
                 f"What handoff {chosen.name!r} leaves for the next agent is no input:"
                 f" {message_of(cause)}"
             )
             raise UserError(msg, remedy=remedy_of(cause)) from cause
-        return HistoryRef(sha256=await self._store(messages), skip=AFTER)
+        ref = HistoryRef(
+            sha256=await self._store([*first, *rest]),
+            skip=AFTER,
+            given=len(first) if rest else None,
+            moved=made.moved_from(data) if len(to_response_items(first)) == len(before) else (),
+        )
+        if made.input_history == data.input_history:
+            kept = "same" if self._view is None else self._view.input
+            return ref.model_copy(update={"input": kept, "kept": True})
+        if isinstance(made.input_history, str):
+            return ref.model_copy(update={"input": "text"})
+        return ref
 
     async def _nest(self, data: HandoffInputData) -> HandoffInputData:
         if not self._rules.history_mapper:
@@ -141,6 +156,7 @@ class AgentHandoffs(StepHandoffs):
         before = messages[:given]
         is_text = len(before) == 1 and before[0].role == "user" and not before[0].items
         is_text = is_text and isinstance(before[0].content, str)
+        is_text = is_text and (self._view is None or self._view.input != "items")
         now = [*messages[turn:], *told]
         team = team_of(self._first)
         return HandoffInputData(

@@ -43,7 +43,7 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
-from holdfast.values.steps import TaskStep
+from holdfast.values.steps import HistoryRef, TaskStep
 from holdfast.values.text.logs import log
 from holdfast.workers.context.context import StepContext
 from holdfast.workers.context.offer import Retrieve
@@ -253,13 +253,27 @@ class StepActivities:
             used_tools=await self._has_used_tools(head, first, snapshot, given.at),
         )
         if snapshot.handoffs:
-            ctx.handoffs = self._handoffs(agent, code, head, given, len(history))
+            before = (len(history), opened.step.history)
+            ctx.handoffs = self._handoffs(agent, code, head, given, before)
         return Ready(agent, ctx, hooks, opened, recorded, journal, head, asking, continuation)
 
     def _handoffs(
-        self, agent: Agent, code: RegisteredCode, head: TaskHead, given: AdvanceInput, before: int
+        self,
+        agent: Agent,
+        code: RegisteredCode,
+        head: TaskHead,
+        given: AdvanceInput,
+        before: tuple[int, HistoryRef | None],
     ) -> AgentHandoffs:
-        """Say what is known of an agent's handoffs; `before` messages came before the task's."""
+        """Say what is known of an agent's handoffs.
+
+        Args:
+            agent: The agent.
+            code: Its code.
+            head: The task's head.
+            given: The step.
+            before: How many messages come before the task's own, and whose view they are.
+        """
         step, registry = (given.branch, given.n), code.registry
         return AgentHandoffs(
             agent=agent,
@@ -269,7 +283,8 @@ class StepActivities:
             context=code.context,
             store=self._keep_messages,
             recorded=functools.partial(handoff, head, agent.name, step=step),
-            given=before,
+            given=before[0],
+            view=before[1],
         )
 
     async def _has_used_tools(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -14,15 +14,42 @@ from holdfast.reading.resolved import resolved
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import SessionRef, TaskHead
-from holdfast.task.data.records import Entry, OpenState
+from holdfast.task.data.records import Entry, OpenState, StepRecord
 from holdfast.task.data.state import SessionState
 from holdfast.task.ledger.references import output_of
 from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import active_steps
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
-from holdfast.values.steps import Task, TaskStep
+from holdfast.values.steps import HistoryRef, Task, TaskStep
 from holdfast.values.text.logs import log
+
+
+@dataclass(frozen=True)
+class View:
+    """What an agent sees since a handoff in place of the conversation before it.
+
+    Attributes:
+        ref: Where it is kept.
+        messages: The messages.
+        steps: Number of steps up to the one that handed the task over.
+        moved: Positions of the items of its input that are items of these steps.
+    """
+
+    ref: HistoryRef
+    messages: list[Message]
+    steps: int
+    moved: tuple[int, ...]
+
+    @property
+    def given(self) -> list[Message]:
+        """The messages that are the run's input."""
+        return self.messages[: self.ref.given]
+
+    @property
+    def made(self) -> list[Message]:
+        """Those after it, which the run had made."""
+        return [] if self.ref.given is None else self.messages[self.ref.given :]
 
 
 @dataclass(frozen=True)
@@ -44,7 +71,7 @@ class Recorded:
         session: Messages before those: what the task sees of its session. A session that cannot be
             read now is left out, with a warning in the log; the result is made without it.
         last_step: The step that is in progress, else the last one.
-        history: What the agent of the last step saw in place of the first messages, if it did.
+        view: What the agent whose turn it is sees in place of the first messages, if it does.
         began: The agent as the task began with it, if that was asked for.
     """
 
@@ -59,7 +86,7 @@ class Recorded:
     before: list[Message]
     session: list[Message]
     last_step: TaskStep
-    history: list[Message] | None
+    view: View | None
     began: AgentSnapshot | None = None
 
 
@@ -92,7 +119,6 @@ async def read_recorded(reader: Reader, task_id: str, *, servers: bool = False) 
     last = steps[-1] if steps else None
     last_step = opens[0].open.step if opens else last.step if last else TaskStep()
     output = await read_json(last.output, last.stored, reader.text) if last else None
-    ref = last_step.history
     bodies = chain(map(body_of, steps), map(body_of, opens))
     return Recorded(
         task=task,
@@ -106,7 +132,7 @@ async def read_recorded(reader: Reader, task_id: str, *, servers: bool = False) 
         before=await _messages(reader, head.history) if head.history else [],
         session=await _of_session(reader, head.session),
         last_step=last_step,
-        history=await _messages(reader, ref.sha256) if ref is not None else None,
+        view=await _view(reader, steps, last_step),
         began=await read_snapshot(reader, head) if servers else None,
     )
 
@@ -118,6 +144,23 @@ async def _final_of(reader: Reader, opens: Iterable[OpenState], ended: Json) -> 
         if found is not None and current.result is not None and current.result.last:
             return await read_json(found.output, found.stored, reader.text)
     return ended
+
+
+async def _view(reader: Reader, steps: Sequence[StepRecord], last_step: TaskStep) -> View | None:
+    """Read what the agent sees whose turn it is; None for the whole conversation."""
+    at, ref, moved = 0, None, tuple[int, ...]()
+    for k, of in enumerate(steps, 1):
+        following = of.next[0].history if of.next else None
+        if following is None or following.is_same(of.step.history):
+            continue
+        # An input that was left as it was has the items that were moved to it before.
+        moved = moved if following.kept else following.moved
+        at, ref = k, following
+    if ref is None:
+        ref = last_step.history
+    if ref is None:
+        return None
+    return View(ref, await _messages(reader, ref.sha256), at, moved)
 
 
 async def read_snapshot(reader: Reader, head: TaskHead) -> AgentSnapshot | None:

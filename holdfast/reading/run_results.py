@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.item_reading import Team, raw_output, step_items, step_messages, team_of
-from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
+from holdfast.agents.runs.results import ModelResponse, RunData, RunResult, is_said_by
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import approval_request
 from holdfast.models.openai.items import to_response_items
@@ -69,10 +70,12 @@ def run_data(
         known=known_guardrails(agent, config),
         output=typed_output(last_agent.made_output, recorded.checked),
     )
-    items: list[RunItem] = [item for of in recorded.steps for item in step_items(of, team)]
+    by_step = [step_items(of, team) for of in recorded.steps]
+    items: list[RunItem] = [item for made in by_step for item in made]
+    said = _input(recorded, given)
     responses = [response(answer) for of in recorded.steps for answer in of.answers]
     return RunData(
-        input=_input(recorded, given),
+        input=said,
         new_items=[*items, *asked],
         raw_responses=responses,
         last_agent=last_agent,
@@ -90,6 +93,7 @@ def run_data(
         tool_output_guardrail_results=guards.tool_output,
         max_turns=None if task.budget is None else task.budget.max_turns,
         normalized=_normalized(recorded),
+        moved=_moved(recorded, said, by_step),
         reasoning_item_id_policy=recorded.head.run.reasoning_ids,
     )
 
@@ -198,8 +202,16 @@ def listed(given: RunInput) -> str | list[dict[str, Json]]:
 
 
 def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, Json]]:
-    """Return what a run was given, in a session together with what the model sees of that."""
-    task = recorded.task
+    """Return what a run was given, in a session together with what the model sees of that.
+
+    After a handoff whose filter has changed it, or that has nested the conversation in it, it is
+    what the next agent was given.
+    """
+    task, view = recorded.task, recorded.view
+    if view is not None and view.ref.input == "text":
+        return "".join(message.text for message in view.given)
+    if view is not None and view.ref.input == "items":
+        return to_response_items(view.given)
     if recorded.head.has_session:
         asked = [user(task.input, task.images)] if task.input or task.images else []
         return to_response_items([*recorded.session, *recorded.before, *asked])
@@ -213,12 +225,30 @@ def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, J
 
 
 def _normalized(recorded: Recorded) -> list[dict[str, Json]] | None:
-    """Return what the last agent saw and said, when a handoff has changed what it saw."""
-    ref = recorded.last_step.history
-    if ref is None or recorded.history is None:
+    """Return what the last agent saw and said after the input, when a handoff has changed that."""
+    view = recorded.view
+    if view is None:
         return None
     transcript = [message for of in recorded.steps for message in step_messages(of)]
-    return to_response_items([*recorded.history, *transcript[ref.skip :]])
+    return to_response_items([*view.made, *transcript[view.ref.skip :]])
+
+
+def _moved(
+    recorded: Recorded, said: str | list[dict[str, Json]], by_step: Sequence[Sequence[RunItem]]
+) -> list[tuple[dict[str, Json], RunItem]]:
+    """Pair the items of the input that were moved there from the run's with what they were."""
+    view = recorded.view
+    if view is None or isinstance(said, str):
+        return []
+    left = [item for made in by_step[: view.steps] for item in made]
+    found: list[tuple[dict[str, Json], RunItem]] = []
+    for k in reversed(view.moved):
+        was = next((item for item in reversed(left) if is_said_by(said[k], item)), None)
+        if was is not None:
+            left = [item for item in left if item is not was]
+            was.mark()  # a program may copy it
+            found.append((said[k], was))
+    return found
 
 
 def _context(state: dict[str, Json], own: CallersContext | None) -> Any:

@@ -37,10 +37,27 @@ class HistoryRef(Value):
         sha256: Digest in the archive of the list of messages.
         skip: Messages of the transcript that they stand for; those after it follow them. `AFTER`
             until the step is done that hands it on.
+        given: How many of them, from the first on, are the input of the run; None for all.
+        input: What that input is: items, a text, or the one that the run began with.
+        kept: Whether it is the input that the agent before has seen.
+        moved: Positions of its items that are items of the run, moved there word for word. Only the
+            step that begins with these messages has them: they would grow with each step.
     """
 
     sha256: str
     skip: int = 0
+    given: int | None = None
+    input: Literal["items", "text", "same"] = "items"
+    kept: bool = False
+    moved: tuple[int, ...] = ()
+
+    def carried(self) -> HistoryRef:
+        """Return this as the steps after the first one have it."""
+        return self.model_copy(update={"moved": ()}) if self.moved else self
+
+    def is_same(self, other: HistoryRef | None) -> bool:
+        """Whether another one stands for the same messages in the same place."""
+        return other is not None and (self.sha256, self.skip) == (other.sha256, other.skip)
 
 
 class Task(Value):
@@ -147,7 +164,9 @@ class TaskStep(Written):
 
     def after(self, step: TaskStep) -> TaskStep:
         """Return this step as one that follows another: by the same agent, unless it names one."""
-        agent, history = self.agent or step.agent, self.history or step.history
+        agent, history = self.agent or step.agent, self.history
+        if history is None and step.history is not None:
+            history = step.history.carried()
         enters = self.enters or bool(self.agent and self.agent != step.agent)
         if (agent, history, enters) == (self.agent, self.history, self.enters):
             return self

@@ -186,18 +186,6 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
-        "So does the input of the run stay what it was, and items that are nested in a summary are"
-        " not said twice.",
-        ("runs.0.input_list",),
-        (
-            "handoff_filters/the_handoffs_own_filter_wins",
-            "nested_history/a_nested_history",
-            "nested_history/a_history_nested_twice",
-            "nested_history/a_history_nested_by_the_handoff",
-            "nested_history/a_history_mapped_by_the_run",
-        ),
-    ),
-    Known(
         "Outputs stand in call order, whether or not somebody had to be asked: the model sees the"
         " same conversation either way. The Agents SDK puts those of approved calls last.",
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -672,6 +673,132 @@ async def test_a_mapper_makes_exactly_what_is_seen(team: Team, model: FakeOpenAI
     await team.run(run_config=config)
     assert team.seen() == [("user", "mapped")]
     assert events == ["user", "message", "function_call", "function_call_output"]
+
+
+# ---- what a result says of it
+
+
+def kinds(items: str | list[dict[str, Any]]) -> list[str]:
+    assert isinstance(items, list)
+    return [str(item.get("type", item.get("role"))) for item in items]
+
+
+async def test_the_input_of_a_result_is_what_a_filter_made_of_it(
+    team: Team, model: FakeOpenAI
+) -> None:
+    model.call("look")
+    model.call("transfer_to_bob")
+    model.reply("done")
+    result = await team.run(handoff(team.bob(), input_filter=only_the_last))
+    assert result.input == "only this"
+    assert (await team.runner.get_task(result.task_id)).input == "hi"
+    assert len(result.to_input_list()) == 1 + 5
+    assert kinds(result.to_input_list(mode="normalized")) == ["user", "assistant"]
+    model.reply("again")
+    await Runner.run(result.last_agent, result.to_state(), runner=team.runner)
+    assert team.seen() == [("user", "only this"), ("assistant", "done")]
+
+
+async def test_the_input_of_a_result_stays_what_it_was_if_a_filter_leaves_it(
+    team: Team, model: FakeOpenAI
+) -> None:
+    def only_the_input(given: HandoffInputData) -> HandoffInputData:
+        return given.clone(pre_handoff_items=(), new_items=())
+
+    model.call("transfer_to_bob")
+    model.reply("done")
+    result = await team.run(handoff(team.bob(), input_filter=only_the_input))
+    assert result.input == "hi"
+    assert kinds(result.to_input_list(mode="normalized")) == ["user", "assistant"]
+
+
+async def test_a_nested_history_is_the_input_and_what_it_has_is_not_said_twice(
+    team: Team, model: FakeOpenAI
+) -> None:
+    model.call("transfer_to_bob", text="over")
+    model.reply("done")
+    result = await team.run(run_config=RunConfig(nest_handoff_history=True))
+    assert kinds(result.input) == ["assistant", "message", "assistant"]
+    assert len(result.new_items) == 4
+    assert len(result.to_input_list()) == 3 + 3
+    assert len(result.to_input_list(mode="normalized")) == 3 + 1
+    result.new_items = [copy.copy(item) for item in result.new_items]
+    assert len(result.to_input_list()) == 3 + 3
+    del result.input[1]
+    assert len(result.to_input_list()) == 2 + 4
+
+
+async def test_a_streamed_run_has_that_input_once_it_is_complete(
+    team: Team, model: FakeOpenAI
+) -> None:
+    model.call("transfer_to_bob", text="over")
+    model.reply("done")
+    ann = team.ann(team.bob())
+    await team.rig.serve(ann)
+    config = RunConfig(nest_handoff_history=True)
+    result = Runner.run_streamed(ann, "hi", runner=team.runner, run_config=config)
+    assert result.input == "hi"
+    async for _ in result.stream_events():
+        pass
+    assert kinds(result.input) == ["assistant", "message", "assistant"]
+    result.input = "another"
+    assert len(result.to_input_list()) == 1 + 4
+
+
+async def test_an_error_after_a_handoff_has_the_input_that_the_next_agent_had(
+    team: Team, model: FakeOpenAI
+) -> None:
+    model.call("transfer_to_bob")
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        await team.run(handoff(team.bob(), input_filter=only_the_last), max_turns=1)
+    assert caught.value.run_data is not None
+    assert caught.value.run_data.input == "only this"
+
+
+async def test_the_handler_of_an_error_gets_that_input(team: Team, model: FakeOpenAI) -> None:
+    def handler(given: Any) -> str:
+        events.append(str(given.run_data.input))
+        return "handled"
+
+    model.call("transfer_to_bob")
+    bob = handoff(team.bob(), input_filter=only_the_last)
+    await team.run(bob, max_turns=1, error_handlers={"max_turns": handler})
+    assert events == ["only this"]
+
+
+async def test_a_second_filter_gets_the_input_of_the_first_and_the_items_since_the_run_began(
+    team: Team, model: FakeOpenAI
+) -> None:
+    def shorter(given: HandoffInputData) -> HandoffInputData:
+        return given.clone(input_history="short")
+
+    bob = team.bob(handoffs=(people := list[Handoff]()))
+    ann = team.ann(handoff(bob, input_filter=shorter))
+    people.append(handoff(ann, input_filter=show))
+    model.call("transfer_to_bob")
+    model.call("transfer_to_ann")
+    model.reply("done")
+    await team.rig.serve(ann)
+    result = await Runner.run(ann, "hi", runner=team.runner)
+    of_a_handoff = "handoff_call_item handoff_output_item"
+    assert events == ["short", of_a_handoff, of_a_handoff]
+    assert result.input == "short"
+    assert len(result.to_input_list(mode="normalized")) == 1 + 5
+
+
+async def test_what_was_moved_to_the_input_is_known_after_a_filter_that_leaves_it(
+    team: Team, model: FakeOpenAI
+) -> None:
+    bob = team.bob(handoffs=(people := list[Handoff]()))
+    ann = team.ann(handoff(bob, nest_handoff_history=True))
+    people.append(handoff(ann, input_filter=show))
+    model.call("transfer_to_bob", text="over")
+    model.call("transfer_to_ann")
+    model.reply("done")
+    await team.rig.serve(ann)
+    result = await Runner.run(ann, "hi", runner=team.runner)
+    assert kinds(result.input) == ["assistant", "message", "assistant"]
+    assert len(result.to_input_list()) == 3 + len(result.new_items) - 1
 
 
 async def test_a_fork_goes_on_with_the_agent_whose_turn_it_was_unless_it_names_another(

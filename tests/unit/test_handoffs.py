@@ -268,8 +268,8 @@ DATA = HandoffInputData(
 
 def test_the_next_agent_sees_all_three_parts_or_input_items_in_place_of_the_new_ones() -> None:
     first = {"role": "user", "content": "hi"}
-    assert next_input(DATA) == [first, CALL, RESULT, ASKED, SAID, HANDOFF, HANDED]
-    assert next_input(DATA.clone(input_items=())) == [first, CALL, RESULT, ASKED]
+    assert next_input(DATA) == ([first], [CALL, RESULT, ASKED, SAID, HANDOFF, HANDED])
+    assert next_input(DATA.clone(input_items=())) == ([first], [CALL, RESULT, ASKED])
 
 
 def test_remove_all_tools_leaves_messages() -> None:
@@ -292,7 +292,8 @@ def test_remove_all_tools_leaves_messages() -> None:
 
 
 def test_a_nested_history_folds_around_what_was_said_last() -> None:
-    before, asked, said, after = next_input(nest_handoff_history(DATA))
+    (before, asked, said, after), rest = next_input(nest_handoff_history(DATA))
+    assert rest == []
     assert (asked, said) == (ASKED, SAID)
     assert before["content"].split("\n")[:3] == [PREAMBLE, START, "1. user: hi"]
     assert unfolded([before, after]) == [
@@ -306,6 +307,17 @@ def test_a_nested_history_folds_around_what_was_said_last() -> None:
 
 def test_new_items_stay_for_the_record_when_a_history_is_nested() -> None:
     assert nest_handoff_history(DATA).new_items == DATA.new_items
+
+
+def test_items_that_a_nested_history_has_word_for_word_are_known_by_their_places() -> None:
+    whole = nest_handoff_history(DATA)
+    assert whole.moved_from(DATA) == (1, 2)
+    history = whole.input_history
+    assert not isinstance(history, str)
+    assert whole.clone(input_history=(history[2], history[1])).moved_from(DATA) == (0, 1)
+    assert whole.clone(new_items=()).moved_from(DATA) == (1,)
+    again = HandoffInputData(history, (), whole.new_items, input_items=())
+    assert again.moved_from(DATA) == ()
 
 
 def test_markers_that_are_set_again_and_again_are_remembered_once(

@@ -112,7 +112,7 @@ def test_an_approval_is_no_input() -> None:
     assert asked != ToolApprovalItem(ANN, CALL)
     said = MessageOutputItem(ANN, SAID)
     data = HandoffInputData("q", (asked, said), (asked,))
-    assert next_input(data) == [{"role": "user", "content": "q"}, SAID]
+    assert next_input(data) == ([{"role": "user", "content": "q"}], [SAID])
     assert remove_all_tools(data).pre_handoff_items == (said,)
     assert remove_all_tools(data).new_items == ()
 

@@ -77,10 +77,34 @@ class HandoffInputData:
     new_items: tuple[RunItem, ...]
     run_context: RunContextWrapper[Any] | None = None
     input_items: tuple[RunItem, ...] | None = None
+    _moved: tuple[tuple[Item, RunItem], ...] = field(
+        default=(), init=False, repr=False, compare=False
+    )
 
     def clone(self, **changes: Any) -> HandoffInputData:
         """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
+        made = dataclasses.replace(self, **changes)
+        object.__setattr__(made, "_moved", self._moved)
+        return made
+
+    def moved_from(self, was: HandoffInputData) -> tuple[int, ...]:
+        """Return the positions of the items of the input that were moved there word for word.
+
+        An item that the filter has taken out of the run's, or put in its place, was not moved.
+
+        Args:
+            was: What the filter was given.
+        """
+        items = _given(self)
+        known = (*was.pre_handoff_items, *self.new_items)
+        found: list[int] = []
+        for item, run_item in self._moved:
+            same = [k for k, each in enumerate(items) if each is item]
+            same = same or [k for k, each in enumerate(items) if each == item]
+            free = [k for k in same if k not in found]
+            if free and any(each.has_mark(run_item.mark()) for each in known):
+                found.append(free[0])
+        return tuple(sorted(found))
 
 
 def remove_all_tools(handoff_input_data: HandoffInputData) -> HandoffInputData:
@@ -131,22 +155,26 @@ def nest_handoff_history(
     data = _checked(handoff_input_data)
     if history_mapper is not None:
         return nested(data, history_mapper(conversation(data)))
-    parts = [(item, False) for item in unfolded(_given(data))]
-    parts += [(item, _is_said(item, since=False)) for item in _items(data.pre_handoff_items)]
-    parts += [(item, _is_said(item, since=True)) for item in _items(data.new_items)]
+    before, now = _written(data.pre_handoff_items), _written(data.new_items)
+    parts = [*((*each, False) for each in before), *((*each, True) for each in now)]
     made: list[Item] = []
-    folding: list[Item] = []
-    for item, stays in parts:
-        if not stays:
+    moved: list[tuple[Item, RunItem]] = []
+    folding = unfolded(_given(data))
+    for item, run_item, since in parts:
+        if not _is_said(item, since=since):
             folding.append(item)
             continue
         if folding or not made:
             made += default_handoff_history_mapper(folding)
             folding = []
         made.append(item)
+        run_item.mark()  # a filter may copy it
+        moved.append((item, run_item))
     if folding or not made:
         made += default_handoff_history_mapper(folding)
-    return nested(data, made)
+    whole = nested(data, made)
+    object.__setattr__(whole, "_moved", tuple(moved))
+    return whole
 
 
 def set_conversation_history_wrappers(*, start: str | None = None, end: str | None = None) -> None:
@@ -211,8 +239,8 @@ def nested(data: HandoffInputData, made: object) -> HandoffInputData:
     return data.clone(input_history=tuple(items), pre_handoff_items=(), input_items=())
 
 
-def next_input(data: object) -> list[Item]:
-    """List the items that the next agent sees, from filtered data.
+def next_input(data: object) -> tuple[list[Item], list[Item]]:
+    """List the items that the next agent sees, from filtered data: the input, and those after it.
 
     Raises:
         UserError: The filter returned something else than HandoffInputData.
@@ -224,7 +252,7 @@ def next_input(data: object) -> list[Item]:
         )
         raise UserError(msg)
     new = data.new_items if data.input_items is None else data.input_items
-    return [*_given(data), *_items((*data.pre_handoff_items, *new))]
+    return _given(data), _items((*data.pre_handoff_items, *new))
 
 
 def unfolded(items: Iterable[Item]) -> list[Item]:
@@ -245,13 +273,18 @@ def _given(data: HandoffInputData) -> list[Item]:
 
 def _items(items: Iterable[Any]) -> list[Item]:
     """Write run items as input items."""
-    made: list[Item] = []
+    return [item for item, _ in _written(items)]
+
+
+def _written(items: Iterable[Any]) -> list[tuple[Item, RunItem]]:
+    """Write run items as input items, each with the one that it was."""
+    made: list[tuple[Item, RunItem]] = []
     for item in items:
         if not hasattr(item, "to_input_item"):
             msg = f"A handoff's items must be run items, as they were given; one is {shown(item)}."
             raise UserError(msg)
         if item.type != "tool_approval_item":  # its call is an item of its own
-            made.append(item.to_input_item())
+            made.append((dict(item.to_input_item()), item))
     return made
 
 

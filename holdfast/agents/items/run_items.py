@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,6 +58,15 @@ class RunItemBase:
             WrongTypeError: `raw_item` is neither a dict nor an object of the API.
         """
         return plain(self.raw_item)
+
+    def mark(self) -> str:
+        """Mark the item, unless it is, so that a copy of it can be known; return the mark."""
+        mark: str = self.__dict__.setdefault("_mark", uuid.uuid4().hex)
+        return mark
+
+    def has_mark(self, mark: str) -> bool:
+        """Whether it is the item of a mark, or a copy of that."""
+        return bool(self.__dict__.get("_mark") == mark)
 
     def release_agent(self) -> None:
         """Keep the item's agents only as long as something else has them."""

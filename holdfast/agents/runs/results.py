@@ -19,6 +19,7 @@ from holdfast.agents.runs.summaries import summary
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
 from holdfast.errors import AgentsException
+from holdfast.models.openai.items import from_response_items
 from holdfast.values.base import Json
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage
@@ -53,7 +54,8 @@ class RunData:
 
     Attributes:
         input: The run's input; in a session, the part of the history that the model sees, then the
-            run's input.
+            run's input. After a handoff whose filter has changed it, or that has nested the
+            conversation in it, what the next agent was given.
         new_items: The items that the run made, oldest first.
         raw_responses: The answers of models, oldest first.
         last_agent: The agent that ran last.
@@ -65,8 +67,10 @@ class RunData:
         tool_input_guardrail_results: Results of tool guardrails that checked calls.
         tool_output_guardrail_results: Results of tool guardrails that checked results.
         max_turns: Most model calls of the run; None for no limit.
-        normalized: The conversation as the last agent saw it, with its own items, if a handoff had
+        normalized: What the last agent saw after the input, with its own items, if a handoff had
             changed the conversation.
+        moved: Items of the input that a handoff has moved there, each with the one of `new_items`
+            that it was.
         reasoning_item_id_policy: Whether `to_input_list` keeps the ids of reasoning items.
     """
 
@@ -92,6 +96,9 @@ class RunData:
     interruptions: list[ToolApprovalItem] = field(default_factory=list[ToolApprovalItem])
     max_turns: int | None = field(default=None, repr=False)
     normalized: list[dict[str, Json]] | None = field(default=None, repr=False)
+    moved: list[tuple[dict[str, Json], RunItem]] = field(
+        default_factory=list[tuple[dict[str, Json], RunItem]], repr=False
+    )
     reasoning_item_id_policy: Literal["preserve", "omit"] = field(default="preserve", repr=False)
 
     @property
@@ -110,17 +117,35 @@ class RunData:
         """Return input and new items as the input of a following run.
 
         Args:
-            mode: "preserve_all": the input and all new items. "normalized": the conversation as the
-                last agent saw it, which is shorter if the filter of a handoff left items out.
+            mode: "preserve_all": the input and all new items, but for those that a handoff has
+                moved to the input. "normalized": the conversation as the last agent saw it, which
+                is shorter if the filter of a handoff left items out.
         """
+        start = ItemHelpers.input_to_new_input_list(self.input)
         if mode == "normalized" and self.normalized is not None:
-            items = [dict(item) for item in self.normalized]
+            items = [*start, *map(dict, self.normalized)]
         else:
+            there = self._in_input()
             made = [item for item in self.new_items if not isinstance(item, ToolApprovalItem)]
-            start = ItemHelpers.input_to_new_input_list(self.input)
-            items = [*start, *(item.to_input_item() for item in made)]
+            items = [*start, *(item.to_input_item() for item in made if id(item) not in there)]
         omits = self.reasoning_item_id_policy == "omit"
         return list(map(without_reasoning_id, items)) if omits else items
+
+    def _in_input(self) -> set[int]:
+        """Return the ids of the objects of `new_items` that are still in the input, unchanged.
+
+        The list and its items may be copies of those that the run has made.
+        """
+        if not self.moved or isinstance(self.input, str):
+            return set()
+        there = {id(item) for item in self.input}
+        found: set[int] = set()
+        for item, was in self.moved:
+            same = (m for m in self.new_items if m.has_mark(was.mark()) and id(m) not in found)
+            now = next(same, None) if id(item) in there else None
+            if now is not None and is_said_by(item, now):
+                found.add(id(now))
+        return found
 
     def to_state(self) -> RunState:
         """Return a RunState, to take decisions and resume the run: `Runner.run(agent, state)`.
@@ -176,6 +201,13 @@ class RunData:
                 msg = "The last agent was released, and nothing else has it any more."
                 raise AgentsException(msg)
             return agent
+
+
+def is_said_by(item: dict[str, Json], by: RunItem) -> bool:
+    """Whether an item of an input says what an item of a run does."""
+    if isinstance(by, ToolApprovalItem):
+        return False
+    return from_response_items([item]) == from_response_items([by.to_input_item()])
 
 
 RunErrorDetails = RunData
@@ -263,7 +295,7 @@ class RunResult(RunData):
         """
         state = super().to_state()
         if self.task_id and not self.waiting_for and not self.interruptions:
-            state.follow(self.to_input_list(), self.last_agent.name)
+            state.follow(self.to_input_list(mode="normalized"), self.last_agent.name)
         return state
 
     def _repr_html_(self) -> str:

@@ -78,7 +78,6 @@ class RunResultStreaming(Streamed[RunResult]):
 
     Attributes:
         task_id: The run's task: any process can read its events, see `AgentRunner.stream_events`.
-        input: The input of the run.
         current_agent: The agent that runs now, as far as events were read.
         current_turn: Number of model calls that were begun, as far as events were read.
     """
@@ -112,7 +111,7 @@ class RunResultStreaming(Streamed[RunResult]):
             resumes: Whether the task exists already: its earlier events are not yielded.
             wrap: How to reach the engine's loop.
         """
-        self.input = given if isinstance(given, str) else list(given)
+        self._given = given if isinstance(given, str) else list(given)
         self.current_agent: Any = agent
         self.current_turn = 0
         self._context = context
@@ -161,6 +160,20 @@ class RunResultStreaming(Streamed[RunResult]):
     def final_output(self) -> Any:
         """The answer; None while the run is in progress or waits for a person."""
         return self._so_far.final_output
+
+    @property
+    def input(self) -> str | list[dict[str, Json]]:
+        """The input of the run; once it is complete, as a RunResult has it."""
+        return self._so_far.input
+
+    @input.setter
+    def input(self, given: str | list[dict[str, Json]]) -> None:
+        """Set the input from which `to_input_list` is made."""
+        made = self._whole
+        if made is None:
+            self._given = given
+        else:
+            made.input = given
 
     @property
     def new_items(self) -> list[RunItem]:
@@ -271,7 +284,7 @@ class RunResultStreaming(Streamed[RunResult]):
 
     async def _read_made(self, engine: AgentRunner) -> None:
         """Read the items of the cancelled run; if that fails, those from the stream stand."""
-        given = None if self._resumes else self.input
+        given = None if self._resumes else self._given
         try:
             async with asyncio.timeout(READ_SECONDS):
                 servers = has_servers(self._agent)
@@ -299,17 +312,11 @@ class RunResultStreaming(Streamed[RunResult]):
     @property
     def _so_far(self) -> RunResult:
         """The result, as far as it is known: whole once the run is over, else what was read."""
-        if self._work.done() and not self._work.cancelled():
-            error = self._work.exception()
-            if error is None:
-                return self._work.result()
-            data: RunData | None = getattr(error, "run_data", None)
-            if data is not None:
-                return RunResult(**vars(data))
-        if self._made is not None:
-            return RunResult(**vars(self._made))
+        made = self._whole
+        if made is not None:
+            return made if isinstance(made, RunResult) else RunResult(**vars(made))
         return RunResult(
-            input=self.input,
+            input=self._given,
             new_items=list(self._items.values()),
             last_agent=self.current_agent,
             context_wrapper=RunContextWrapper(
@@ -317,6 +324,18 @@ class RunResultStreaming(Streamed[RunResult]):
             ),
             task_id=self.task_id,
         )
+
+    @property
+    def _whole(self) -> RunData | None:
+        """What the run has made, once it is over or was cancelled; None before that."""
+        if self._work.done() and not self._work.cancelled():
+            error = self._work.exception()
+            if error is None:
+                return self._work.result()
+            data: RunData | None = getattr(error, "run_data", None)
+            if data is not None:
+                return data
+        return self._made
 
     def __str__(self) -> str:
         """Return a short summary of the run, as far as it is known."""
