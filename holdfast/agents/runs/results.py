@@ -68,6 +68,7 @@ class RunData:
         normalized: The conversation as the last agent saw it, with its own items, if a handoff had
             changed the conversation.
         reasoning_item_id_policy: Whether `to_input_list` keeps the ids of reasoning items.
+        last_member: The name by which the run's task knows `last_agent`.
     """
 
     input: str | list[dict[str, Json]]
@@ -93,6 +94,7 @@ class RunData:
     max_turns: int | None = field(default=None, repr=False)
     normalized: list[dict[str, Json]] | None = field(default=None, repr=False)
     reasoning_item_id_policy: Literal["preserve", "omit"] = field(default="preserve", repr=False)
+    last_member: str = field(default="", repr=False)
 
     @property
     def usage(self) -> Usage:
@@ -131,7 +133,7 @@ class RunData:
             UserError: One of these is on a call that does not wait.
         """
         state: RunState = RunState.of(self.task_id, self.interruptions)
-        state.run_by(self.__dict__.get("last_agent"))
+        state.run_by(self.__dict__.get("last_agent"), self.last_member)
         state.context = self.context_wrapper
         if self.context_wrapper.origin is not None:
             state.deserializer = self.context_wrapper.origin.deserializer
@@ -263,7 +265,7 @@ class RunResult(RunData):
         """
         state = super().to_state()
         if self.task_id and not self.waiting_for and not self.interruptions:
-            state.follow(self.to_input_list(), self.last_agent.name)
+            state.follow(self.to_input_list(), self.last_member or self.last_agent.name)
         return state
 
     def _repr_html_(self) -> str:
