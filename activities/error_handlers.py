@@ -12,6 +12,7 @@ from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import own
 from holdfast.agents.runs.error_handlers import (
     RunErrorData,
     RunErrorHandlerInput,
@@ -47,8 +48,9 @@ class HandlingActivities:
         head = await self._source.head()
         opened = await self._source.opened(given.step)
         registry = self._registry.of(head)
-        agent = registry.agent(opened.step.agent or head.agent)
-        snapshot = (await registry.snapshot(head.snapshot)).of(opened.step.agent)
+        first = await registry.snapshot(head.snapshot)
+        agent = registry.agent(opened.step.agent or head.agent, first)
+        snapshot = first.of(opened.step.agent)
         code = RegisteredCode(agent, snapshot, head=head, registry=registry, source=self._source)
         handler = registry.code(head.run.error_handlers[given.kind])
         error = verdict_of(given.failure) or AgentsException(given.failure.message)
@@ -84,8 +86,8 @@ class HandlingActivities:
             text = await source.text(opened.stored)
             given_in = given_in.model_copy(update={"content": text})
         inputs = [] if given_in is None else [given_in]
-        own = [*messages, *inputs, *(answer.message for answer in answers)]
-        asked = [message for message in own[:1] if message.role == "user"]
+        said = [*messages, *inputs, *(answer.message for answer in answers)]
+        asked = [message for message in said[:1] if message.role == "user"]
         before = to_response_items([*await history_before(source, head), *asked])
         is_text = not head.history and not head.has_session and asked and not asked[0].images
         given_to_it: str | list[dict[str, Json]] = asked[0].text if is_text else before
@@ -95,7 +97,7 @@ class HandlingActivities:
             before = to_response_items(seen)
             is_text = view.input == "text"
             given_to_it = "".join(message.text for message in seen) if is_text else before
-        items = conversation_items(own[len(asked) :], first)
+        items = conversation_items(said[len(asked) :], first)
         output = [item.to_input_item() for item in items]
         return RunErrorData(
             input=given_to_it,
@@ -103,7 +105,7 @@ class HandlingActivities:
             history=[*before, *output],
             output=output,
             raw_responses=answers,
-            last_agent=agent,
+            last_agent=own(agent),
         )
 
 

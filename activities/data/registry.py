@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import shared_name
 from holdfast.agents.hosted.mcp import servers_of
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.runs.teams import reachable
@@ -164,11 +165,17 @@ class Registry:
         """Names of the agents, sorted."""
         return sorted(self._agents)
 
-    def agent(self, name: str) -> Agent:
+    def agent(self, name: str, began: AgentSnapshot | None = None) -> Agent:
         """Return the agent of this name.
 
+        Args:
+            name: The name.
+            began: The agent that the task began with, and its team, where the agent is about to
+                act for the task.
+
         Raises:
-            AgentNotFoundError: This process has none.
+            AgentNotFoundError: This process has none; or it shares its author's name with another
+                agent of the run, and is not declared as the one that the task began with.
         """
         found = self._agents.get(name)
         if found is None:
@@ -178,6 +185,8 @@ class Registry:
             )
             remedy = "Pass the agent to the worker process and restart it."
             raise AgentNotFoundError(msg, remedy=remedy)
+        if began is not None:
+            _check_role(found, began.of(name))
         return found
 
     async def publish(self, name: str) -> AgentSnapshot:
@@ -245,6 +254,32 @@ class Registry:
             " is now."
         )
         raise NotFoundError(msg, remedy=remedy)
+
+
+def _check_role(agent: Agent, began: AgentSnapshot) -> None:
+    """Refuse an agent that may have changed places with another one of its name.
+
+    Agents that share a name are told apart by the order in which the program lists them, which an
+    edit may change. What they are declared as shows it.
+
+    Raises:
+        AgentNotFoundError: It is declared otherwise than the one that the task began with.
+    """
+    if not began.shared and not shared_name(agent):
+        return
+    if agent.snapshot(began.model).has_role_of(began):
+        return
+    msg = (
+        f"The task began with an agent {began.name!r} that has other instructions, tools or"
+        " handoffs than the one of this worker process. Several agents of the run have the name"
+        f" {began.shared or shared_name(agent)!r}, so it may be another of them. The task waits,"
+        " nothing is lost."
+    )
+    remedy = (
+        "Declare these agents as before, in the same order, restart the worker process and run the"
+        " step again. Names of their own allow such changes."
+    )
+    raise AgentNotFoundError(msg, remedy=remedy)
 
 
 def _code_of(tool: Tool) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import users_code
 from holdfast.activities.steps.kept_conversation import newest_answer
 from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import own
 from holdfast.agents.hosted.mcp import decided_by_code, servers_of
 from holdfast.agents.hosted.prompt import chosen_prompt
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema, typed_output
@@ -72,6 +73,7 @@ class StepHooks:
         """Set up the hooks of an agent; `before` messages came before the task's."""
         self._before = before
         self._agent = agent
+        self._shown = own(agent)
         self._registry = registry
         self._source = source
         self._head = head
@@ -93,7 +95,7 @@ class StepHooks:
             context = await self._made()
             context.turn_input = await self._items(self._given(given, ctx))
             with self._calling("on_start", self._agent.hooks.on_start):
-                await invoke(self._agent.hooks.on_start, context, self._agent)
+                await invoke(self._agent.hooks.on_start, context, self._shown)
             memory.started = activity_id
 
     async def asking(self, request: ModelRequest) -> None:
@@ -108,7 +110,7 @@ class StepHooks:
         context, items = await self._made(), await self._items(request.messages)
         prompt = request.instructions or None
         with self._calling("on_llm_start", hooks.on_llm_start):
-            await invoke(hooks.on_llm_start, context, self._agent, prompt, items)
+            await invoke(hooks.on_llm_start, context, self._shown, prompt, items)
 
     async def ended(self, ctx: StepContext, result: StepResult | None) -> None:
         """Call the hooks for the answer of this activity, a handoff, and the final output.
@@ -127,16 +129,16 @@ class StepHooks:
         if answered is not None and answered.answer is not None and not answered.answer.flaw:
             context = await self._made()
             with self._calling("on_llm_end", hooks.on_llm_end):
-                await invoke(hooks.on_llm_end, context, self._agent, answered.answer)
+                await invoke(hooks.on_llm_end, context, self._shown, answered.answer)
         for other in self._handed_to(result):
             context = await self._made()
             with self._calling("on_handoff", hooks.on_handoff):
-                await invoke(hooks.on_handoff, context, other, self._agent)
+                await invoke(hooks.on_handoff, context, own(other), self._shown)
         if result is not None and result.last and not result.calls:
             context = await self._made()
             with self._calling("on_end", hooks.on_end):
                 output = typed_output(self._agent.made_output, _output(ctx, result))
-                await invoke(hooks.on_end, context, self._agent, output)
+                await invoke(hooks.on_end, context, self._shown, output)
 
     def _given(self, given: AdvanceInput, ctx: StepContext) -> Sequence[Message]:
         """Return what the run was given, or what the filter of a handoff made of it."""
@@ -213,6 +215,7 @@ class RegisteredCode(AgentCode):
         """Answer for an agent in one step of a task."""
         super().__init__(snapshot)
         self._live = agent
+        self._shown = own(agent)
         self._head = head
         self.registry = registry
         self._source = source
@@ -249,7 +252,7 @@ class RegisteredCode(AgentCode):
             said[TEXT] = await self._instructions(ctx)
         if self.agent.makes_prompt:
             with naming(f"prompt of agent {self.agent.name!r}", self._live.prompt):
-                said[PROMPT] = await chosen_prompt(self._live, self._live.prompt, ctx)
+                said[PROMPT] = await chosen_prompt(self._shown, self._live.prompt, ctx)
         off = await self._off(ctx)
         return {**said, OFF: off} if off else said
 
@@ -258,7 +261,7 @@ class RegisteredCode(AgentCode):
         made: Any = self._live.instructions
         if callable(made):
             with naming(f"instructions of agent {self.agent.name!r}", made):
-                made = await invoke_hook(made, ctx, self._live, keep="first")
+                made = await invoke_hook(made, ctx, self._shown, keep="first")
         if not isinstance(made, str | None):
             msg = (
                 f"The instructions function of agent {self.agent.name!r} returned a"
@@ -286,7 +289,7 @@ class RegisteredCode(AgentCode):
 
     async def _is_on(self, name: str, asked: bool | EnabledPredicate, ctx: Any) -> bool:  # noqa: FBT001  a tool's attribute
         with naming(f"is_enabled of {name!r} of agent {self.agent.name!r}", asked):
-            return await is_offered(asked, ctx, self._live)
+            return await is_offered(asked, ctx, self._shown)
 
     async def taken(self, said: Json) -> AgentSnapshot:
         """Return the agent as it is in this turn."""
@@ -411,8 +414,8 @@ class RegisteredCode(AgentCode):
         settings, ref = request.settings.retry, self._head.run.retry_policy
         if settings is None:
             return None
-        own = self._live.model_settings.retry
-        policy = self.registry.code(ref) if ref else own.policy if own is not None else None
+        given = self._live.model_settings.retry
+        policy = self.registry.code(ref) if ref else given.policy if given is not None else None
         return replace(settings, policy=None if policy is None else self._named_policy(policy))
 
     def _named_policy(self, policy: RetryPolicy) -> RetryPolicy:
@@ -451,4 +454,4 @@ class RegisteredCode(AgentCode):
         if not ref:
             return request
         context = self._wrapped(state, Usage()).context
-        return await filtered(self.registry.code(ref), request, self._live, context)
+        return await filtered(self.registry.code(ref), request, self._shown, context)

@@ -204,8 +204,8 @@ class StepActivities:
         head = await source.head(given.head)
         recorded = await source.opened(given)
         registry = self._registry.of(head)
-        agent = registry.agent(recorded.step.agent or head.agent)
         first = await registry.snapshot(head.snapshot)
+        agent = registry.agent(recorded.step.agent or head.agent, first)
         snapshot = first.of(recorded.step.agent)
         if not agent.made_worker.hands_over:
             snapshot = snapshot.model_copy(update={"handoffs": ()})

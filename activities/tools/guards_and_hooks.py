@@ -11,6 +11,7 @@ from holdfast.activities.failures import LoggedError, failure_by, users_code
 from holdfast.activities.guardrails import info_of
 from holdfast.activities.spans import Block, GuardrailKind, Recording, checked, guardrail
 from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import own
 from holdfast.agents.local.base import LocalTool
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import Tool
@@ -56,6 +57,7 @@ class ToolWatch:
         self._step = (given.branch, given.n)
         self.value: Any = NOTHING
         self._agent = agent
+        self._shown = own(agent)
         self._tool = tool
         self._ctx = ctx
         self._source = source
@@ -71,7 +73,7 @@ class ToolWatch:
             name = each.get_name()
             code = users_code(self._guardrail(name), each.guardrail_function)
             with self._recorded("tool_input", name) as span, code:
-                found = await each.run(ToolInputGuardrailData(self._ctx, self._agent))
+                found = await each.run(ToolInputGuardrailData(self._ctx, self._shown))
                 self._mark(span, found)
             guarded = await self._record("input", name, found)
             if guarded.behavior == "reject_content":
@@ -92,7 +94,7 @@ class ToolWatch:
         if stopped is None and self._agent.hooks is not None:
             hook = self._agent.hooks.on_tool_start
             with users_code(f"hook on_tool_start of agent {self._agent.name!r}", hook):
-                await invoke(hook, self._ctx, self._agent, self._tool)
+                await invoke(hook, self._ctx, self._shown, self._tool)
         return stopped
 
     async def _rejected(self) -> Outcome | None:
@@ -124,14 +126,14 @@ class ToolWatch:
             hook = self._agent.hooks.on_tool_end
             try:
                 with users_code(f"hook on_tool_end of agent {self._agent.name!r}", hook):
-                    await invoke(hook, self._ctx, self._agent, self._tool, self.value)
+                    await invoke(hook, self._ctx, self._shown, self._tool, self.value)
             except ApplicationError as error:
                 outcome = outcome.model_copy(update={"failure": failure_by(error)})
         return outcome.model_copy(update={"guards": self.guards})
 
     async def _checked(self, outcome: Outcome) -> Outcome:
         for each in self._tool.tool_output_guardrails:
-            data = ToolOutputGuardrailData(self._ctx, self._agent, self.value)
+            data = ToolOutputGuardrailData(self._ctx, self._shown, self.value)
             name = each.get_name()
             try:
                 code = users_code(self._guardrail(name), each.guardrail_function)

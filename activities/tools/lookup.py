@@ -15,6 +15,7 @@ from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.tools.child_result import nested_result
 from holdfast.activities.tools.guards_and_hooks import ToolWatch
 from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import own
 from holdfast.agents.tools.context import NestedRun, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError
 from holdfast.agents.tools.error_texts import ToolErrorFormatter
@@ -65,25 +66,25 @@ async def find(
     head = await source.head()
     registry = registry.of(head)
     call, state = await source.call(given)
-    agent = registry.agent(given.agent or head.agent)
     first = await registry.snapshot(head.snapshot)
+    agent = registry.agent(given.agent or head.agent, first)
     tool = tool_of(agent, call, given.n, first)
-    own = merge_patch.plain(merge_patch.apply(state, given.patch))
+    now = merge_patch.plain(merge_patch.apply(state, given.patch))
     if runs:
         check_fits(first, agent, tool, call)
         check_repeat(
             given.tried, f"call of tool {tool.name!r}", not tool.policy().may_have_happened
         )
     if runs and tool.takes_context and head.run.context:
-        registry.context(head, own)  # to find out before the tool starts if its class has changed
+        registry.context(head, now)  # to find out before the tool starts if its class has changed
     ctx = context_of(
         registry,
         head,
         call,
         given,
-        state=own,
+        state=now,
         usage=(await source.status()).usage if usage or tool.takes_context else Usage(),
-        nested=nested_result(registry, source, given, own),
+        nested=nested_result(registry, source, given, now),
     )
     ref = head.run.tool_error_formatter
     formatter = registry.code(ref) if ref and runs else None
@@ -200,7 +201,7 @@ def context_of(
         attempt=attempt_of(given.tried),
         idempotency_key=idempotency_key(task_id(), given, call),
         fencing_token=fencing_token(),
-        agent=registry.agent(given.agent or head.agent),
+        agent=own(registry.agent(given.agent or head.agent)),
         usage=usage,
         state=state,
         heartbeat=heartbeat.current.get().teller(),

@@ -139,7 +139,7 @@ class JudgingActivities:
         head, task = await self._source.head(), await self._source.status()
         registry, call = self._registry.of(head), given.effect.call
         first = await registry.snapshot(head.snapshot)
-        tool = tool_of(registry.agent(given.agent or head.agent), call, given.n, first)
+        tool = tool_of(registry.agent(given.agent or head.agent, first), call, given.n, first)
         check_repeat(0, f"undo of tool {tool.name!r}", tool.undo_idempotent)
         place = ToolInput(
             n=given.n,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Generic, TypeVar
 
 from holdfast.errors import UserError
@@ -26,6 +29,55 @@ class AgentBase(Generic[ContextT]):
 AgentT = TypeVar("AgentT", bound=AgentBase[Any])
 
 
+def own(agent: AgentT) -> AgentT:
+    """Return the user's own object for a member of a run, see `members`; else the agent itself."""
+    found: AgentT = getattr(agent, "__dict__", {}).get(_OWN, agent)
+    return found
+
+
+def shared_name(agent: AgentBase[Any]) -> str:
+    """Return the user's name of a member that another member of its run has, too; else empty."""
+    found: str = vars(agent).get(_SHARED, "")
+    return found
+
+
+def as_member(agent: AgentT, name: str, *, shares: bool) -> AgentT:
+    """Copy an agent for a run in which it has this name.
+
+    Args:
+        agent: The user's agent.
+        name: The name.
+        shares: Whether the name that the user gave it is that of another agent of the run as well.
+    """
+    made = copy.copy(agent)
+    made.name = name
+    vars(made)[_OWN] = agent
+    vars(made)[_SHARED] = agent.name if shares else ""
+    return made
+
+
+_OWN, _SHARED = "_own", "_shared"
+
+
+def names_apart(agents: Iterable[AgentBase[Any]]) -> list[str]:
+    """Return a name for each agent: its own for the first of each name, then `name#2`, `name#3`."""
+    found = [agent.name for agent in agents]
+    taken = set(found)  # a name may look as one of ours
+    given: set[str] = set()
+    for k, name in enumerate(found):
+        if name in given:
+            numbered = (f"{name}#{number}" for number in count(2))
+            found[k] = next(each for each in numbered if each not in taken)
+        taken.add(found[k])
+        given.add(name)
+    return found
+
+
+def is_named_for(member: str, name: str) -> bool:
+    """Whether the agent that a task knows by one name may be that which its author gave another."""
+    return member == name or re.fullmatch(rf"{re.escape(name)}#\d+", member) is not None
+
+
 def walk(
     agents: Iterable[AgentT], following: Callable[[AgentT], list[AgentT]]
 ) -> tuple[AgentT, ...]:
@@ -37,8 +89,7 @@ def walk(
         UserError: Two agents have the same name.
     """
     found: dict[str, AgentT] = {}
-    waiting = list(agents)
-    for agent in waiting:  # grows while it is walked
+    for agent in walk_all(agents, following):
         known = found.setdefault(agent.name, agent)
         if known is not agent:
             msg = (
@@ -47,6 +98,15 @@ def walk(
                 " object in both places."
             )
             raise UserError(msg)
-        new = [each for each in following(agent) if found.get(each.name) is not each]
-        waiting += [each for each in new if all(each is not other for other in waiting)]
     return tuple(found.values())
+
+
+def walk_all(agents: Iterable[AgentT], following: Callable[[AgentT], list[AgentT]]) -> list[AgentT]:
+    """Do what `walk` does, and list agents that share a name, too."""
+    found = {id(agent): agent for agent in agents}
+    waiting = list(found.values())
+    for agent in waiting:  # grows while it is walked
+        new = {id(each): each for each in following(agent) if id(each) not in found}
+        found |= new
+        waiting += new.values()
+    return waiting

@@ -9,6 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
+from holdfast.agents.agent_base import own
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.output_type import typed_output
@@ -245,9 +246,10 @@ def hook_calls(
         before: The conversation before the step.
         output: Output of the step, if it is the last.
     """
-    agent = team.of(of.step.agent)
+    member = team.of(of.step.agent)
+    agent = own(member)
     prompt = agent.instructions if isinstance(agent.instructions, str) else None
-    handoffs = handoff_names(of, agent)
+    handoffs = handoff_names(of, member)
     for batch, found in groupby(step_happenings(of), key=_batch):
         if batch is not None:
             calls = [_call_of(each, team, handoffs) for each in found if isinstance(each, OfCall)]
@@ -282,7 +284,7 @@ def _call_of(
     happening: OfCall, team: Team, handoffs: Collection[str]
 ) -> tuple[int, HookCall] | None:
     """Return the call of a hook for something that happened to a tool call, and its number."""
-    agent, call = team.of(happening.body.step.agent), happening.call
+    agent, call = own(team.of(happening.body.step.agent)), happening.call
     place, outcome = (call.batch, call.i), call.outcome
     is_done = isinstance(happening, CallDone)
     item = result_item(happening.body, call, team, handoffs) if is_done else None

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import own
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.output_type import typed_output
@@ -78,7 +79,8 @@ def run_data(
         input=said,
         new_items=[*items, *asked],
         raw_responses=responses,
-        last_agent=last_agent,
+        last_agent=own(last_agent),
+        last_member=last_agent.name,
         context_wrapper=RunContextWrapper(
             context=_context(task.extra_state, context),
             usage=Usage.of(task.usage, (each.usage for each in responses)),

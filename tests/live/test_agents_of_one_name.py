@@ -175,15 +175,6 @@ def above() -> Agent:
 
 
 @pytest.mark.parametrize("team", [between, beside, above])
-async def test_a_team_in_which_two_agents_have_one_name_is_refused_before_it_runs(
-    runner: AgentRunner, team: Callable[[], Agent]
-) -> None:
-    with pytest.raises(UserError, match=r"Two agents are named '(helper|boss)'"):
-        await Runner.run(team(), "q", runner=runner)
-    assert await runner.list_tasks() == []
-
-
-@pytest.mark.parametrize("team", [between, beside, above])
 def test_no_runner_is_made_with_such_a_team(team: Callable[[], Agent]) -> None:
     with pytest.raises(UserError, match="Two agents are named"):
         AgentRunner.local(team(), data_dir=None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
-from holdfast.agents.agent_base import AgentBase
+from holdfast.agents.agent_base import AgentBase, own
 from holdfast.agents.handoffs.invocation import (
     Invocation,
     UnfitInputError,
@@ -141,8 +141,12 @@ class Handoff(Generic[ContextT, AgentT]):
     def policy(self) -> ToolPolicy:
         """Describe as data how a task hands over; only the user's code has an effect."""
         effect: ToolEffect = "read" if self.code is None else "irreversible"
+        name, known_as = self.agent.name, own(self.agent).name
         return ToolPolicy(
-            effect=effect, handoff=self.agent.name, is_conditional=callable(self.is_enabled)
+            effect=effect,
+            handoff=name,
+            handoff_name="" if known_as == name else known_as,
+            is_conditional=callable(self.is_enabled),
         )
 
     def tool(self) -> HandoffTool:
@@ -241,14 +245,17 @@ class HandoffTool(Tool):
                 raise HandoffFailedError(why, kind=kind, is_of_model=True) from error
             text = f"on_handoff of handoff {self.name!r} raised {kind}: {why}"
             raise HandoffFailedError(text, kind=kind, remedy=remedy_of(error)) from error
-        wanted = self.handoff.agent.name
-        if getattr(to, "name", None) != wanted:
+        target = self.handoff.agent
+        wanted = own(target)
+        # Where names are shared, only the object itself says which agent is meant.
+        is_wanted = to is wanted or (wanted is target and getattr(to, "name", None) == wanted.name)
+        if not is_wanted:
             text = (
                 f"on_invoke_handoff of handoff {self.name!r} returned {shown(to)}; it must return"
-                f" agent {wanted!r}, which the task knows."
+                f" agent {target.name!r}, which the task knows."
             )
             raise HandoffFailedError(text, kind="UserError")
-        return transfer_message(wanted)
+        return transfer_message(wanted.name)
 
 
 def handoff(  # noqa: PLR0917  the Agents SDK's signature

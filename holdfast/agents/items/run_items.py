@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.agents.agent_base import AgentBase
+from holdfast.agents.agent_base import AgentBase, own
 from holdfast.agents.items.raw_items import member, plain
 from holdfast.agents.items.tool_origin import ToolOrigin
 from holdfast.errors import UserError
@@ -50,6 +50,13 @@ class RunItemBase:
 
     agent: AgentBase = field(repr=False)
     raw_item: Any
+
+    def __post_init__(self) -> None:
+        """Show the user's own agents; the name by which the task knows the item's is kept."""
+        self.__dict__["_member"] = getattr(self.agent, "name", "")
+        for name in AGENTS:
+            if name in self.__dict__:
+                self.__dict__[name] = own(self.__dict__[name])
 
     def to_input_item(self) -> dict[str, Json]:
         """Return the item as input for another run.
@@ -193,6 +200,7 @@ class ToolApprovalItem(RunItemBase):
 
     def __post_init__(self) -> None:
         """Read the names from the call."""
+        super().__post_init__()
         if self.tool_name is None:
             self.tool_name = member(self.raw_item, "name", "tool_name")
         if self.tool_namespace is None:
@@ -299,6 +307,11 @@ class CompactionItem(RunItemBase):
     """The provider has folded the conversation before it."""
 
     type: ItemType = "compaction_item"
+
+
+def member_of(item: RunItemBase) -> str:
+    """Return the name by which the item's task knows its agent."""
+    return str(item.__dict__.get("_member", ""))
 
 
 OF_PROVIDER: Mapping[str, type[RunItemBase]] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Never, TypeVar
 
+from holdfast.agents.agent_base import own
 from holdfast.agents.guardrails import (
     GuardrailFunctionOutput,
     InputGuardrail,
@@ -216,8 +217,8 @@ def with_known(
         case InputGuardrailResult(guardrail=guardrail):
             name = guardrail.get_name()
             agents = [n for n, a in known.agents.items() if _has(a.input_guardrails, name)]
-            own = known.input_guardrail(name, next(iter(agents), ""))
-            return replace(result, guardrail=own)
+            own_input = known.input_guardrail(name, next(iter(agents), ""))
+            return replace(result, guardrail=own_input)
         case OutputGuardrailResult(guardrail=guardrail, agent=agent):
             name = getattr(agent, "name", agent)
             own_output = known.output_guardrail(guardrail.get_name(), name)
@@ -225,7 +226,8 @@ def with_known(
             if isinstance(agent, str):  # a failure has only its name, and no large output
                 output = typed_output(None if mine is None else mine.made_output, output)
                 output = recorded[-1].agent_output if output is None and recorded else output
-            return replace(result, guardrail=own_output, agent=mine or agent, agent_output=output)
+            shown = agent if mine is None else own(mine)
+            return replace(result, guardrail=own_output, agent=shown, agent_output=output)
         case ToolInputGuardrailResult(guardrail=guardrail):
             checks = (each for tool in known.tools() for each in tool.tool_input_guardrails)
             return replace(result, guardrail=_of_name(guardrail, checks))
@@ -256,7 +258,8 @@ def _run_result(
     if facts.get("kind") == "input":
         return InputGuardrailResult(known.input_guardrail(name, agent), found)
     guardrail = known.output_guardrail(name, agent)
-    return OutputGuardrailResult(guardrail, output, known.agents.get(agent, agent), found)
+    mine = known.agents.get(agent)
+    return OutputGuardrailResult(guardrail, output, agent if mine is None else own(mine), found)
 
 
 def _calls_of(of: StepBody) -> Iterator[tuple[str, str, tuple[ToolGuarded, ...]]]:

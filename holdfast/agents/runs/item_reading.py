@@ -8,6 +8,8 @@ from itertools import takewhile
 from typing import Any, cast
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import is_named_for, own
+from holdfast.agents.handoffs.handoff import HandoffTool
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
     OF_PROVIDER,
@@ -22,6 +24,7 @@ from holdfast.agents.items.run_items import (
 )
 from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from holdfast.agents.nesting.agent_tool import AgentTool
+from holdfast.agents.runs.teams import members
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.foreign.servers import ServerTool
 from holdfast.models.openai.items import answer_parts, to_response_items
@@ -36,7 +39,7 @@ from holdfast.values.text.redact import bare_addresses
 
 
 class Team:
-    """The agents of a run by name."""
+    """The agents of a run by the names that its task knows, see `members`."""
 
     def __init__(self, first: str, agents: Sequence[Agent] = ()) -> None:
         """Take the agents that are known.
@@ -81,12 +84,25 @@ class Team:
             self._tools[key] = agent.tool(name, began)
         return self._tools[key]
 
+    def target(self, agent: Agent, handoff: str, named: str) -> Agent:
+        """Return the agent that one has handed the task to.
+
+        Args:
+            agent: The agent that handed over.
+            handoff: Name of the handoff, or empty if it is not known.
+            named: Name of the next agent in the handoff's output: the name that its author gave it.
+        """
+        tool = self.tool(agent, handoff) if handoff else None
+        to = tool.handoff.agent if isinstance(tool, HandoffTool) else None
+        return to if to is not None and own(to).name == named else self.of(named)
+
 
 def team_of(agent: Agent, *, first: str = "") -> Team:
     """Return an agent's team, for a task that began with the agent or with another of the team.
 
     It includes the agents that these call as tools, because their calls may need an approval.
     """
+    agent = members(agent)
     known = {each.name: each for each in (agent, *agent.team())}
     agents = list(known.values())
     for each in agents:  # grows while it is walked
@@ -186,8 +202,8 @@ def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunIte
         ids |= {call.id for call in message.calls if call.name in names}
         items = message_items([message], agent, team, ids, called=called)
         found.extend(items)
-        handed = [i.target_agent.name for i in items if isinstance(i, HandoffOutputItem)]
-        agent = team.of(handed[0]) if handed else agent
+        handed = [_target(i.raw_item) for i in items if isinstance(i, HandoffOutputItem)]
+        agent = team.target(agent, called.get(message.call_id, ""), handed[0]) if handed else agent
     return found
 
 
@@ -219,14 +235,16 @@ def _items(
         ids -= {call.id for call in message.calls}.difference(handoffs)
         ids |= {call.id for call in message.calls if call.name in names}
         for raw in to_response_items([message]):
-            item = _item(raw, agent, ids, team)
+            item = _item(raw, agent, ids, team, tools)
             if isinstance(item, ToolCallItem | ToolCallOutputItem):
                 _tell_tool(item, team.tool(agent, tools.get(item.call_id or "", "")))
             found.append(item)
     return found
 
 
-def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) -> RunItem:
+def _item(
+    raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team, called: Mapping[str, str]
+) -> RunItem:
     match raw.get("type", "message"):
         case "message" if raw.get("role") == "assistant":
             return MessageOutputItem(agent, _full_message(raw))
@@ -234,9 +252,11 @@ def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) ->
             return InputItem(agent, RawItem(raw))
         case "function_call_output":
             raw = {key: raw[key] for key in raw if key != "status"}
-            target = _target(raw) if raw.get("call_id") in handoffs else ""
-            if target:
-                return HandoffOutputItem(agent, RawItem(raw), agent, team.of(target))
+            call_id = str(raw.get("call_id"))
+            named = _target(raw) if call_id in handoffs else ""
+            if named:
+                target = team.target(agent, called.get(call_id, ""), named)
+                return HandoffOutputItem(agent, RawItem(raw), agent, target)
             return ToolCallOutputItem(agent, RawItem(raw), raw.get("output"))
         case "function_call" if raw.get("call_id") in handoffs:
             return HandoffCallItem(agent, RawItem(raw))
@@ -267,7 +287,7 @@ def _tell_tool(item: ToolCallItem | ToolCallOutputItem, tool: Tool | None) -> No
         item.tool_origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name=server)
     elif isinstance(tool, AgentTool):
         item.tool_origin = ToolOrigin(
-            ToolOriginType.AGENT_AS_TOOL, agent_name=tool.agent.name, agent_tool_name=tool.name
+            ToolOriginType.AGENT_AS_TOOL, agent_name=own(tool.agent).name, agent_tool_name=tool.name
         )
     else:
         item.tool_origin = ToolOrigin(ToolOriginType.FUNCTION)
@@ -375,10 +395,11 @@ def _hands_over(of: StepBody, call: ToolCall) -> bool:
         return False
     asked, answers = last_round(of.adds, (call,))
     is_newest = not asked or call in asked.values()
-    return is_newest and _assistant_in(answers.get(call.id, "")) == of.next[0].agent
+    named, following = _assistant_in(answers.get(call.id, "")), of.next[0].agent
+    return is_newest and bool(named) and is_named_for(following, named)
 
 
-def _target(raw: dict[str, Json]) -> str:
+def _target(raw: Mapping[str, Json]) -> str:
     """Return the name of the agent in a handoff's output, or empty."""
     return _assistant_in(raw.get("output"))
 

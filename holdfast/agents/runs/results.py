@@ -72,6 +72,7 @@ class RunData:
         moved: Items of the input that a handoff has moved there, each with the one of `new_items`
             that it was.
         reasoning_item_id_policy: Whether `to_input_list` keeps the ids of reasoning items.
+        last_member: The name by which the run's task knows `last_agent`.
     """
 
     input: str | list[dict[str, Json]]
@@ -100,6 +101,7 @@ class RunData:
         default_factory=list[tuple[dict[str, Json], RunItem]], repr=False
     )
     reasoning_item_id_policy: Literal["preserve", "omit"] = field(default="preserve", repr=False)
+    last_member: str = field(default="", repr=False)
 
     @property
     def usage(self) -> Usage:
@@ -156,7 +158,7 @@ class RunData:
             UserError: One of these is on a call that does not wait.
         """
         state: RunState = RunState.of(self.task_id, self.interruptions)
-        state.run_by(self.__dict__.get("last_agent"))
+        state.run_by(self.__dict__.get("last_agent"), self.last_member)
         state.context = self.context_wrapper
         if self.context_wrapper.origin is not None:
             state.deserializer = self.context_wrapper.origin.deserializer
@@ -295,7 +297,8 @@ class RunResult(RunData):
         """
         state = super().to_state()
         if self.task_id and not self.waiting_for and not self.interruptions:
-            state.follow(self.to_input_list(mode="normalized"), self.last_agent.name)
+            name = self.last_member or self.last_agent.name
+            state.follow(self.to_input_list(mode="normalized"), name)
         return state
 
     def _repr_html_(self) -> str:

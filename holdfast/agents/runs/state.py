@@ -11,8 +11,9 @@ from typing import Any, Generic, Literal, Self, cast
 from typing_extensions import TypeVar
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import own
 from holdfast.agents.items.raw_items import RawItem, dumped, plain
-from holdfast.agents.items.run_items import ToolApprovalItem
+from holdfast.agents.items.run_items import ToolApprovalItem, member_of
 from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.state_context import Deserializer, Serializer, as_wrapper, read, written
@@ -180,10 +181,15 @@ class RunState(Generic[ContextT, AgentT]):
         self._decisions = {decision.approval: decision for decision in saved.decisions}
         self._input = list(saved.input)
 
-    def run_by(self, agent: Agent[Any] | None) -> None:
-        """Note the agent that runs, for as long as something else has it; None for nobody."""
+    def run_by(self, agent: Agent[Any] | None, name: str = "") -> None:
+        """Note the agent that runs, for as long as something else has it; None for nobody.
+
+        Args:
+            agent: The agent.
+            name: The name by which the task knows it; its own by default.
+        """
         if agent is not None:
-            self._outer, self._runs = weakref.ref(agent), agent.name
+            self._outer, self._runs = weakref.ref(agent), name or agent.name
 
     @property
     def is_new(self) -> bool:
@@ -306,7 +312,7 @@ class RunState(Generic[ContextT, AgentT]):
         """
         asked = (
             AskedForm(
-                agent=item.agent.name,
+                agent=member_of(item),
                 approval=item.approval_id,
                 digest=item.digest,
                 item=plain(item.raw_item),
@@ -387,7 +393,7 @@ class RunState(Generic[ContextT, AgentT]):
         ]
         state = cls.of(saved.task_id, items, id=saved.id)
         state._restore(saved)  # noqa: SLF001  of this class
-        runs = team.of(saved.runs) if team.has(saved.runs) else initial_agent
+        runs = own(team.of(saved.runs)) if team.has(saved.runs) else initial_agent
         state._outer = lambda: runs  # noqa: SLF001  nobody else may have it
         begins = str((saved.current_agent or {}).get("name", ""))
         if begins and not team.has(begins):

@@ -1,12 +1,21 @@
-"""Agents that belong together: those of a task, and the checks of them as one."""
+"""Agents that belong together: those of a task, their names in it, and the checks of them as one.
+
+A task knows its agents by name: its snapshot, records, queue and audit do. The user's agents may
+share names, so a run begins by giving them names that are apart, see `members`. From there on only
+what is shown to the user, or handed to the user's code, goes back to the user's objects, by `own`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+import copy
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import walk
+from holdfast.agents.agent_base import as_member, names_apart, own, walk, walk_all
+from holdfast.agents.nesting.agent_tool import AgentTool
+from holdfast.agents.parts.declared import as_handoff
 from holdfast.errors import UserError
 from holdfast.values.text.logs import log
 
@@ -17,7 +26,62 @@ def reachable(agents: Iterable[Agent]) -> tuple[Agent, ...]:
     Raises:
         UserError: Two agents have the same name.
     """
-    return walk(agents, lambda agent: [*(h.agent for h in agent.made_handoffs), *agent.nested()])
+    return walk(agents, _next_to)
+
+
+def members(first: Agent) -> Agent:
+    """Return an agent for a run in which each agent that it can reach has a name of its own.
+
+    Where no two share a name, that is the agent itself. Else it is a copy of it: the agents of the
+    run are copied, and their handoffs and agents as tools lead to the copies. The first agent of a
+    name keeps it, the following ones are `name#2`, `name#3`, in the order in which they are found,
+    so the same program finds the same ones again.
+
+    Args:
+        first: The agent that the run begins with.
+
+    Raises:
+        UserError: An agent that a tool retriever chooses as a tool shares its name with another:
+            a retriever's catalogue cannot be copied.
+    """
+    found = walk_all([first], _next_to)
+    often = Counter(agent.name for agent in found)
+    if len(often) == len(found):
+        return first
+    named = zip(found, names_apart(found), strict=True)
+    made = {
+        id(agent): as_member(agent, name, shares=often[agent.name] > 1) for agent, name in named
+    }
+    for member in made.values():
+        _lead_to(member, made)
+    reachable([made[id(first)]])
+    return made[id(first)]
+
+
+def is_apart(agent: Agent) -> bool:
+    """Whether an agent is one of a run in which two of the user's agents share a name."""
+    return own(agent) is not agent
+
+
+def _next_to(agent: Agent) -> list[Agent]:
+    return [*(each.agent for each in agent.made_handoffs), *agent.nested()]
+
+
+def _lead_to(member: Agent, made: Mapping[int, Agent]) -> None:
+    """Let the handoffs and the agents as tools of a member lead to members."""
+    handoffs = [copy.copy(as_handoff(each)) for each in member.handoffs]
+    for handoff in handoffs:
+        handoff.target = made.get(id(handoff.target), handoff.target)
+    member.handoffs = handoffs
+    member.tools = [_leading_to(tool, made) for tool in member.tools]
+
+
+def _leading_to(tool: Any, made: Mapping[int, Agent]) -> Any:
+    if not isinstance(tool, AgentTool) or id(tool.agent) not in made:
+        return tool
+    copied = copy.copy(tool)
+    copied.agent = made[id(tool.agent)]
+    return copied
 
 
 def has_servers(agent: Agent) -> bool:

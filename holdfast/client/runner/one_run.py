@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from temporalio.exceptions import TemporalError
 
+from holdfast.agents.agent_base import own
 from holdfast.agents.nesting.nested_run import invocation_of
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.state import RunState
-from holdfast.agents.runs.teams import has_servers
+from holdfast.agents.runs.teams import has_servers, is_apart
 from holdfast.client.agent_runner.control import AGAIN_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.caller_sessions.store import CallerStore
@@ -36,7 +37,7 @@ from holdfast.errors import (
     TaskExistsError,
     UserError,
 )
-from holdfast.reading.recorded import Recorded, read_recorded
+from holdfast.reading.recorded import Recorded, read_recorded, read_snapshot
 from holdfast.reading.run_hooks import HookFailed, HookNotifier
 from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result_beside
 from holdfast.task.data.head import TaskHead
@@ -123,6 +124,7 @@ async def go_on(
     call.context.goes_on()
     before = await read_recorded(engine.reader, state.task_id)
     _check_same(engine, call, before)
+    await _check_roles(engine, call, before)
     context = call.context.object
     if call.reviver is not None:  # also to find out here, where nothing has happened yet
         context = await call.reviver.of(before.task.extra_state.get(KEY))
@@ -151,6 +153,34 @@ def _check_same(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
             f" {', '.join(map(repr, names))} only. Run the state with the agent it began with."
         )
         raise UserError(msg)
+
+
+async def _check_roles(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
+    """Refuse to go on with agents that share a name, if they may have changed places.
+
+    Their names in the task follow from the order in which they are found, beginning with the agent
+    that was given.
+
+    Raises:
+        UserError: One is not declared as that which the task began with under its name.
+    """
+    if not is_apart(call.agent) or before.task.status in CLOSED:
+        return
+    began = await read_snapshot(engine.reader, before.head)
+    known = {} if began is None else {each.name: each for each in (began, *began.team)}
+    for agent in (call.agent, *call.agent.team()) if known else ():
+        one = known.get(agent.name)
+        if one is None or not agent.snapshot(one.model).has_role_of(one):
+            msg = (
+                f"Several agents of the run of task {call.task_id!r} have the name"
+                f" {own(agent).name!r}, and the one that is {agent.name!r} now is not declared as"
+                " that of the task: it may be another of them. Nothing was changed."
+            )
+            remedy = (
+                "Run the state with the agent that it began with, and declare these agents as they"
+                " were, in the same order. Names of their own allow such changes."
+            )
+            raise UserError(msg, remedy=remedy)
 
 
 def _check_same_session(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
@@ -356,7 +386,7 @@ class _Run:
             error.add_note(f"What the run had produced could not be read: {trouble}")
             data = RunData(
                 input=listed([] if call.input is None else call.input),
-                last_agent=call.agent,
+                last_agent=own(call.agent),
                 context_wrapper=RunContextWrapper(self._context, task_id=call.task_id),
                 task_id=call.task_id,
             )

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, cast
 from typing_extensions import Unpack
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import own
 from holdfast.agents.hooks import RunHooks, check_run_hooks
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.run_config import RunConfig, as_run_config
@@ -18,7 +19,7 @@ from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
 from holdfast.agents.runs.rules import run_budget, run_head
 from holdfast.agents.runs.state import RunState
-from holdfast.agents.runs.teams import check_tool_names, reachable
+from holdfast.agents.runs.teams import check_tool_names, members, reachable
 from holdfast.agents.tools.context import ToolContext
 from holdfast.client import blocking
 from holdfast.client.agent_runner.base import new_id
@@ -105,6 +106,7 @@ def checked_call(
     config = as_run_config(given.get("run_config"))
     handlers = check_handlers(given.get("error_handlers"))
     _check(agent, given)
+    agent = members(agent)
     check_tool_names(reachable([agent]), config.tool_name_collision_policy)
     context, session = given.get("context"), given.get("session")
     call = cast("Any", context) if isinstance(context, ToolContext) else None
@@ -160,7 +162,7 @@ def _next_agent(given: Agent, name: str) -> Agent:
             " that can hand over to it."
         )
         raise UserError(msg)
-    return team.of(name)
+    return own(team.of(name))
 
 
 _KEPT = ("conversation_id", "previous_response_id")
@@ -367,11 +369,11 @@ class Runner:
             check_input(input.original_input if isinstance(input, RunState) else input)
         call = checked_call(starting_agent, input, arguments, streams=True)
         return RunResultStreaming(
-            starting_agent,
+            call.agent,
             [] if call.input is None else call.input,
             call.task_id,
             run=lambda started: wrap(_run(call, engine, started)),
-            find_engine=lambda: find_engine(starting_agent, engine),
+            find_engine=lambda: find_engine(call.agent, engine),
             context=call.context,
             reviver=call.reviver,
             by=call.by,
@@ -435,6 +437,8 @@ async def _run(
         if not isinstance(given, RunState):
             check_new_id(call.task_id)
         engine = await find_engine(call.agent, runner)
+    if not engine.is_embedded:  # other processes know their agents by the names these were given
+        reachable([own(call.agent)])
     if isinstance(given, RunState):
         return await go_on(engine, call, given, started)
     return await begin(engine, call, given, started)

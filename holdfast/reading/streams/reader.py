@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Iterator
 from typing import Any, Literal
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import own
 from holdfast.agents.items.run_items import HandoffCallItem
 from holdfast.agents.runs.item_reading import Team, message_items
 from holdfast.errors import TaskNotFoundError
@@ -226,7 +227,7 @@ class StreamReader:
             upcoming = (current.open.step.agent for current in look.opens)
             self._agent = (next(upcoming, "") if self._resumes else "") or look.task.agent
             if self._resumes:
-                now = self._team.of(self._agent)
+                now = own(self._team.of(self._agent))
                 events.append(AgentUpdatedStreamEvent(new_agent=now, offset=self.offset))
             events += self._tell_agent(Offset(0, 0, 1), self._agent)
         found = [m for step in look.steps for m in moments(step, self._first_agent)]
@@ -256,7 +257,8 @@ class StreamReader:
 
     def _tell_agent(self, at: Offset, agent: str) -> Iterator[StreamEvent]:
         if self._advance(at):
-            yield AgentUpdatedStreamEvent(new_agent=self._team.of(agent), offset=self.offset)
+            new = own(self._team.of(agent))
+            yield AgentUpdatedStreamEvent(new_agent=new, offset=self.offset)
 
     def _tell_undo(self, told: Undone) -> Iterator[StreamEvent]:
         if self._advance(told.at):

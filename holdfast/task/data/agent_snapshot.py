@@ -46,6 +46,7 @@ class ToolPolicy(Value):
         guarded: Whether guardrails see a call before it is run.
         agent: For an agent as a tool: its name; a call is a task of that agent.
         handoff: For a handoff: name of the agent that goes on with the task.
+        handoff_name: The name that the models know that agent by, if it is another one.
         call_kind: Type that the items of its calls have; empty for function calls.
     """
 
@@ -67,6 +68,7 @@ class ToolPolicy(Value):
     guarded: bool = False
     agent: str = ""
     handoff: str = ""
+    handoff_name: str = ""
     call_kind: CallKind = ""
 
     @property
@@ -140,6 +142,8 @@ class AgentSnapshot(Value):
         keeps_tool_choice: Whether a tool choice stands after a tool was used.
         guards: Its guardrails, those of the input first.
         team: The other agents that a task may be handed to, in the order in which they are found.
+        shared: The name that its author gave it, if another agent of the run has that, too; empty
+            for an agent whose name says all.
     """
 
     name: str
@@ -161,6 +165,25 @@ class AgentSnapshot(Value):
     keeps_tool_choice: bool = False
     guards: tuple[GuardRule, ...] = ()
     team: tuple[AgentSnapshot, ...] = ()
+    shared: str = ""
+
+    def has_role_of(self, other: AgentSnapshot) -> bool:
+        """Whether two agents are declared as the same one, as far as data can say it.
+
+        Functions and models are not compared, nor are descriptions and parameters of tools.
+        """
+        return self._role() == other._role()
+
+    def _role(self) -> tuple[object, ...]:
+        tools = {spec.name for spec in self.tools} - set(self.served)
+        leads = {
+            (name, policy.handoff, policy.agent)
+            for name, policy in self.policies.items()
+            if policy.handoff or policy.agent
+        }
+        handoffs = {spec.name for spec in self.handoffs}
+        said = (self.instructions, self.is_dynamic, self.prompt, self.makes_prompt, self.output)
+        return (self.shared, *said, tools, handoffs, leads, self.worker, self.behavior)
 
     def of(self, name: str) -> AgentSnapshot:
         """Return the snapshot of an agent of the team; without a name, this one.

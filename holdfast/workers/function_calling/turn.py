@@ -72,7 +72,8 @@ async def hand_over(
     is_told = policy.effect == "read"
     changes_view = handoffs.changes_view(chosen.name)
     if is_told:
-        handoffs.tell(chosen, Outcome(content=transfer_message(policy.handoff)))
+        name = policy.handoff_name or policy.handoff
+        handoffs.tell(chosen, Outcome(content=transfer_message(name)))
     if others and is_told and not changes_view:
         # The next agent's view does not depend on their results, so they can run after the step,
         # which saves an activity.

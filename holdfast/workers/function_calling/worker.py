@@ -46,6 +46,14 @@ class FunctionCallingAgentWorker(AgentWorker):
         self.max_function_calls = max_function_calls
         self.allow_parallel_tool_calls = allow_parallel_tool_calls
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is of the same class with the same limits: agents declared alike are equal."""
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        """Return the same for equal ones; the limits may be changed."""
+        return hash(type(self))
+
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Call the model once; end the step with its tool calls, or the task with its answer."""
         used = _take_in(step, ctx)

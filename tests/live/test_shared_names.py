@@ -1,0 +1,369 @@
+"""Runs in which several agents have one name: each has an identity of its own in the task."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    Agent,
+    AgentHooks,
+    AgentRunner,
+    GuardrailFunctionOutput,
+    Handoff,
+    HandoffInputData,
+    ItemHelpers,
+    OutputGuardrail,
+    RunConfig,
+    RunHooks,
+    Runner,
+    RunResult,
+    RunState,
+    StepFailedError,
+    ToolContext,
+    UserError,
+    handoff,
+    tool,
+)
+from holdfast.agents.agent_base import names_apart
+from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
+from holdfast.testing import ScriptedModel
+from holdfast.values.code.code_refs import forget
+from holdfast.values.messages import ToolCall
+
+HAND_OVER = ToolCall(id="", name="transfer_to_test", arguments="{}")
+HOME = Agent(name="at home", model="offline")
+PAY = ToolCall(id="", name="pay", arguments="{}")
+
+
+@pytest.fixture
+async def runner() -> AsyncGenerator[AgentRunner]:
+    async with AgentRunner.local(HOME, data_dir=None) as made:
+        yield made
+
+
+def named_test(*script: ToolCall | str, **options: Any) -> Agent[Any]:
+    return Agent(name="test", model=ScriptedModel(script), **options)
+
+
+def circle() -> list[Agent]:
+    """Three agents of one name, each of which hands over to the next one, the last to the first."""
+    team = [
+        named_test(HAND_OVER, "It is done.", instructions="I am the first."),
+        named_test(HAND_OVER, instructions="I am the second."),
+        named_test(HAND_OVER, instructions="I am the third."),
+    ]
+    for agent, other in zip(team, [*team[1:], team[0]], strict=True):
+        agent.handoffs.append(other)
+    return team
+
+
+async def agents_of(runner: AgentRunner, task_id: str) -> list[str]:
+    """Names of the agents of a task's steps, as its record has them."""
+    entries, _ = await runner.reader.ledger(task_id)
+    return [entry.step.step.agent for entry in entries if entry.step is not None]
+
+
+def who(result: RunResult) -> list[tuple[str, Any, Any]]:
+    """The handoffs of a run, with the users' agents."""
+    return [
+        (item.raw_item["output"], item.source_agent, item.target_agent)
+        for item in result.new_items
+        if isinstance(item, HandoffOutputItem)
+    ]
+
+
+def check_circle(team: Sequence[Agent], result: RunResult) -> None:
+    first, second, third = team
+    assert result.final_output == "It is done."
+    assert result.last_agent is first
+    said = '{"assistant": "test"}'
+    assert who(result) == [(said, first, second), (said, second, third), (said, third, first)]
+    for (_, *found), wanted in zip(
+        who(result), [(first, second), (second, third), (third, first)], strict=True
+    ):
+        assert all(one is other for one, other in zip(found, wanted, strict=True))
+    asked = [item.agent for item in result.new_items if item.type == "handoff_call_item"]
+    assert [id(agent) for agent in asked] == [id(agent) for agent in team]
+    assert all(agent.name == "test" for agent in team)
+
+
+async def test_agents_of_one_name_hand_over_in_a_circle(runner: AgentRunner) -> None:
+    team = circle()
+    result = await Runner.run(team[0], "q", runner=runner)
+    check_circle(team, result)
+    told = [agent.model.requests[0].instructions for agent in team]  # type: ignore[union-attr]
+    assert told == ["I am the first.", "I am the second.", "I am the third."]
+
+
+async def test_the_record_tells_them_apart(runner: AgentRunner) -> None:
+    team = circle()
+    result = await Runner.run(team[0], "q", runner=runner)
+    assert await agents_of(runner, result.task_id) == ["", "test#2", "test#3", "test"]
+
+
+async def test_a_streamed_run_shows_the_users_agents(runner: AgentRunner) -> None:
+    team = circle()
+    streamed = Runner.run_streamed(team[0], "q", runner=runner)
+    assert streamed.current_agent is team[0]
+    events = [event async for event in streamed.stream_events()]
+    updated = [e.new_agent for e in events if e.type == "agent_updated_stream_event"]
+    assert [id(agent) for agent in updated] == [id(agent) for agent in (*team, team[0])]
+    check_circle(team, await streamed.result())
+
+
+async def test_a_handoff_made_by_hand_leads_to_its_own_target(runner: AgentRunner) -> None:
+    one, other = named_test("one"), named_test("other")
+
+    async def to_other(_ctx: Any, _arguments: str) -> Agent:
+        return other
+
+    by_hand = Handoff(
+        tool_name="to_other",
+        tool_description="",
+        input_json_schema={},
+        on_invoke_handoff=to_other,
+        agent_name="test",
+        target=other,
+    )
+    call = ToolCall(id="", name="to_other", arguments="{}")
+    first = named_test(call, handoffs=[one, by_hand])
+    result = await Runner.run(first, "q", runner=runner)
+    assert (result.final_output, result.last_agent is other) == ("other", True)
+
+
+async def test_so_does_one_whose_function_returns_the_wrong_agent_of_the_name(
+    runner: AgentRunner,
+) -> None:
+    one, other = named_test("one"), named_test("other")
+
+    async def to_one(_ctx: Any, _arguments: str) -> Agent:
+        return one
+
+    by_hand = Handoff(
+        tool_name="to_other",
+        tool_description="",
+        input_json_schema={},
+        on_invoke_handoff=to_one,
+        agent_name="test",
+        target=other,
+    )
+    call = ToolCall(id="", name="to_other", arguments="{}")
+    first = named_test(call, handoffs=[one, by_hand])
+    with pytest.raises(UserError, match=r"must return agent 'test#\d'"):
+        await Runner.run(first, "q", runner=runner)
+
+
+async def test_filters_see_the_users_agents(runner: AgentRunner) -> None:
+    seen: list[Any] = []
+
+    def watch(data: HandoffInputData) -> HandoffInputData:
+        items = (*data.pre_handoff_items, *data.new_items)
+        seen.append([item.agent for item in items])
+        return data
+
+    third = named_test("done")
+    second = named_test(HAND_OVER, handoffs=[handoff(third, input_filter=watch)])
+    first = named_test(HAND_OVER, handoffs=[second])
+    result = await Runner.run(first, "q", runner=runner)
+    assert result.last_agent is third
+    [agents] = seen
+    assert [id(agent) for agent in agents] == [id(a) for a in (first, first, second, second)]
+
+
+async def test_an_agent_of_the_same_name_is_called_as_a_tool(runner: AgentRunner) -> None:
+    called = named_test("from the one called")
+    ask = ToolCall(id="", name="ask", arguments='{"input": "q"}')
+    first = named_test(ask, "from the first", tools=[called.as_tool("ask")])
+    result = await Runner.run(first, "q", runner=runner)
+    [output] = [item for item in result.new_items if isinstance(item, ToolCallOutputItem)]
+    assert (output.output, result.final_output) == ("from the one called", "from the first")
+    assert output.tool_origin is not None
+    assert output.tool_origin.agent_name == "test"
+    assert (await runner.get_task(f"{result.task_id}~0.1.0.0")).agent == "test#2"
+
+
+class Watching(RunHooks[Any]):
+    """Keeps the agents that it is told of."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, list[Any]]] = []
+
+    async def on_agent_start(self, context: Any, agent: Any) -> None:
+        self.seen.append(("start", [agent]))
+
+    async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+        self.seen.append(("end", [agent]))
+
+    async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
+        self.seen.append(("handoff", [from_agent, to_agent]))
+
+
+class Own(AgentHooks[Any]):
+    """Keeps the agents that it is told of."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    async def on_start(self, context: Any, agent: Any) -> None:
+        self.seen.append(agent)
+
+    async def on_handoff(self, context: Any, agent: Any, source: Any) -> None:
+        self.seen += [agent, source]
+
+
+async def test_hooks_get_the_users_agents(runner: AgentRunner) -> None:
+    hooks, own = Watching(), Own()
+    second = named_test("done")
+    first = named_test(HAND_OVER, handoffs=[second], hooks=own)
+    await Runner.run(first, "q", runner=runner, hooks=hooks)
+    found = [(what, [id(agent) for agent in agents]) for what, agents in hooks.seen]
+    wanted = [("start", [first]), ("handoff", [first, second]), ("start", [second])]
+    wanted += [("end", [second])]
+    assert found == [(what, [id(agent) for agent in agents]) for what, agents in wanted]
+    assert [id(agent) for agent in own.seen] == [id(first), id(second), id(first)]
+
+
+async def test_so_do_instructions_tools_predicates_guardrails_and_filters_of_the_model(
+    runner: AgentRunner,
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def instructions(_ctx: Any, agent: Agent) -> str:
+        seen["instructions"] = agent
+        return ""
+
+    def is_enabled(_ctx: Any, agent: Agent) -> bool:
+        seen["predicate"] = agent
+        return True
+
+    def check(_ctx: Any, agent: Agent, _output: Any) -> GuardrailFunctionOutput:
+        seen["guardrail"] = agent
+        return GuardrailFunctionOutput(None, tripwire_triggered=False)
+
+    @tool(is_enabled=is_enabled, effect="read")
+    def look(ctx: ToolContext[Any]) -> str:
+        seen["tool"], seen["its name"] = ctx.agent, ctx.agent_name
+        return "seen"
+
+    def before_model(data: Any) -> Any:
+        seen["filter"] = data.agent
+        return data.model_data
+
+    second = named_test(
+        ToolCall(id="", name="look", arguments="{}"),
+        "done",
+        instructions=instructions,
+        tools=[look],
+        output_guardrails=[OutputGuardrail(check)],
+    )
+    first = named_test(HAND_OVER, handoffs=[second])
+    config = RunConfig(call_model_input_filter=before_model)
+    result = await Runner.run(first, "q", runner=runner, run_config=config)
+    wanted = {"instructions", "predicate", "guardrail", "filter", "tool"}
+    assert seen["its name"] == "test"
+    assert {name for name in wanted if seen[name] is second} == wanted
+    assert result.output_guardrail_results[0].agent is second
+
+
+async def test_a_name_that_looks_like_one_of_ours_keeps_its_agent(runner: AgentRunner) -> None:
+    taken = Agent(name="test#2", model=ScriptedModel(["done"]))
+    call = ToolCall(id="", name="transfer_to_test_2", arguments="{}")
+    second = named_test(call, handoffs=[taken])
+    first = named_test(HAND_OVER, handoffs=[second])
+    result = await Runner.run(first, "q", runner=runner)
+    assert result.last_agent is taken
+    assert await agents_of(runner, result.task_id) == ["", "test#3", "test#2"]
+
+
+def test_each_agent_gets_a_name_that_no_other_has() -> None:
+    agents = [Agent(name=name) for name in ("a", "b", "a", "a#2", "b", "a", "a#2")]
+    assert names_apart(agents) == ["a", "b", "a#3", "a#2", "b#2", "a#4", "a#2#2"]
+
+
+@tool(needs_approval=True, effect="read")
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+def paying(*, swapped: bool = False, renamed: str = "") -> Agent:
+    """An agent that hands over to another of its name, which pays; a third may be there, too."""
+    payer = named_test(PAY, "It is paid.", instructions="You pay.", tools=[pay])
+    other = named_test("Nothing.", instructions=f"You do something else.{renamed}")
+    to_payer = handoff(payer, tool_name_override="to_payer")
+    to_other = handoff(other, tool_name_override="to_other")
+    call = ToolCall(id="", name="to_payer", arguments="{}")
+    handoffs = [to_other, to_payer] if swapped else [to_payer, to_other]
+    return named_test(call, handoffs=handoffs)
+
+
+def rest_of(agent: Agent) -> Agent:
+    """Let the agent that pays answer only: it has called its tool in an earlier process."""
+    [payer] = [each.agent for each in agent.made_handoffs if each.tool_name == "to_payer"]
+    payer.model = ScriptedModel(["It is paid."])
+    return agent
+
+
+async def end_process(runner: AgentRunner, task_id: str) -> None:
+    """Let go of a run's own agents, as the end of its process does."""
+    forget((await runner.reader.head(task_id)).run.code)
+
+
+async def test_a_run_goes_on_with_the_same_program_in_another_process(tmp_path: Path) -> None:
+    async with AgentRunner.local(HOME, data_dir=tmp_path) as one:
+        stopped = await Runner.run(paying(), "q", runner=one)
+        await end_process(one, stopped.task_id)
+        text = stopped.to_state().to_string()
+    again = rest_of(paying())
+    async with AgentRunner.local(HOME, data_dir=tmp_path) as other:
+        state = await RunState.from_string(again, text)
+        [item] = state.get_interruptions()
+        payer = again.handoffs[0].agent
+        assert item.agent is payer
+        state.approve(item)
+        result = await Runner.run(again, state, runner=other)
+        assert (result.final_output, result.last_agent is payer) == ("It is paid.", True)
+        assert await agents_of(other, result.task_id) == ["", "test#2", "test#2"]
+
+
+async def test_a_run_does_not_go_on_with_agents_that_have_changed_places(tmp_path: Path) -> None:
+    async with AgentRunner.local(HOME, data_dir=tmp_path) as one:
+        stopped = await Runner.run(paying(), "q", runner=one)
+        await end_process(one, stopped.task_id)
+    swapped = rest_of(paying(swapped=True))
+    async with AgentRunner.local(HOME, data_dir=tmp_path) as other:
+        state = RunState.of(stopped.task_id, stopped.interruptions)
+        state.approve(stopped.interruptions[0])
+        with pytest.raises(UserError, match=r"it may be another of them\. Nothing was changed"):
+            await Runner.run(swapped, state, runner=other)
+        result = await Runner.run(rest_of(paying()), state, runner=other)
+        assert result.final_output == "It is paid."
+
+
+async def test_nor_does_a_worker_that_has_them_take_the_task(tmp_path: Path) -> None:
+    async with AgentRunner.local(HOME, data_dir=tmp_path) as one:
+        stopped = await Runner.run(paying(), "q", runner=one)
+        await end_process(one, stopped.task_id)
+    async with AgentRunner.local(HOME, data_dir=tmp_path) as other:
+        beside = await Runner.run(paying(swapped=True), "q", runner=other)
+        assert beside.interruptions
+        await other.approve(stopped.interruptions[0].approval_id, by="ann")
+        with pytest.raises(StepFailedError, match="other instructions, tools or handoffs"):
+            await other.run_on(stopped.task_id)
+        assert (await other.get_task(stopped.task_id)).status == "needs_attention"
+        result = await Runner.run(rest_of(paying()), RunState.of(stopped.task_id), runner=other)
+        assert result.final_output == "It is paid."
+
+
+async def test_the_run_after_a_finished_one_begins_with_its_last_agent(runner: AgentRunner) -> None:
+    second = named_test("one", "two")
+    first = named_test(HAND_OVER, handoffs=[second])
+    state = (await Runner.run(first, "q", runner=runner)).to_state()
+    state.add_input("And then?")
+    result = await Runner.run(first, state, runner=runner)
+    assert (result.final_output, result.last_agent is second) == ("two", True)
+    assert ItemHelpers.text_message_outputs(result.new_items) == "two"
