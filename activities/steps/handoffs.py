@@ -15,7 +15,8 @@ from holdfast.agents.handoffs.filters import (
 )
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents.handoffs.invocation import check_callable
-from holdfast.agents.runs.item_reading import conversation_items, message_items, team_of
+from holdfast.agents.runs.item_reading import conversation_items, message_items
+from holdfast.agents.runs.teams import team_of
 from holdfast.errors import InvalidArgumentError, NotFoundError, UserError, message_of, remedy_of
 from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.task.data.calls import Outcome

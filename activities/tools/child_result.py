@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
 from holdfast.activities.failures import clean_message
-from holdfast.agents.runs.item_reading import team_of
+from holdfast.agents.runs.teams import team_of
 from holdfast.errors import EngineError
 from holdfast.reading.reader import Reader
 from holdfast.reading.recorded import read_recorded

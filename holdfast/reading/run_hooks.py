@@ -14,12 +14,8 @@ from holdfast.agents.hooks import RunHooks
 from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
-from holdfast.agents.runs.item_reading import (
-    Team,
-    handoff_names,
-    result_item,
-    step_items,
-)
+from holdfast.agents.runs.item_reading import handoff_names, result_item, step_items
+from holdfast.agents.runs.teams import Team
 from holdfast.agents.tools.context import ToolContext
 from holdfast.archive.contents import read_json
 from holdfast.errors import EngineError, NotFoundError

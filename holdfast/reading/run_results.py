@@ -15,8 +15,9 @@ from holdfast.agents.output_type import typed_output
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.item_helpers import RunInput
-from holdfast.agents.runs.item_reading import Team, raw_output, step_items, step_messages, team_of
+from holdfast.agents.runs.item_reading import raw_output, step_items, step_messages
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult, is_said_by
+from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import approval_request
 from holdfast.models.openai.items import to_response_items

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Agent, RunContextWrapper, Runner, tool
 from holdfast.agents.hooks import RunHooks
-from holdfast.agents.runs.item_reading import team_of
+from holdfast.agents.runs.teams import team_of
 from holdfast.client.runner.caller_loop import CallerLoop
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import MaxTurnsExceeded

@@ -6,13 +6,8 @@ from typing import Any
 
 from holdfast import Agent, ToolOrigin, ToolOriginType, tool
 from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
-from holdfast.agents.runs.item_reading import (
-    Team,
-    message_items,
-    step_items,
-    step_messages,
-    team_of,
-)
+from holdfast.agents.runs.item_reading import message_items, step_items, step_messages
+from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models import from_response_items
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.run_hooks import hook_calls

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import is_named_for, own
-from holdfast.agents.handoffs.handoff import HandoffTool
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
     OF_PROVIDER,
@@ -24,93 +23,17 @@ from holdfast.agents.items.run_items import (
 )
 from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from holdfast.agents.nesting.agent_tool import AgentTool
-from holdfast.agents.runs.teams import members
+from holdfast.agents.runs.teams import Team, team_of
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.foreign.servers import ServerTool
 from holdfast.models.openai.items import answer_parts, to_response_items
 from holdfast.models.openai.local_items import LOCAL_RESULTS, shell_text
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.ledger.references import last_round
 from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.text.redact import bare_addresses
-
-
-class Team:
-    """The agents of a run by the names that its task knows, see `members`."""
-
-    def __init__(self, first: str, agents: Sequence[Agent] = ()) -> None:
-        """Take the agents that are known.
-
-        Args:
-            first: Name of the agent that the task began with.
-            agents: The agents that this process has.
-        """
-        self._first = first
-        self._agents: dict[str, Agent] = {agent.name: agent for agent in reversed(agents)}
-        self._own = frozenset(self._agents)
-        self._began: AgentSnapshot | None = None
-        self._tools: dict[tuple[str, str], Tool | None] = {}
-
-    @property
-    def lacks_servers(self) -> bool:
-        """Whether agents have MCP servers whose tools it does not know yet, see `learn`."""
-        return self._began is None and any(each.mcp_servers for each in self._agents.values())
-
-    def learn(self, began: AgentSnapshot) -> None:
-        """Take the first agent and its team as the task began with them, with tools of servers."""
-        self._began = began
-        self._tools.clear()
-
-    def has(self, name: str) -> bool:
-        """Whether this process has an agent of this name."""
-        return name in self._own
-
-    def of(self, name: str) -> Agent:
-        """Return an agent, or one that has only the name; without a name, the first agent."""
-        name = name or self._first
-        if name not in self._agents:
-            self._agents[name] = Agent(name=name)
-        return self._agents[name]
-
-    def tool(self, agent: Agent, name: str) -> Tool | None:
-        """Return an agent's tool of a name, or its handoff as a tool, or None."""
-        key = (agent.name, name)
-        if key not in self._tools:
-            known = (self._began, *self._began.team) if self._began is not None else ()
-            began = next((each for each in known if each.name == agent.name), None)
-            self._tools[key] = agent.tool(name, began)
-        return self._tools[key]
-
-    def target(self, agent: Agent, handoff: str, named: str) -> Agent:
-        """Return the agent that one has handed the task to.
-
-        Args:
-            agent: The agent that handed over.
-            handoff: Name of the handoff, or empty if it is not known.
-            named: Name of the next agent in the handoff's output: the name that its author gave it.
-        """
-        tool = self.tool(agent, handoff) if handoff else None
-        to = tool.handoff.agent if isinstance(tool, HandoffTool) else None
-        return to if to is not None and own(to).name == named else self.of(named)
-
-
-def team_of(agent: Agent, *, first: str = "") -> Team:
-    """Return an agent's team, for a task that began with the agent or with another of the team.
-
-    It includes the agents that these call as tools, because their calls may need an approval.
-    """
-    agent = members(agent)
-    known = {each.name: each for each in (agent, *agent.team())}
-    agents = list(known.values())
-    for each in agents:  # grows while it is walked
-        for child in each.nested():
-            new = [a for a in (child, *child.team()) if a.name not in known]
-            known |= {a.name: a for a in new}
-            agents += new
-    return Team(first or agent.name, agents)
 
 
 def step_items(of: StepBody, team: Team) -> list[RunItem]:

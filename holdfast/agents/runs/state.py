@@ -15,7 +15,6 @@ from holdfast.agents.agent_base import own
 from holdfast.agents.items.raw_items import RawItem, dumped, plain
 from holdfast.agents.items.run_items import ToolApprovalItem, member_of
 from holdfast.agents.runs.item_helpers import ItemHelpers
-from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.state_context import Deserializer, Serializer, as_wrapper, read, written
 from holdfast.agents.runs.state_form import (
     VERSION,
@@ -29,6 +28,7 @@ from holdfast.agents.runs.state_form import (
     read_form,
     text_of,
 )
+from holdfast.agents.runs.teams import team_of
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import as_member, names_apart, own, walk, walk_all
+from holdfast.agents.handoffs.handoff import HandoffTool
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.parts.declared import as_handoff
+from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import UserError
+from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.values.text.logs import log
 
 
@@ -82,6 +85,81 @@ def _leading_to(tool: Any, made: Mapping[int, Agent]) -> Any:
     copied = copy.copy(tool)
     copied.agent = made[id(tool.agent)]
     return copied
+
+
+class Team:
+    """The agents of a run by the names that its task knows, see `members`."""
+
+    def __init__(self, first: str, agents: Sequence[Agent] = ()) -> None:
+        """Take the agents that are known.
+
+        Args:
+            first: Name of the agent that the task began with.
+            agents: The agents that this process has.
+        """
+        self._first = first
+        self._agents: dict[str, Agent] = {agent.name: agent for agent in reversed(agents)}
+        self._own = frozenset(self._agents)
+        self._began: AgentSnapshot | None = None
+        self._tools: dict[tuple[str, str], Tool | None] = {}
+
+    @property
+    def lacks_servers(self) -> bool:
+        """Whether agents have MCP servers whose tools it does not know yet, see `learn`."""
+        return self._began is None and any(each.mcp_servers for each in self._agents.values())
+
+    def learn(self, began: AgentSnapshot) -> None:
+        """Take the first agent and its team as the task began with them, with tools of servers."""
+        self._began = began
+        self._tools.clear()
+
+    def has(self, name: str) -> bool:
+        """Whether this process has an agent of this name."""
+        return name in self._own
+
+    def of(self, name: str) -> Agent:
+        """Return an agent, or one that has only the name; without a name, the first agent."""
+        name = name or self._first
+        if name not in self._agents:
+            self._agents[name] = Agent(name=name)
+        return self._agents[name]
+
+    def tool(self, agent: Agent, name: str) -> Tool | None:
+        """Return an agent's tool of a name, or its handoff as a tool, or None."""
+        key = (agent.name, name)
+        if key not in self._tools:
+            known = (self._began, *self._began.team) if self._began is not None else ()
+            began = next((each for each in known if each.name == agent.name), None)
+            self._tools[key] = agent.tool(name, began)
+        return self._tools[key]
+
+    def target(self, agent: Agent, handoff: str, named: str) -> Agent:
+        """Return the agent that one has handed the task to.
+
+        Args:
+            agent: The agent that handed over.
+            handoff: Name of the handoff, or empty if it is not known.
+            named: Name of the next agent in the handoff's output: the name that its author gave it.
+        """
+        tool = self.tool(agent, handoff) if handoff else None
+        to = tool.handoff.agent if isinstance(tool, HandoffTool) else None
+        return to if to is not None and own(to).name == named else self.of(named)
+
+
+def team_of(agent: Agent, *, first: str = "") -> Team:
+    """Return an agent's team, for a task that began with the agent or with another of the team.
+
+    It includes the agents that these call as tools, because their calls may need an approval.
+    """
+    agent = members(agent)
+    known = {each.name: each for each in (agent, *agent.team())}
+    agents = list(known.values())
+    for each in agents:  # grows while it is walked
+        for child in each.nested():
+            new = [a for a in (child, *child.team()) if a.name not in known]
+            known |= {a.name: a for a in new}
+            agents += new
+    return Team(first or agent.name, agents)
 
 
 def has_servers(agent: Agent) -> bool:

@@ -14,10 +14,9 @@ from holdfast.agents.agent_base import own
 from holdfast.agents.nesting.nested_run import invocation_of
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_helpers import RunInput
-from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.state import RunState
-from holdfast.agents.runs.teams import has_servers, is_apart
+from holdfast.agents.runs.teams import has_servers, team_of
 from holdfast.client.agent_runner.control import AGAIN_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.caller_sessions.store import CallerStore
@@ -25,7 +24,8 @@ from holdfast.client.caller_sessions.turns import write_turn
 from holdfast.client.runner.caller_input import with_caller_input, with_known_input
 from holdfast.client.runner.decisions import send_decisions
 from holdfast.client.runner.input import Given, read_input, with_input
-from holdfast.client.runner.run_call import RunCall
+from holdfast.client.runner.resumed_task import check_resumable
+from holdfast.client.runner.run_call import RUNNER, RunCall
 from holdfast.errors import (
     AgentsException,
     CommandRefusedError,
@@ -37,7 +37,7 @@ from holdfast.errors import (
     TaskExistsError,
     UserError,
 )
-from holdfast.reading.recorded import Recorded, read_recorded, read_snapshot
+from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.reading.run_hooks import HookFailed, HookNotifier
 from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result_beside
 from holdfast.task.data.head import TaskHead
@@ -46,14 +46,11 @@ from holdfast.values.code.code_refs import beginning, forget, refer
 from holdfast.values.code.context_data import KEY, initial_state
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import CLOSED
-from holdfast.values.text.logs import log
 
 T = TypeVar("T")
 
 Started = Callable[[], None]
 """Called once the server has confirmed that this run created its task, or owns it."""
-
-RUNNER = "Runner"
 
 
 async def begin(
@@ -114,8 +111,7 @@ async def go_on(
     """Send the decisions of a state, run its task on, and return the result.
 
     Raises:
-        UserError: Its task began with an agent that the given one does not know, or in another
-            session.
+        UserError: As for `check_resumable`.
         CommandRefusedError: A decision of the state contradicts one that was made elsewhere.
         AgentsException: As for `begin`.
         HoldfastError: As for `begin`.
@@ -123,8 +119,7 @@ async def go_on(
     forget(call.head.run.code)  # the task keeps the code that it began with
     call.context.goes_on()
     before = await read_recorded(engine.reader, state.task_id)
-    _check_same(engine, call, before)
-    await _check_roles(engine, call, before)
+    await check_resumable(engine, call, before)
     context = call.context.object
     if call.reviver is not None:  # also to find out here, where nothing has happened yet
         context = await call.reviver.of(before.task.extra_state.get(KEY))
@@ -133,80 +128,6 @@ async def go_on(
     if engine.is_embedded:
         user_calls.carry(state.task_id)
     return await run.result_of(_decide_and_go(engine, state, call.by, before), before=before)
-
-
-def _check_same(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
-    """Refuse to go on with another task, session or agent than those of the state.
-
-    Raises:
-        UserError: One of them differs.
-    """
-    task, agent = before.task, call.agent
-    if call.task_id != task.task_id:
-        msg = f"The state is of task {task.task_id!r}; it cannot be run as {call.task_id!r}."
-        raise UserError(msg)
-    _check_same_session(engine, call, before)
-    names = [each.name for each in (agent, *agent.team())]
-    if task.agent not in names:
-        msg = (
-            f"Task {task.task_id!r} began with agent {task.agent!r}; {agent.name!r} knows"
-            f" {', '.join(map(repr, names))} only. Run the state with the agent it began with."
-        )
-        raise UserError(msg)
-
-
-async def _check_roles(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
-    """Refuse to go on with agents that share a name, if they may have changed places.
-
-    Their names in the task follow from the order in which they are found, beginning with the agent
-    that was given.
-
-    Raises:
-        UserError: One is not declared as that which the task began with under its name.
-    """
-    if not is_apart(call.agent) or before.task.status in CLOSED:
-        return
-    began = await read_snapshot(engine.reader, before.head)
-    known = {} if began is None else {each.name: each for each in (began, *began.team)}
-    for agent in (call.agent, *call.agent.team()) if known else ():
-        one = known.get(agent.name)
-        if one is None or not agent.snapshot(one.model).has_role_of(one):
-            msg = (
-                f"Several agents of the run of task {call.task_id!r} have the name"
-                f" {own(agent).name!r}, and the one that is {agent.name!r} now is not declared as"
-                " that of the task: it may be another of them. Nothing was changed."
-            )
-            remedy = (
-                "Run the state with the agent that it began with, and declare these agents as they"
-                " were, in the same order. Names of their own allow such changes."
-            )
-            raise UserError(msg, remedy=remedy)
-
-
-def _check_same_session(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
-    """Refuse to go on with a task in another session than its own.
-
-    Raises:
-        UserError: It has another, or none.
-    """
-    ref, own, given = before.head.session, before.head.caller_session, call.session
-    if given is None:
-        if own is not None:
-            text = "Task %r keeps its turn for session %r of its caller until a run has session= it"
-            log.warning(text, call.task_id, own.id)
-        return
-    if isinstance(given, CallerStore):
-        is_same = own is not None and (not own.id or not given.name or own.id == given.name)
-    else:
-        is_same = ref is not None and engine.session(given).id == ref.id
-    if not is_same:
-        known = repr(ref.name) if ref is not None else own and f"{own.id!r} of its caller"
-        msg = (
-            f"Task {call.task_id!r} has {f'session {known}' if known else 'no session'}, and keeps"
-            f" it: a state cannot be run in session"
-            f" {given if isinstance(given, str) else given.name!r}. Leave session= out."
-        )
-        raise UserError(msg)
 
 
 async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: Recorded) -> None:

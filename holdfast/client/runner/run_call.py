@@ -24,6 +24,9 @@ from holdfast.values.runs.run_context import Origin
 from holdfast.values.settings import Budget
 from holdfast.values.text.logs import log
 
+RUNNER = "Runner"
+"""Who acts in a run of which it is not said."""
+
 
 class Reviver:
     """Makes the context object of a resumed run of the recorded data, as its state was told to.

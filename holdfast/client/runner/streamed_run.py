@@ -12,10 +12,9 @@ from temporalio.exceptions import TemporalError
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import own
 from holdfast.agents.items.run_items import RunItem
-from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.summaries import summary
-from holdfast.agents.runs.teams import has_servers
+from holdfast.agents.runs.teams import has_servers, team_of
 from holdfast.client.agent_runner.caller import Caller
 from holdfast.client.agent_runner.task_client import TaskClient
 from holdfast.client.runner.run_call import Reviver

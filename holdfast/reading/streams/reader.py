@@ -9,7 +9,8 @@ from typing import Any, Literal
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import own
 from holdfast.agents.items.run_items import HandoffCallItem
-from holdfast.agents.runs.item_reading import Team, message_items
+from holdfast.agents.runs.item_reading import message_items
+from holdfast.agents.runs.teams import Team
 from holdfast.errors import TaskNotFoundError
 from holdfast.models.base import Delta
 from holdfast.models.draft import Frame, deltas_of, goes_on, units_of

@@ -1,0 +1,232 @@
+"""The arguments of a run: their checks and their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict, cast
+
+from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import own
+from holdfast.agents.hooks import RunHooks, check_run_hooks
+from holdfast.agents.run_config import RunConfig, as_run_config
+from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
+from holdfast.agents.runs.item_helpers import RunInput
+from holdfast.agents.runs.rules import run_budget, run_head
+from holdfast.agents.runs.state import RunState
+from holdfast.agents.runs.teams import check_tool_names, members, reachable, team_of
+from holdfast.agents.tools.context import ToolContext
+from holdfast.client import blocking
+from holdfast.client.agent_runner.base import new_id
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.caller_sessions.protocol import SessionLike, check_session
+from holdfast.client.caller_sessions.store import CallerStore, Invoke
+from holdfast.client.runner.caller_loop import CallerLoop
+from holdfast.client.runner.kept import kept_conversation
+from holdfast.client.runner.run_call import RUNNER, RunCall, reviver_of
+from holdfast.errors import InvalidArgumentError, UserError, remedy_of
+from holdfast.values.base import Json
+from holdfast.values.checks.ids import (
+    DEFAULT_APP,
+    check_by,
+    check_known_id,
+    session_id,
+)
+from holdfast.values.code.context_data import CallersContext
+from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.text.shown import shown
+
+DEFAULT_MAX_TURNS = 10
+
+
+class RunArguments(TypedDict, total=False):
+    """The keyword arguments of `Runner.run`, which documents them."""
+
+    context: Any
+    max_turns: int | None
+    hooks: RunHooks | None
+    run_config: RunConfig | Mapping[str, Any] | None
+    error_handlers: Mapping[ErrorKind, ErrorHandler] | None
+    session: str | Session | blocking.Session | SessionLike | None
+    runner: AgentRunner | blocking.AgentRunner | None
+    task_id: str | None
+    exist_ok: bool
+    by: str
+    previous_response_id: str | None
+    conversation_id: str | None
+    auto_previous_response_id: bool
+
+
+def checked_call(
+    agent: Agent, input: RunInput | RunState, given: RunArguments, *, streams: bool = False
+) -> RunCall:
+    """Check the arguments of a run and give them their defaults.
+
+    Raises:
+        UserError: A value cannot be served, or two agents that the run may reach have one name.
+        TypeError: The hooks or the config are of a wrong type, or there is no such argument.
+    """
+    unknown = [name for name in given if name not in RunArguments.__annotations__]
+    if unknown:
+        msg = f"A run takes no argument {unknown[0]!r}."
+        raise TypeError(msg)
+    if isinstance(input, RunState):
+        if input.after is not None:
+            agent = _next_agent(agent, input.agent_name)
+        input, given = _with_state(agent, input, given)
+    config = as_run_config(given.get("run_config"))
+    handlers = check_handlers(given.get("error_handlers"))
+    _check(agent, given)
+    agent = members(agent)
+    check_tool_names(reachable([agent]), config.tool_name_collision_policy)
+    context, session = given.get("context"), given.get("session")
+    call = cast("Any", context) if isinstance(context, ToolContext) else None
+    if isinstance(context, RunContextWrapper):
+        context = cast("Any", context).context
+    invoke = CallerLoop().call
+    known = input.task_id if isinstance(input, RunState) else new_id(agent.name)
+    task_id = given.get("task_id") or known
+    return RunCall(
+        agent=agent,
+        given=input,
+        task_id=task_id,
+        exist_ok=given.get("exist_ok", False),
+        head=run_head(
+            agent.name,
+            config,
+            context=context,
+            error_handlers=handlers,
+            streams=streams,
+            kept=kept_conversation(agent, config, given, has_session=session is not None),
+        ),
+        budget=run_budget(given.get("max_turns", DEFAULT_MAX_TURNS), config.max_dollars),
+        config=config,
+        context=CallersContext(context, _known(input, context)),
+        session=_session(session, invoke, RunContextWrapper(context, task_id=task_id)),
+        hooks=given.get("hooks"),
+        by=given.get("by", RUNNER),
+        invoke=invoke,
+        tool_call=call,
+        reviver=reviver_of(input, context, invoke),
+    )
+
+
+def _known(given: RunInput | RunState, context: Any) -> Json:
+    """Return the data to which the result of a state has brought the context object."""
+    wrapper = given.context if isinstance(given, RunState) else None
+    if wrapper is None or wrapper.context is not context or wrapper.origin is None:
+        return None
+    return wrapper.origin.data
+
+
+def _next_agent(given: Agent, name: str) -> Agent:
+    """Return the agent with which a state goes on whose run has its answer.
+
+    Raises:
+        UserError: The agent that was given and its team have none of this name.
+    """
+    team = team_of(given)
+    if name and not team.has(name):
+        msg = (
+            f"Run state agent not found in agent map: the run of the state ended with agent"
+            f" {name!r}, which {given.name!r} and its team do not know. Pass that agent, or one"
+            " that can hand over to it."
+        )
+        raise UserError(msg)
+    return own(team.of(name))
+
+
+_KEPT = ("conversation_id", "previous_response_id")
+
+
+def _with_state(
+    agent: Agent, state: RunState, given: RunArguments
+) -> tuple[RunInput | RunState, RunArguments]:
+    """Return the input of a run with a state, and its arguments with those of the state.
+
+    Raises:
+        UserError: The run has not begun, and there are decisions already.
+    """
+    own: Any = {}
+    goes_on = state.after is None and not state.is_new
+    if given.get("context") is None and state.context is not None:
+        origin = state.context.origin
+        if not goes_on or origin is None or origin.deserializer is None:  # else it is made again
+            own["context"] = state.context.context
+    if state.after is not None:
+        own |= {"exist_ok": True}
+        if given.get("task_id") is None:
+            own["task_id"] = new_id(agent.name, state.id)
+        is_kept = any(given.get(name) for name in ("session", *_KEPT))
+        before = [] if is_kept else state.after
+        return [*before, *state.pending_input], cast("RunArguments", {**given, **own})
+    if goes_on:
+        return state, cast("RunArguments", {**given, **own})
+    if state.context is not None and state.context.decisions.taken:
+        msg = (
+            "The state is of a run that has not begun, so that no call of a tool waits yet, but"
+            " calls were decided on. Run the state; then decide on the interruptions of its result."
+        )
+        raise UserError(msg)
+    own |= {"max_turns": state.max_turns, "exist_ok": True, **state.kept}
+    if given.get("task_id") is None:
+        own["task_id"] = new_id(agent.name, state.id)
+    return state.whole_input, cast("RunArguments", {**given, **own})
+
+
+def _check(agent: object, given: RunArguments) -> None:
+    """Refuse arguments that cannot be served, before anything is created.
+
+    Raises:
+        UserError: The agent is not an Agent, max_turns is negative, or a name is not a text.
+        TypeError: The hooks are not RunHooks.
+    """
+    if not isinstance(agent, Agent):
+        msg = f"starting_agent must be an Agent; it was {shown(agent)} ({type(agent).__name__})."
+        raise UserError(msg)
+    turns: object = given.get("max_turns")
+    is_count = isinstance(turns, int) and not isinstance(turns, bool) and turns >= 0
+    if turns is not None and not is_count:
+        msg = f"max_turns must be at least 0, or None for no limit; it was {shown(turns)}."
+        raise UserError(msg)
+    try:
+        _check_names(given)
+    except InvalidArgumentError as error:
+        raise UserError(*error.args, remedy=remedy_of(error)) from None
+    check_run_hooks(given.get("hooks"))
+
+
+def _check_names(given: RunArguments) -> None:
+    """Refuse names that cannot be used.
+
+    Raises:
+        InvalidArgumentError: A name is too long, or not a text.
+    """
+    task_id = given.get("task_id")
+    if task_id is not None:
+        check_known_id(task_id, "task_id")
+    check_by(given.get("by", RUNNER))
+    session = cast("object", given.get("session"))
+    if isinstance(session, str):
+        session_id(DEFAULT_APP, session)
+    elif session is not None and not is_kept_here(session):
+        check_session(session)
+
+
+def _session(
+    given: str | Session | blocking.Session | SessionLike | None,
+    invoke: Invoke,
+    wrapper: RunContextWrapper[Any],
+) -> str | Session | CallerStore | None:
+    if given is None or isinstance(given, str):
+        return given
+    if not is_kept_here(given):
+        return CallerStore(cast("SessionLike", given), invoke, wrapper)
+    return given.twin if isinstance(given, blocking.Session) else cast("Session", given)
+
+
+def is_kept_here(session: object) -> bool:
+    """Whether a session is one of the engine's; a subclass that reads otherwise is the caller's."""
+    if isinstance(session, Session):
+        return type(session).get_items is Session.get_items
+    return isinstance(session, blocking.Session)

@@ -1,0 +1,93 @@
+"""The checks of a task before a run goes on with it."""
+
+from __future__ import annotations
+
+from holdfast.agents.agent_base import own
+from holdfast.agents.runs.teams import is_apart
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.client.caller_sessions.store import CallerStore
+from holdfast.client.runner.run_call import RunCall
+from holdfast.errors import UserError
+from holdfast.reading.recorded import Recorded, read_snapshot
+from holdfast.values.steps import CLOSED
+from holdfast.values.text.logs import log
+
+
+async def check_resumable(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
+    """Refuse to go on with another task, session or agent than those of the state.
+
+    Args:
+        engine: Serves the run.
+        call: The run.
+        before: The task.
+
+    Raises:
+        UserError: One of them differs, or agents that share a name may have changed places.
+    """
+    task, agent = before.task, call.agent
+    if call.task_id != task.task_id:
+        msg = f"The state is of task {task.task_id!r}; it cannot be run as {call.task_id!r}."
+        raise UserError(msg)
+    _check_same_session(engine, call, before)
+    names = [each.name for each in (agent, *agent.team())]
+    if task.agent not in names:
+        msg = (
+            f"Task {task.task_id!r} began with agent {task.agent!r}; {agent.name!r} knows"
+            f" {', '.join(map(repr, names))} only. Run the state with the agent it began with."
+        )
+        raise UserError(msg)
+    await _check_roles(engine, call, before)
+
+
+async def _check_roles(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
+    """Refuse to go on with agents that share a name, if they may have changed places.
+
+    Their names in the task follow from the order in which they are found, beginning with the agent
+    that was given.
+
+    Raises:
+        UserError: One is not declared as that which the task began with under its name.
+    """
+    if not is_apart(call.agent) or before.task.status in CLOSED:
+        return
+    began = await read_snapshot(engine.reader, before.head)
+    known = {} if began is None else {each.name: each for each in (began, *began.team)}
+    for agent in (call.agent, *call.agent.team()) if known else ():
+        one = known.get(agent.name)
+        if one is None or not agent.snapshot(one.model).has_role_of(one):
+            msg = (
+                f"Several agents of the run of task {call.task_id!r} have the name"
+                f" {own(agent).name!r}, and the one that is {agent.name!r} now is not declared as"
+                " that of the task: it may be another of them. Nothing was changed."
+            )
+            remedy = (
+                "Run the state with the agent that it began with, and declare these agents as they"
+                " were, in the same order. Names of their own allow such changes."
+            )
+            raise UserError(msg, remedy=remedy)
+
+
+def _check_same_session(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
+    """Refuse to go on with a task in another session than its own.
+
+    Raises:
+        UserError: It has another, or none.
+    """
+    ref, own, given = before.head.session, before.head.caller_session, call.session
+    if given is None:
+        if own is not None:
+            text = "Task %r keeps its turn for session %r of its caller until a run has session= it"
+            log.warning(text, call.task_id, own.id)
+        return
+    if isinstance(given, CallerStore):
+        is_same = own is not None and (not own.id or not given.name or own.id == given.name)
+    else:
+        is_same = ref is not None and engine.session(given).id == ref.id
+    if not is_same:
+        known = repr(ref.name) if ref is not None else own and f"{own.id!r} of its caller"
+        msg = (
+            f"Task {call.task_id!r} has {f'session {known}' if known else 'no session'}, and keeps"
+            f" it: a state cannot be run in session"
+            f" {given if isinstance(given, str) else given.name!r}. Leave session= out."
+        )
+        raise UserError(msg)
