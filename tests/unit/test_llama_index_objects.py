@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
 
+from holdfast.engine.loop import shared_loop
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index import (
     AgentChatResponse,
@@ -214,6 +215,7 @@ def test_openai_takes_an_address_headers_and_more_of_the_body() -> None:
             timeout=5,
         )
         assert str(llm.complete("q")) == "yes"
+        shared_loop().run(cast("Any", llm._model).close())
     [request] = api.requests
     assert (request.body["seed"], request.headers["x-team"]) == (3, "red")
 
