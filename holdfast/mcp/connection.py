@@ -22,6 +22,7 @@ from holdfast.values.code.extras import needing
 from holdfast.values.pauses import pause_of
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
+from holdfast.values.tool_result import ToolResultError
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -256,7 +257,7 @@ def is_loss(error: BaseException) -> bool:
     if isinstance(error, MCPError):
         return error.message.startswith((*_LOST, _HTTP_ERROR, *_SESSION_ENDED))
     # The package raises RuntimeError for results that do not fit what the server has declared.
-    known = (UserError, QuestionAskedError, ValueError, TypeError, RuntimeError)
+    known = (UserError, QuestionAskedError, ToolResultError, ValueError, TypeError, RuntimeError)
     return not isinstance(error, known)
 
 
