@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,10 @@ import pytest
 
 from holdfast import AgentRunner
 from holdfast.errors import StepFailedError, UserError
-from holdfast.mcp import MCPServerStdio
+from holdfast.mcp import MCPServerStdio, MCPServerStreamableHttp
 from holdfast.testing import FakeOpenAI
 from tests.support import mcp_raw_server
-from tests.support.mcp_raw_server import TOOL
+from tests.support.mcp_raw_server import BEGINNING, TOOL
 from tests.support.rig import MakeAgent, Rig
 
 ENDLESS = {"result": {"tools": [TOOL], "nextCursor": "next"}}
@@ -130,3 +133,79 @@ async def test_prompts_without_end_are_refused_and_not_cut_off() -> None:
     async with answering({"prompts/list": listed, "prompts/list next": listed}) as server:
         with pytest.raises(UserError, match="lists its prompts without end"):
             await server.list_prompts()
+
+
+@contextmanager
+def over_http(answer: tuple[int, str, bytes], calls: list[str]) -> Generator[str]:
+    """Serve over HTTP, with that status, type and body for each call; give the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._send(405, "", b"")
+
+        def do_DELETE(self) -> None:
+            self._send(405, "", b"")
+
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            results = {"initialize": BEGINNING, "tools/list": {"tools": [TOOL]}}
+            if request["method"] == "tools/call":
+                calls.append(request["params"]["name"])
+                self._send(*answer)
+            elif request["method"] in results:
+                found = {"id": request["id"], "result": results[request["method"]]}
+                self._send(
+                    200, "application/json", json.dumps({"jsonrpc": "2.0", **found}).encode()
+                )
+            elif "id" in request:
+                self._send(404, "", b"")
+            else:
+                self._send(202, "", b"")
+
+        def _send(self, status: int, kind: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the library's name
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/mcp"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, "text/html", b"<h1>Sign in</h1>"),
+        (200, "application/json", b"{no"),
+        (200, "text/event-stream", b"event: message\ndata: {no\n\n"),
+        (202, "", b""),
+    ],
+)
+async def test_a_call_whose_answer_is_none_may_have_been_made(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, answer: tuple[int, str, bytes]
+) -> None:
+    calls: list[str] = []
+    with over_http(answer, calls) as url:
+        server = MCPServerStreamableHttp(
+            {"url": url}, name="raw", client_session_timeout_seconds=60
+        )
+        await rig.serve(make_agent(mcp_servers=[server]))
+        runner = rig.runner()
+        model.call("go", {"thing": "x"})
+        task = await runner.create_task("q")
+        await runner.run_task(task)
+        [approval] = await runner.pending_approvals(task)
+        await rig.stop()
+        await server.cleanup()
+    assert approval.kind == "unknown"
+    assert calls == ["go"]
