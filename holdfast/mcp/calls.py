@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from pydantic import ValidationError
+
+from holdfast.agents.local.base import UnusableResultError
 from holdfast.agents.tools.foreign.servers import QuestionAskedError, ServerTool
 from holdfast.errors import MCPConnectionError, OutcomeUnknownError, UserError
 from holdfast.mcp.connection import Connection, is_loss, is_unsent, told
@@ -152,14 +156,15 @@ class ServerCall:
         async def request(client: Client) -> CallToolResult | InputRequiredResult:
             inquiry = Inquiry(self.answers)
             async with self.inquiries.during(inquiry):
-                found = await client.session.call_tool(
-                    self.tool.served.name,
-                    self.arguments,
-                    input_responses=responses,
-                    request_state=state,
-                    meta=cast("Any", self.meta),
-                    allow_input_required=True,
-                )
+                with self._reading():
+                    found = await client.session.call_tool(
+                        self.tool.served.name,
+                        self.arguments,
+                        input_responses=responses,
+                        request_state=state,
+                        meta=cast("Any", self.meta),
+                        allow_input_required=True,
+                    )
             if inquiry.asked and isinstance(found, CallToolResult):
                 asks = Asks(questions=tuple(inquiry.asked), repeats=True)
                 after = read_call_result(found, structured=self.structured)
@@ -173,3 +178,28 @@ class ServerCall:
             repeatable=not self.tool.policy().may_have_happened,
             repeats=self.repeats,
         )
+
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        """Tell an answer that cannot be used from a call that failed: the tool has run.
+
+        Raises:
+            UnusableResultError: The server has answered with what is no result, or with data that
+                do not fit what it says of them.
+        """
+        try:
+            yield
+        except (ValidationError, RuntimeError) as error:
+            if isinstance(error, ValidationError) and error.title == "CallToolRequestParams":
+                raise  # nothing was sent
+            why = f"MCP server {self.connection.name!r} answered with {_flaw(error)}"
+            raise UnusableResultError(self.tool.name, None, why) from error
+
+
+def _flaw(error: ValidationError | RuntimeError) -> str:
+    """Say in a few words what is wrong with an answer."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the whole"
+        return f"what is no result of a call: {place}: {first['msg']}"
+    return f"data that do not fit: {told(error).splitlines()[0]}"

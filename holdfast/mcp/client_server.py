@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from holdfast.agents.agent_base import AgentBase
@@ -12,9 +11,10 @@ from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import ServerTool
 from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.agents.tools.options import ToolOptions
-from holdfast.errors import InvalidArgumentError, MCPConnectionError, UserError, WrongTypeError
+from holdfast.errors import MCPConnectionError, UserError
 from holdfast.mcp.calls import ServerCall
 from holdfast.mcp.connection import Connection, asked, on_loop
+from holdfast.mcp.lists import listing, pages
 from holdfast.mcp.questions import Inquiries
 from holdfast.mcp.results import read_call_result
 from holdfast.mcp.server import UNSET, MCPServer
@@ -23,13 +23,13 @@ from holdfast.mcp.settings import (
     RequireApprovalSetting,
     ToolFilter,
     ToolFilterContext,
+    checked_timeout,
     passes,
 )
 from holdfast.mcp.tools import check_unchanged, definition_of, is_used
 from holdfast.task.data.agent_snapshot import ServedTool
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.run_context import RunContextWrapper
-from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ParamsT = TypeVar("ParamsT")
-
-MOST_PAGES = 1000
-"""Pages of a list after which a server is taken to list without end."""
 
 
 class ClientServer(MCPServer, Generic[ParamsT]):
@@ -265,15 +262,10 @@ class ClientServer(MCPServer, Generic[ParamsT]):
 
         async def fetch(client: Client) -> list[MCPTool]:
             found.clear()
-            cursor: str | None = None
-            for _ in range(MOST_PAGES):
-                page = await client.list_tools(cursor=cursor)
+            what = f"MCP server {self.name!r} lists its tools"
+            async for page in pages(lambda cursor: client.list_tools(cursor=cursor), what):
                 found.extend(page.tools)
-                cursor = page.next_cursor
-                if cursor is None:
-                    return found
-            msg = f"MCP server {self.name!r} lists its tools without end."
-            raise UserError(msg)
+            return found
 
         try:
             self._listed = await self._asked(fetch)
@@ -304,14 +296,11 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         """
 
         async def fetch(client: Client) -> ListPromptsResult:
-            page = await client.list_prompts()
-            found = [*page.prompts]
-            for _ in range(MOST_PAGES):
-                if page.next_cursor is None:
-                    break
-                page = await client.list_prompts(cursor=page.next_cursor)
-                found += page.prompts
-            return page.model_copy(update={"prompts": found, "next_cursor": None})
+            what = f"MCP server {self.name!r} lists its prompts"
+            asks = pages(lambda cursor: client.list_prompts(cursor=cursor), what)
+            listed = [page async for page in asks]
+            found = [prompt for page in listed for prompt in page.prompts]
+            return listed[-1].model_copy(update={"prompts": found, "next_cursor": None})
 
         return await self._asked(fetch)
 
@@ -345,19 +334,31 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         """
         return await self._asked(lambda client: client.read_resource(uri))
 
+    async def offered(self) -> Sequence[ServedTool]:
+        """List the tools that a task may use as they are now; see `MCPServer.offered`.
+
+        Raises:
+            MCPConnectionError: It cannot be reached now.
+            UserError: It gave no list that can be read.
+        """
+        with listing(self.name):
+            return await super().offered()
+
     async def prepare(self) -> None:
         """Connect before a call, and find out whether the server lives and what it offers now.
 
         Raises:
             MCPConnectionError: It cannot be reached now; the call has not been made.
+            UserError: It gave no list that can be read; the call has not been made either.
         """
-        await self._fetched()
+        with listing(self.name):
+            await self._fetched()
 
     async def invoke(self, tool: ServerTool, ctx: ToolContext[Any, Any], arguments: str) -> Any:
         """Run a tool for a task; see `MCPServer.invoke`."""
         values = tool.parse(arguments)
         if self._listed is None or self._is_stale:
-            await self._fetched()
+            await self.prepare()
         check_unchanged(tool.served, self._now(tool.served.name), self.name)
         meta = await self.meta_of(tool, ctx, values)
 
@@ -384,24 +385,3 @@ class ClientServer(MCPServer, Generic[ParamsT]):
             (ServedTool(server=self.name, name=name, definition=definition_of(t)) for t in found),
             None,
         )
-
-
-def checked_timeout(seconds: float | None) -> float | None:
-    """Return a timeout; None when there is no limit, which 0 also says.
-
-    Raises:
-        WrongTypeError: It is no number.
-        InvalidArgumentError: It is below 0, or not finite.
-    """
-    if seconds is None:
-        return None
-    if isinstance(seconds, bool) or not isinstance(cast("object", seconds), int | float):
-        raise WrongTypeError(
-            f"client_session_timeout_seconds={shown(seconds)} must be a number of seconds or None."
-        )
-    if not math.isfinite(seconds) or seconds < 0:
-        raise InvalidArgumentError(
-            f"client_session_timeout_seconds={seconds} must be finite and at least 0, which is no"
-            " limit."
-        )
-    return seconds or None

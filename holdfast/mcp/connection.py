@@ -22,6 +22,7 @@ from holdfast.values.code.extras import needing
 from holdfast.values.pauses import pause_of
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
+from holdfast.values.tool_result import ToolResultError
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -45,6 +46,14 @@ _TIMED_OUT = "Request "
 
 _HTTP_ERROR = "Server returned an error response"
 """Text of the `mcp` package for an HTTP status of 400 or above, of the server or a proxy."""
+
+_GARBLED = (
+    "Failed to parse JSON response",
+    "Failed to parse SSE message",
+    "Unexpected content type",
+    "server answered a request with 202",
+)
+"""How its texts begin for an HTTP answer that is none to the request, of the server or a proxy."""
 
 _SESSION_ENDED = ("Session terminated", "Not Found: Invalid or expired session")
 """Texts of the `mcp` package when a server that was restarted does not know the session."""
@@ -254,9 +263,9 @@ def is_loss(error: BaseException) -> bool:
     from mcp.shared.exceptions import MCPError
 
     if isinstance(error, MCPError):
-        return error.message.startswith((*_LOST, _HTTP_ERROR, *_SESSION_ENDED))
+        return error.message.startswith((*_LOST, _HTTP_ERROR, *_GARBLED, *_SESSION_ENDED))
     # The package raises RuntimeError for results that do not fit what the server has declared.
-    known = (UserError, QuestionAskedError, ValueError, TypeError, RuntimeError)
+    known = (UserError, QuestionAskedError, ToolResultError, ValueError, TypeError, RuntimeError)
     return not isinstance(error, known)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, cast
 
 from typing_extensions import TypedDict
 
-from holdfast.errors import UserError
+from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
 
@@ -243,3 +244,24 @@ def _unreadable(given: object) -> UserError:
         " {'tool name': 'always' or 'never'}, {'always': {'tool_names': [...]}, 'never':"
         " {'tool_names': [...]}}, or a function (run_context, agent, tool)."
     )
+
+
+def checked_timeout(seconds: float | None) -> float | None:
+    """Return a timeout; None when there is no limit, which 0 also says.
+
+    Raises:
+        WrongTypeError: It is no number.
+        InvalidArgumentError: It is below 0, or not finite.
+    """
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(cast("object", seconds), int | float):
+        raise WrongTypeError(
+            f"client_session_timeout_seconds={shown(seconds)} must be a number of seconds or None."
+        )
+    if not math.isfinite(seconds) or seconds < 0:
+        raise InvalidArgumentError(
+            f"client_session_timeout_seconds={seconds} must be finite and at least 0, which is no"
+            " limit."
+        )
+    return seconds or None

@@ -20,6 +20,7 @@ from holdfast import Agent, AgentRunner, KeywordToolRetriever, ToolCall
 from holdfast.agents.tools.decorator import to_tool
 from holdfast.errors import ModelRequestError
 from holdfast.llama_index.memory import memory_of
+from holdfast.models import from_response_items
 from holdfast.models.base import ModelRequest
 from holdfast.models.libraries.llama_index import LlamaIndexModel
 from holdfast.testing import ScriptedModel
@@ -156,6 +157,15 @@ async def test_an_llm_is_not_asked_about_an_image_that_only_its_provider_knows()
     asked = user("What is it?", (ImagePart(kind="image", file_id="file_1"),))
     with pytest.raises(ModelRequestError, match="take no image by its id"):
         await LlamaIndexModel(MockLLM()).respond(ModelRequest(model="m", messages=(asked,)))
+
+
+async def test_an_llm_is_not_told_a_file_or_a_sound_in_the_place_of_words() -> None:
+    pdf = {"type": "input_file", "filename": "a.pdf", "file_data": "JVBERi0xLjQK"}
+    sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+    for part, said in ((pdf, "take no files"), (sound, "take no parts of type 'input_audio'")):
+        asked = from_response_items([{"role": "user", "content": [part]}])
+        with pytest.raises(ModelRequestError, match=said):
+            await LlamaIndexModel(MockLLM()).respond(ModelRequest(model="m", messages=asked))
 
 
 def test_messages_of_a_memory_are_read() -> None:

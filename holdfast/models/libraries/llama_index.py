@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from holdfast.errors import ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec, is_passing
+from holdfast.models.openai.content_parts import all_parts
 from holdfast.values.base import Json
-from holdfast.values.messages import ImagePart, Message, TextPart, ToolCall, Usage
+from holdfast.values.messages import FilePart, ImagePart, Message, TextPart, ToolCall, Usage
 
 _ANSWER_IN_JSON = "Answer with one JSON value that fits this JSON Schema, and nothing else:\n"
 
@@ -162,15 +163,17 @@ def _foreign(message: Message) -> Any:
     from llama_index.core.base.llms import types
 
     blocks: list[Any] = []
-    for part in (message.content,) if isinstance(message.content, str) else message.content:
+    for part in (message.content,) if isinstance(message.content, str) else all_parts(message):
         if isinstance(part, str):
             blocks += [types.TextBlock(text=part)] if part else []
         elif isinstance(part, TextPart):
             blocks.append(types.TextBlock(text=part.text))
-        elif getattr(part, "kind", "") == "image":
-            blocks.append(types.ImageBlock(url=_image_url(cast("ImagePart", part))))
+        elif isinstance(part, ImagePart):
+            blocks.append(types.ImageBlock(url=_image_url(part)))
         else:
-            blocks.append(types.TextBlock(text=str(part)))
+            what = "files" if isinstance(part, FilePart) else f"parts of type {part.get('type')!r}"
+            msg = f"LLMs of LlamaIndex take no {what}."
+            raise ModelRequestError(msg, remedy="Give texts and images, or use another model.")
     extra: dict[str, Any] = {}
     if message.calls:
         block = getattr(types, "ToolCallBlock", None)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.content_parts import all_parts
 from holdfast.models.openai.local_items import shell_text, shell_told
 from holdfast.values.base import Json
 from holdfast.values.messages import (
@@ -26,6 +27,7 @@ from holdfast.values.messages import (
 )
 from holdfast.values.parts.files import file_data
 from holdfast.values.parts.images import address
+from holdfast.values.text.shown import shown
 
 ChatMessage = dict[str, Json]
 KEPT_OF_CALL = "chat.call"
@@ -43,7 +45,7 @@ def chat_message(message: Message) -> tuple[ChatMessage]:
     """
     match message.role:
         case "system" | "user":
-            return ({"role": message.role, "content": _content(message.content)},)
+            return ({"role": message.role, "content": _given(message)},)
         case "assistant":
             return (_assistant(message),)
         case "tool":
@@ -64,8 +66,7 @@ def result_files(message: Message) -> list[ChatMessage]:
     Raises:
         InvalidArgumentError: The API does not take one.
     """
-    content = message.content if isinstance(message.content, tuple) else ()
-    return [_part(part) for part in content if not isinstance(part, TextPart)]
+    return [_part(part) for part in all_parts(message) if not isinstance(part, TextPart)]
 
 
 def _assistant(message: Message) -> ChatMessage:
@@ -100,6 +101,12 @@ def _kept(
     return {}
 
 
+def _given(message: Message) -> Json:
+    """Write what a user or a program said, with parts that only the item has."""
+    parts = all_parts(message)
+    return [_part(part) for part in parts] if parts else _content(message.content)
+
+
 def _content(content: Content) -> Json:
     match content:
         case str(text):
@@ -113,37 +120,56 @@ def _content(content: Content) -> Json:
             return [_part(part) for part in parts]
 
 
-def _part(part: Part) -> ChatMessage:
+def _part(part: Part | ChatMessage) -> ChatMessage:
     match part:
         case TextPart(text=text):
             return {"type": "text", "text": text}
-        case ImagePart(file_id=file_id) if file_id:
-            msg = (
-                f"The image {file_id!r} is named by its id at the provider, which the Chat"
-                " Completions API does not take. Use the Responses API, or give the image by URL or"
-                " by its bytes."
-            )
-            raise InvalidArgumentError(msg)
         case ImagePart():
-            image: dict[str, Json] = {"url": address(part)}
-            if part.detail != "auto":  # some compatible servers do not know the field
-                image["detail"] = part.detail
-            return {"type": "image_url", "image_url": image}
-        case FilePart(data="", stored=None, file_id=""):
+            return _image(part)
+        case FilePart():
+            return _file(part)
+        case {"type": "input_audio" | "video_url"}:
+            return part
+        case {"type": "input_image" | "image_url"}:
+            raise InvalidArgumentError(f"An image without an address names no image: {shown(part)}")
+        case dict():
             msg = (
-                f"The file {part.url or part.filename!r} is named by its address, which the Chat"
-                " Completions API does not take. Use the Responses API, or give the file by its"
-                " data or its id at the provider."
+                f"The Chat Completions API does not take a part of type {part.get('type')!r}:"
+                f" {shown(part)}. Use the Responses API, or leave it out."
             )
             raise InvalidArgumentError(msg)
-        case FilePart():
-            data = file_data(part)
-            file: dict[str, Json] = {"file_data": data} if data else {"file_id": part.file_id}
-            if part.filename:
-                file["filename"] = part.filename
-            return {"type": "file", "file": file}
         case _:
             assert_never(part)
+
+
+def _image(part: ImagePart) -> ChatMessage:
+    if part.file_id:
+        msg = (
+            f"The image {part.file_id!r} is named by its id at the provider, which the Chat"
+            " Completions API does not take. Use the Responses API, or give the image by URL or"
+            " by its bytes."
+        )
+        raise InvalidArgumentError(msg)
+    image: dict[str, Json] = {"url": address(part)}
+    if part.detail != "auto":  # some compatible servers do not know the field
+        # "original" is of the Responses API alone.
+        image["detail"] = "high" if part.detail == "original" else part.detail
+    return {"type": "image_url", "image_url": image}
+
+
+def _file(part: FilePart) -> ChatMessage:
+    data = file_data(part)
+    if not data and not part.file_id:
+        how = f"by its address {part.url!r} alone" if part.url else "neither by data nor by an id"
+        msg = (
+            f"A file is named {how}, which the Chat Completions API does not take. Use the"
+            " Responses API, or give the file by its data or its id at the provider."
+        )
+        raise InvalidArgumentError(msg)
+    file: dict[str, Json] = {"file_data": data} if data else {"file_id": part.file_id}
+    if part.filename:
+        file["filename"] = part.filename
+    return {"type": "file", "file": file}
 
 
 def _result_text(message: Message) -> str:

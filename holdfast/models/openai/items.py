@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never, cast
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.content_parts import read_part, read_parts
 from holdfast.models.openai.hosted_items import (
     APPROVAL_REQUEST,
     APPROVAL_RESPONSE,
@@ -47,7 +48,7 @@ from holdfast.models.openai.local_items import (
 )
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.json_shapes import as_text, is_array, is_object
+from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.messages import (
     Blob,
     Content,
@@ -59,9 +60,8 @@ from holdfast.values.messages import (
     TextPart,
     ToolCall,
 )
-from holdfast.values.parts.files import file_data, file_with
+from holdfast.values.parts.files import file_data
 from holdfast.values.parts.images import address
-from holdfast.values.parts.in_items import read_image
 from holdfast.values.text.shown import shown
 
 Item = dict[str, Json]
@@ -71,7 +71,7 @@ _CALLS = frozenset({"function_call", APPROVAL_REQUEST, *LOCAL_CALLS})
 _RESULTS = frozenset({"function_call_output", APPROVAL_RESPONSE, *LOCAL_RESULTS})
 """Items that answer one of them."""
 
-_OF_FILES = ("file_data", "file_url", "file_id", "filename")
+_IMAGES_AND_FILES = ("input_image", "image_url", "input_file")
 
 
 def to_response_items(messages: Iterable[Message]) -> list[Item]:
@@ -372,7 +372,7 @@ def _other_message(item: Item) -> Message:
     if kind_of(item) in LOCAL_RESULTS:
         return _local_result(item)
     if kind_of(item) == "function_call_output":
-        output = _read_parts(item["output"])
+        output = read_parts(item["output"])
         message = Message(
             role="tool",
             call_id=item["call_id"],
@@ -381,7 +381,7 @@ def _other_message(item: Item) -> Message:
         )
     else:
         role: Role = "user" if item["role"] == "user" else "system"
-        message = Message(role=role, content=_read_parts(item["content"]))
+        message = Message(role=role, content=read_parts(item["content"]))
     if _is_equal(next(_items_of(message)), item):
         return message
     return message.model_copy(update={"items": (item,)})
@@ -392,7 +392,7 @@ def _local_result(item: Item) -> Message:
     message = local_result(item)
     if kind_of(item) != "custom_tool_call_output" or not is_array(item.get("output")):
         return message
-    return message.model_copy(update={"content": _read_parts(item["output"])})
+    return message.model_copy(update={"content": read_parts(item["output"])})
 
 
 def _is_equal(written: Item, item: Item) -> bool:
@@ -420,33 +420,11 @@ def _read_content(item: Item) -> Content:
     content: Json = item["content"]
     if is_array(content) and "type" in item:
         return "".join(_part_text(part) for part in content)
-    return _read_parts(content)
-
-
-def _read_parts(content: Json) -> Content:
-    """Read text or parts; parts that our form does not know are left out."""
-    if not is_array(content):
-        return as_text(content)
-    return tuple(part for part in map(_read_part, content) if part is not None)
-
-
-def _read_part(part: Item) -> Part | None:
-    match part.get("type"):
-        case "input_text" | "output_text":
-            return TextPart(kind="text", text=part["text"])
-        case "refusal":
-            return TextPart(kind="text", text=part["refusal"])
-        case "input_image":
-            return read_image(part)
-        case "input_file":
-            data, url, file_id, name = (as_text(part.get(key)) for key in _OF_FILES)
-            return file_with(data, url=url, file_id=file_id, filename=name)
-        case _:
-            return None
+    return read_parts(content)
 
 
 def _part_text(part: Item) -> str:
-    read = _read_part(part)
+    read = read_part(part)
     return read.text if isinstance(read, TextPart) else ""
 
 
@@ -459,7 +437,7 @@ def _without_images(item: Item) -> Item:
     content: Json = item.get("content")
     if kind_of(item) != "message" or not is_array(content):
         return item
-    kept = [part for part in content if part.get("type") not in ("input_image", "input_file")]
+    kept = [part for part in content if part.get("type") not in _IMAGES_AND_FILES]
     return item if len(kept) == len(content) else {**item, "content": kept}
 
 

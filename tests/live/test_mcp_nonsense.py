@@ -1,0 +1,211 @@
+"""MCP servers that answer with what is not MCP: task, model and audit say what it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner
+from holdfast.errors import StepFailedError, UserError
+from holdfast.mcp import MCPServerStdio, MCPServerStreamableHttp
+from holdfast.testing import FakeOpenAI
+from tests.support import mcp_raw_server
+from tests.support.mcp_raw_server import BEGINNING, TOOL
+from tests.support.rig import MakeAgent, Rig
+
+ENDLESS = {"result": {"tools": [TOOL], "nextCursor": "next"}}
+FITS = {
+    "outputSchema": {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+    }
+}
+"""The form of a tool's structured content."""
+
+Serve = Callable[..., Awaitable[AgentRunner]]
+
+
+def answering(answers: dict[str, Any], **options: Any) -> MCPServerStdio:
+    """Describe a server that answers so."""
+    args = [str(Path(mcp_raw_server.__file__)), json.dumps(answers)]
+    return MCPServerStdio(
+        {"command": sys.executable, "args": args},
+        name="raw",
+        client_session_timeout_seconds=60,
+        **options,
+    )
+
+
+@pytest.fixture
+async def serve(rig: Rig, make_agent: MakeAgent) -> Any:
+    """Serve an agent with such a server, and end it after the test."""
+    used: list[MCPServerStdio] = []
+
+    async def made(answers: dict[str, Any], **options: Any) -> AgentRunner:
+        used.append(answering(answers, **options))
+        await rig.serve(make_agent(mcp_servers=used))
+        return rig.runner()
+
+    yield made
+    await rig.stop()
+    for server in used:
+        await server.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "said"),
+    [
+        (TOOL, {}, "no result of a call: content: Field required"),
+        (TOOL, {"content": [{"type": "video", "data": "x"}]}, "no result of a call: content.0"),
+        (TOOL | FITS, {"content": [], "structuredContent": {"n": "one"}}, "'one' is not of type"),
+        (TOOL | FITS, {"content": []}, "did not return structured content"),
+    ],
+)
+async def test_a_call_whose_result_cannot_be_used_has_been_made(
+    serve: Serve, model: FakeOpenAI, tool: dict[str, Any], result: dict[str, Any], said: str
+) -> None:
+    undone: list[str] = []
+
+    def take_back(effect: Any) -> None:
+        """Take it back."""
+        undone.append(effect.tool)
+
+    runner = await serve(
+        {"tools/list": {"result": {"tools": [tool]}}, "tools/call": {"result": result}},
+        tool_options={"go": {"effect": "reversible", "undo": take_back}},
+    )
+    model.call("go", {"thing": "x"})
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    assert model.requests[1].holds("Tool 'go' ran, but its result cannot be used")
+    assert model.requests[1].holds(said)
+    [call] = [entry for entry in await runner.audit(task) if entry.tool == "go"]
+    assert call.status == "done"
+    assert await runner.verify(task) == []
+    await runner.undo_step(task)
+    await runner.undo_step(task)
+    assert undone == ["go"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        ({"error": {"code": -32601, "message": "Method not found"}}, "Method not found"),
+        ({"result": {"tools": "none"}}, "Input should be a valid list"),
+        ({"result": {"tools": [{"name": "go"}]}}, "inputSchema"),
+        (ENDLESS, "lists its tools without end"),
+    ],
+)
+async def test_a_server_without_a_list_that_can_be_read_is_named(
+    serve: Serve, listed: dict[str, Any], said: str
+) -> None:
+    runner = await serve({"tools/list": listed, "tools/list next": listed})
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="MCP server 'raw'") as caught:
+        await runner.run_task(task)
+    assert said in str(caught.value)
+
+
+async def test_an_empty_cursor_ends_a_list() -> None:
+    pages: dict[str, Any] = {}
+    for kind, one in (("tools", TOOL), ("prompts", {"name": "go"})):
+        pages[f"{kind}/list"] = {"result": {kind: [one], "nextCursor": "next"}}
+        pages[f"{kind}/list next"] = {"result": {kind: [{**one, "name": "on"}], "nextCursor": ""}}
+    async with answering(pages) as server:
+        assert [tool.name for tool in await server.list_tools()] == ["go", "on"]
+        listed = await server.list_prompts()
+        assert [prompt.name for prompt in listed.prompts] == ["go", "on"]
+        assert listed.next_cursor is None
+
+
+async def test_prompts_without_end_are_refused_and_not_cut_off() -> None:
+    listed = {"result": {"prompts": [{"name": "go"}], "nextCursor": "next"}}
+    async with answering({"prompts/list": listed, "prompts/list next": listed}) as server:
+        with pytest.raises(UserError, match="lists its prompts without end"):
+            await server.list_prompts()
+
+
+@contextmanager
+def over_http(answer: tuple[int, str, bytes], calls: list[str]) -> Generator[str]:
+    """Serve over HTTP, with that status, type and body for each call; give the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._send(405, "", b"")
+
+        def do_DELETE(self) -> None:
+            self._send(405, "", b"")
+
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            results = {"initialize": BEGINNING, "tools/list": {"tools": [TOOL]}}
+            if request["method"] == "tools/call":
+                calls.append(request["params"]["name"])
+                self._send(*answer)
+            elif request["method"] in results:
+                found = {"id": request["id"], "result": results[request["method"]]}
+                self._send(
+                    200, "application/json", json.dumps({"jsonrpc": "2.0", **found}).encode()
+                )
+            elif "id" in request:
+                self._send(404, "", b"")
+            else:
+                self._send(202, "", b"")
+
+        def _send(self, status: int, kind: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the library's name
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/mcp"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, "text/html", b"<h1>Sign in</h1>"),
+        (200, "application/json", b"{no"),
+        (200, "text/event-stream", b"event: message\ndata: {no\n\n"),
+        (202, "", b""),
+    ],
+)
+async def test_a_call_whose_answer_is_none_may_have_been_made(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, answer: tuple[int, str, bytes]
+) -> None:
+    calls: list[str] = []
+    with over_http(answer, calls) as url:
+        server = MCPServerStreamableHttp(
+            {"url": url}, name="raw", client_session_timeout_seconds=60
+        )
+        await rig.serve(make_agent(mcp_servers=[server]))
+        runner = rig.runner()
+        model.call("go", {"thing": "x"})
+        task = await runner.create_task("q")
+        await runner.run_task(task)
+        [approval] = await runner.pending_approvals(task)
+        await rig.stop()
+        await server.cleanup()
+    assert approval.kind == "unknown"
+    assert calls == ["go"]
