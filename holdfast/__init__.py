@@ -25,6 +25,7 @@ from holdfast.agents.guardrails import (
     input_guardrail,
     output_guardrail,
 )
+from holdfast.agents.handoffs import filters as handoff_filters
 from holdfast.agents.handoffs.filters import (
     HandoffHistoryMapper,
     HandoffInputData,
@@ -323,6 +324,9 @@ if TYPE_CHECKING:
         MultiProviderMap,
         model_providers,
     )
+    from holdfast.models.resolve import (
+        is_gpt_5_default,
+    )
     from holdfast.serving.plugin import (
         HoldfastPlugin,
     )
@@ -490,6 +494,7 @@ _LATE = {
             "Price",
             "Prices",
         ),
+        "holdfast.models.resolve": ("is_gpt_5_default",),
         "holdfast.models.providers": (
             "MultiProviderMap",
             "model_providers",
@@ -778,8 +783,10 @@ __all__ = [
     "get_current_trace",
     "guardrail_span",
     "handoff",
+    "handoff_filters",
     "handoff_span",
     "input_guardrail",
+    "is_gpt_5_default",
     "is_openai_responses_compaction_aware_session",
     "mcp_tools_span",
     "model_providers",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, OutputSpec, ToolSpec
 from holdfast.models.openai.items import from_response_items, to_response_items
-from holdfast.models.resolve import DEFAULT_MODEL, close_models, is_gpt_5_default, resolve_model
+from holdfast.models.resolve import DEFAULT_MODEL, close_models, resolve_model
 from holdfast.values.messages import assistant, user
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ __all__ = [
     "assistant",
     "close_models",
     "from_response_items",
-    "is_gpt_5_default",
     "resolve_model",
     "to_response_items",
     "user",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+import holdfast
 from holdfast import Agent, UserError, tool
 from holdfast.activities.data.registry import Registry, live
 from holdfast.agents.handoffs import filters
@@ -270,6 +271,10 @@ def test_the_next_agent_sees_all_three_parts_or_input_items_in_place_of_the_new_
     first = {"role": "user", "content": "hi"}
     assert next_input(DATA) == ([first], [CALL, RESULT, ASKED, SAID, HANDOFF, HANDED])
     assert next_input(DATA.clone(input_items=())) == ([first], [CALL, RESULT, ASKED])
+
+
+def test_filters_are_in_a_module_of_the_sdk_s_name() -> None:
+    assert holdfast.handoff_filters.remove_all_tools is remove_all_tools
 
 
 def test_remove_all_tools_leaves_messages() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import holdfast.models
 import holdfast.testing
+from holdfast import is_gpt_5_default
 from holdfast.errors import InvalidArgumentError, ModelRequestError
 from holdfast.models import (
     ChatCompletionsModel,
@@ -20,7 +21,6 @@ from holdfast.models import (
     OfflineModel,
     ResponsesModel,
     close_models,
-    is_gpt_5_default,
     resolve_model,
 )
 from holdfast.testing import FakeOpenAI, ScriptedModel
