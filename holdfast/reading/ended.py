@@ -10,7 +10,7 @@ from temporalio.client import (
 )
 from temporalio.exceptions import ApplicationError, FailureError
 
-from holdfast.engine.search_attributes import HF_STATUS
+from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS
 
 
 def has_begun(found: WorkflowExecution) -> bool:
@@ -18,8 +18,9 @@ def has_begun(found: WorkflowExecution) -> bool:
 
     Nobody can query such a run: a worker process that replays it fails as the run did.
     """
-    failed = found.status is WorkflowExecutionStatus.FAILED
-    return not failed or found.typed_search_attributes.get(HF_STATUS) is not None
+    is_failed = found.status is WorkflowExecutionStatus.FAILED
+    is_task = found.workflow_type == AGENT_TASK
+    return not (is_task and is_failed) or found.typed_search_attributes.get(HF_STATUS) is not None
 
 
 async def why_ended(client: Client, found: WorkflowExecution) -> str:

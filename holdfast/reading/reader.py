@@ -103,8 +103,6 @@ class Reader(TaskQueries):
             found = await self.describe(task_id)
             ended = {"error": await why_ended(self.client, found)}
             known = (await listed(found)).model_copy(update=ended)
-            if not has_begun(found):
-                return known
             try:
                 task = await self.query(task_id, "task_value", Task, even_closed=True)
             except (NoWorkerError, QueryFailedError):
@@ -148,13 +146,7 @@ class Reader(TaskQueries):
 
         Returns:
             The last page, which has all but the entries, and the entries that are not archived.
-
-        Raises:
-            QueryFailedError: The task has none: it failed before it was one.
         """
-        if even_closed and not has_begun(await self.describe(task_id)):
-            msg = f"{task_id!r} has no ledger: its input could not be read, and it never began."
-            raise QueryFailedError(msg)
         entries: list[Entry] = []
         first: EntriesPage | None = None
         while True:
