@@ -13,8 +13,10 @@ def main() -> None:
     The process ends at once, without Python's own shutdown: Temporal's native threads may still
     hold the interpreter then, and would abort it (temporalio/sdk-python issue 300).
     """
+    from holdfast.cli import output
     from holdfast.cli.app import app
 
+    output.prepare()
     try:
         app()
     except SystemExit as end:
@@ -23,8 +25,7 @@ def main() -> None:
         code = 0
     _export_last_spans()
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    output.finish()
     os._exit(code)
 
 

@@ -17,7 +17,6 @@ import typer
 
 from holdfast.cli import output
 from holdfast.errors import InvalidArgumentError
-from holdfast.values.text.terminal import printable
 
 
 class EndOfInputError(Exception):
@@ -44,7 +43,7 @@ class Keyboard:
         if not self.is_terminal:
             line = self.line(question)
             return line[:1], line[1:].strip()
-        _ask(question)
+        output.ask(question)
         with _interruptible():
             try:
                 key: str = typer.getchar()
@@ -59,7 +58,7 @@ class Keyboard:
         Raises:
             EndOfInputError: There is none.
         """
-        _ask(question)
+        output.ask(question)
         with _interruptible():
             line = sys.stdin.readline()
         if not self.is_terminal:
@@ -90,11 +89,6 @@ class Keyboard:
                 msg = f"The editor {editor!r} ended with {done.returncode}; nothing was decided."
                 raise InvalidArgumentError(msg)
             return file.read_text(encoding="utf-8")
-
-
-def _ask(question: str) -> None:
-    sys.stderr.write(printable(question))
-    sys.stderr.flush()
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import functools
 import inspect
 import os
 import shlex
-import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -154,9 +153,6 @@ def guarded(
         return fail(error, str(error), exit_code_of(error), as_json=as_json)
     except (InterruptedByUserError, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # `holdfast tasks | head`: the reader has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
     except Exception as error:
         text = _server_error(error)
         if text is None:

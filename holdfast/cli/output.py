@@ -1,12 +1,18 @@
-"""Output: results on stdout, everything else on stderr."""
+"""Output: results on stdout, everything else on stderr.
+
+A reader may close its end of a pipe at any time, as `head` does. What is printed then is dropped,
+and the command goes on: its exit code tells how it ended, whoever reads along.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
@@ -37,22 +43,72 @@ def _console(*, stderr: bool) -> Console:
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)
 
+        def on_broken_pipe(self) -> None:
+            _drop(self.file)
+
     return Plain(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def emit(data: Json) -> None:
     """Print one JSON object on stdout, on one line."""
-    print(printable_json(json.dumps(data, ensure_ascii=False, default=str)), flush=True)
+    _print(printable_json(json.dumps(data, ensure_ascii=not _is_unicode(), default=str)))
 
 
 def answer(text: str) -> None:
     """Print a result on stdout; control characters are written out, `emit` has all exactly."""
-    print(printable(text), flush=True)
+    _print(printable(text))
+
+
+def _print(line: str) -> None:
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        _drop(sys.stdout)
+
+
+def _drop(stream: IO[str]) -> None:
+    """Send what is still printed on a stream, and what it has not written yet, nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def prepare() -> None:
+    """Let stdout take every text: characters that its encoding lacks are written out."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None and not _is_unicode():
+        reconfigure(errors="backslashreplace")
+
+
+def finish() -> None:
+    """Write out what is held back, on the streams that the process has."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None:  # the process was started with it closed
+            continue
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            _drop(stream)
+
+
+def _is_unicode() -> bool:
+    """Whether stdout takes every character."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return encoding.lower().replace("-", "").replace("_", "").startswith("utf")
 
 
 def say(text: str, style: str | None = None) -> None:
     """Print a message on stderr."""
     err().print(text, style=style)
+
+
+def ask(question: str) -> None:
+    """Print a question on stderr, and stay on its line."""
+    try:
+        sys.stderr.write(printable(question))
+        sys.stderr.flush()
+    except BrokenPipeError:
+        _drop(sys.stderr)
 
 
 def table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

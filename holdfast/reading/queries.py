@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from temporalio.client import (
@@ -17,6 +17,7 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.errors import EngineError, QueryFailedError, TaskClosedError, TaskNotFoundError
+from holdfast.reading.ended import has_begun
 from holdfast.reading.presence import PATIENCE_SECONDS, Presence
 from holdfast.reading.server_errors import server_errors
 from holdfast.values.checks.ids import no_worker
@@ -77,9 +78,22 @@ class TaskQueries:
             TaskClosedError: It is closed; the archive has it.
             TaskNotFoundError: Temporal knows none of this id.
             NoWorkerError: No worker process is up to answer.
-            QueryFailedError: It could not answer.
+            QueryFailedError: It could not answer, or never began.
             ConnectError: The server could not be reached.
         """
+        try:
+            return await self._query(task_id, name, kind, args, even_closed=False)
+        except TaskClosedError:
+            if not even_closed:
+                raise
+        if not has_begun(await self.describe(task_id)):  # a worker process would fail to replay it
+            msg = f"{task_id!r} has nothing to tell: its input could not be read, it never began."
+            raise QueryFailedError(msg)
+        return await self._query(task_id, name, kind, args, even_closed=True)
+
+    async def _query(
+        self, task_id: str, name: str, kind: type[T], args: Sequence[object], *, even_closed: bool
+    ) -> T:
         handle = self.client.get_workflow_handle(task_id)
 
         async def ask() -> T:
@@ -87,7 +101,7 @@ class TaskQueries:
                 try:
                     answer: T = await handle.query(
                         name,
-                        args=list(args),
+                        args=args,
                         result_type=kind,
                         reject_condition=None if even_closed else QueryRejectCondition.NOT_OPEN,
                     )

@@ -17,6 +17,7 @@ from holdfast.errors import (
     TaskClosedError,
     TaskNotFoundError,
 )
+from holdfast.reading.ended import has_begun, why_ended
 from holdfast.reading.queries import TaskQueries
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval, Outcome, StandingRule
@@ -99,12 +100,15 @@ class Reader(TaskQueries):
         async def ask(even_closed: bool) -> Task:  # noqa: FBT001  see `read`
             if not even_closed:
                 return await self.query(task_id, "task_value", Task)
-            known = await listed(await self.describe(task_id))
+            found = await self.describe(task_id)
+            ended = {"error": await why_ended(self.client, found)}
+            known = (await listed(found)).model_copy(update=ended)
             try:
                 task = await self.query(task_id, "task_value", Task, even_closed=True)
             except (NoWorkerError, QueryFailedError):
                 return known
-            return task.model_copy(update={"status": known.status})
+            error = task.error or known.error
+            return task.model_copy(update={"status": known.status, "error": error})
 
         async def recorded(record: TaskRecord) -> Task:
             return Task.model_validate(record.task)
@@ -122,6 +126,8 @@ class Reader(TaskQueries):
         """Read the whole ledger, oldest first, and the steps that are open or were at its end."""
 
         async def ask(even_closed: bool) -> tuple[list[Entry], tuple[OpenState, ...]]:  # noqa: FBT001  see `read`
+            if even_closed and not has_begun(await self.describe(task_id)):
+                return [], ()
             return await self._ledger(task_id, even_closed=even_closed)
 
         async def recorded(record: TaskRecord) -> tuple[list[Entry], tuple[OpenState, ...]]:

@@ -87,6 +87,10 @@ NOTHING_DONE = Failure(type="InvalidArgumentError", message="The task has no ste
 NOTHING_AFTER = Failure(
     type="InvalidArgumentError", message="There is no step after the one to be kept."
 )
+NO_ORDINAL = Failure(
+    type="InvalidArgumentError",
+    message="'to' is the number of the last step to keep: 0 for none, -1 for all but the last.",
+)
 DRAINING = Failure(type="Draining", message="The task continues as new; ask again.")
 BUSY = Failure(type="Draining", message="The task has commands to read first; ask again.")
 CROWDED = Failure(type="Draining", message="Many requests wait for the task; ask again.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from holdfast import Agent, HoldfastPlugin
 from holdfast.archive.archive import Archive
 from holdfast.engine.dev_server.server import find_server
 from holdfast.models import OfflineModel
-from tests.support.cli import ROOT, Cli, Result, make_cli
+from tests.support.cli import PATIENCE_SECONDS, ROOT, Cli, Result, make_cli
 
 SERVED_HERE = ("--agents", "my_agents:agents")
 QUESTION = "What is (2 * 3) + 4?"
@@ -217,3 +218,68 @@ async def test_workers_of_one_s_own_queue_are_reached_by_run_and_by_all_that_fol
         dev.end(signal.SIGTERM)
     assert found.task_queue == "mine"
     assert cli("show", task, "--json").json["task"]["status"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("tasks",), 0),
+        (("tasks", "--json"), 0),
+        (("audit", "sum"), 0),
+        (("show", "nowhere"), 4),
+        (("show", "nowhere", "--json"), 4),
+        (("run", "calc", "What is 2 + 3?", *SERVED_HERE), 0),
+        (("run", "calc", "What is 2 + 3?", *SERVED_HERE, "--max-turns", "0"), 3),
+    ],
+)
+def test_a_reader_that_has_gone_changes_neither_work_nor_exit_code(
+    cli: Cli, arguments: tuple[str, ...], code: int
+) -> None:
+    cli("run", "calc", "What is 1 + 1?", "--task-id", "sum", *SERVED_HERE)
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli", *arguments],
+        cwd=cli.home,
+        env=cli.environment(),
+        stdout=writing,
+        stderr=writing,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    os.close(writing)
+    assert ended.returncode == code
+    kept = [each["status"] for each in cli("tasks", "--json").lines]
+    done = "waiting" if code == 3 else "finished"
+    assert kept == ([done, "finished"] if "run" in arguments else ["finished"])
+
+
+def test_a_command_ends_well_without_a_stdout(cli: Cli) -> None:
+    line = f'"{sys.executable}" -m holdfast.cli stop --json >&-'
+    ended = subprocess.run(
+        ["sh", "-c", line],
+        cwd=cli.home,
+        env=cli.environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "No server is running" in ended.stderr
+
+
+def test_texts_that_the_encoding_of_stdout_lacks_are_written_out(cli: Cli) -> None:
+    asked = "What is 2 + 3, Jürgen?"
+    cli("run", "calc", asked, "--task-id", "für", *SERVED_HERE)
+    ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    for command, said in (
+        (("tasks",), "f\\xfcr"),
+        (("show", "für"), "J\\xfcrgen"),
+        (("tasks", "--json"), '"f\\u00fcr"'),
+    ):
+        with cli.running(*command, environment=ascii_only) as process:
+            shown = process.finish()
+        assert shown.code == 0, shown.err
+        assert said in shown.out
+    assert cli("tasks", "--json").json["task_id"] == "für"

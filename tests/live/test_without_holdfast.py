@@ -32,7 +32,18 @@ class Shell:
         self._environment = cli.environment(TEMPORAL_ADDRESS=address, PATH=tools)
 
     def __call__(self, *arguments: str, **environment: str) -> str:
-        done = subprocess.run(
+        done = self._run(*arguments, **environment)
+        assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def refused(self, *arguments: str) -> str:
+        """Run a command that fails; return what it says."""
+        done = self._run(*arguments)
+        assert done.returncode == 1, f"{arguments}\n{done.stdout}\n{done.stderr}"
+        return done.stderr
+
+    def _run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             arguments,
             cwd=self._home,
             env={**self._environment, **environment},
@@ -41,8 +52,12 @@ class Shell:
             timeout=PATIENCE_SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+
+    def ended(self, task: str) -> None:
+        """Wait until a workflow is closed."""
+        shown = ("temporal", "workflow", "describe", "--workflow-id", task, "--output", "json")
+        while "closeTime" not in self(*shown):
+            pass
 
     def query(self, task: str, name: str) -> Any:
         """Return what a query of the `temporal` binary shows."""
@@ -52,14 +67,19 @@ class Shell:
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shell]:
-    cli = make_cli(tmp_path_factory.mktemp("sums"))
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    return make_cli(tmp_path_factory.mktemp("sums"))
+
+
+@pytest.fixture(scope="module")
+def shell(cli: Cli) -> Generator[Shell]:
     (cli.home / "sums.py").write_text(PROGRAMS["sums.py"], "utf-8")
     with cli.running("dev", "sums:agent", "--json") as dev:
         yield Shell(cli, dev.first_json()["address"])
     cli("stop")
 
 
+SUM = '{"head": {"agent": "sums"}, "input": "What is 6 * 7?"}'
 LINGER = "import atexit, time; atexit.register(time.sleep, 1.0)\n"
 """Temporal's client aborts an interpreter that ends while one of its threads still hands over the
 last answer ("PyGILState_Release: thread state must be current"), as on a busy machine. Nothing that
@@ -78,6 +98,51 @@ def test_the_commands_of_the_page_run_and_tell_one_story(shell: Shell) -> None:
     assert [(each["status"], each["by"]) for each in call["decided"]] == [("approved", "ann")]
     left = shell.query("sum-2", "task")
     assert (left["status"], left["ended_by"]) == ("abandoned", "ann: not needed")
+
+
+@pytest.mark.parametrize("given", [('"hello"',), (), ("{}", "{}")])
+def test_a_workflow_whose_input_cannot_be_read_is_shown_with_the_reason(
+    shell: Shell, cli: Cli, given: tuple[str, ...]
+) -> None:
+    task = f"unread-{len(given)}"
+    options = [word for each in given for word in ("--input", each)]
+    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", task)
+    shell("temporal", "workflow", "start", *started, *options)
+    shell.ended(task)
+    shown = cli("show", task, "--json").json
+    assert shown["task"]["status"] == "failed"
+    assert "input" in shown["task"]["error"]
+    assert shown["steps"] == shown["events"] == []
+    assert "it never began" in cli("audit", task, "--verify", expect=5).err
+
+
+def test_a_terminated_task_is_shown_with_the_reason(shell: Shell, cli: Cli) -> None:
+    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", "ended")
+    shell("temporal", "workflow", "start", *started, "--input", SUM)
+    shell.query("ended", "task")
+    shell("temporal", "workflow", "terminate", "--workflow-id", "ended", "--reason", "by hand")
+    shell.ended("ended")
+    assert cli("show", "ended", "--json").json["task"]["error"] == "TerminatedError: by hand"
+
+
+def test_an_id_that_only_temporal_takes_is_in_the_way_of_no_other_task(
+    shell: Shell, cli: Cli
+) -> None:
+    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", "a\tb")
+    shell("temporal", "workflow", "start", *started, "--input", SUM)
+    [odd] = [each for each in cli("tasks", "--cost", "--json").lines if each["task_id"] == "a\tb"]
+    assert odd["cost"] is None
+
+
+def test_an_undo_to_a_number_below_all_is_refused(shell: Shell) -> None:
+    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", "below")
+    shell("temporal", "workflow", "start", *started, "--input", SUM)
+    updating = ("temporal", "workflow", "update", "execute", "--workflow-id", "below")
+    shell(*updating, "--name", "run", "--input", '{"all": true}')
+    asked = ("--name", "undo", "--input", '{"to": -3, "by": "ann"}')
+    refused = shell.refused(*updating, *asked)
+    assert "0 for none, -1 for all but the last" in refused
+    assert shell.query("below", "approvals")
 
 
 def test_a_client_of_temporal_alone_does_all_of_it(shell: Shell, tmp_path: Path) -> None:

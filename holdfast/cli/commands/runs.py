@@ -122,15 +122,14 @@ async def require_worker(engine: Engine, app: str, agent: str, own: str | None =
             return
         await asyncio.sleep(seconds)
     error = no_worker(queue)
-    text = (
-        f"No worker process serves {serves(queue)}, so no task was created. Start yours, or leave"
-        " the task to a later one with --detach."
+    error.args = (f"No worker process serves {serves(queue)}, so no task was created.",)
+    error.remedy = (
+        "Start yours, or leave the task to a later one with --detach."
         if own
-        else f"No worker process serves {serves(queue)}, so no task was created. Start one with"
-        f" `{error.command}`, serve the agents here with --agents my_module:agents, name the app"
-        " of its workers with --app, or leave the task to a later worker with --detach."
+        else f"Start one with `{error.command}`, serve the agents here with --agents"
+        " my_module:agents, name the app of its workers with --app, or leave the task to a later"
+        " worker with --detach."
     )
-    error.args = (text,)
     raise error
 
 

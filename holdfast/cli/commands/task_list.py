@@ -12,7 +12,12 @@ from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.errors import NoWorkerError, TaskNotFoundError
+from holdfast.errors import (
+    InvalidArgumentError,
+    NoWorkerError,
+    QueryFailedError,
+    TaskNotFoundError,
+)
 from holdfast.reading.visibility import LISTED
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage, cost_written
@@ -63,7 +68,9 @@ async def _costs(runner: AgentRunner, tasks: Sequence[Task]) -> dict[str, Usage 
         try:
             async with asyncio.timeout(READ_SECONDS):
                 return (await runner.get_task(task)).usage
-        except (NoWorkerError, TaskNotFoundError, TimeoutError):
+        except (NoWorkerError, QueryFailedError, TaskNotFoundError, TimeoutError):
+            return None
+        except InvalidArgumentError:  # an id that only Temporal's own tools can give
             return None
 
     found: dict[str, Usage | None] = {}

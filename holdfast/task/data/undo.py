@@ -182,6 +182,10 @@ class Newest(Value):
     steps: tuple[str, ...] = ()
 
 
+ALL_BUT_THE_LAST = -1
+"""In place of the ordinal of the last step to keep."""
+
+
 class UndoRequest(UpdateRequest):
     """Argument of the `undo` update.
 
@@ -197,7 +201,7 @@ class UndoRequest(UpdateRequest):
         reason: Why.
     """
 
-    to: int = -1
+    to: int = ALL_BUT_THE_LAST
     step: str = ""
     branch: int = -1
     newest: Newest | None = None

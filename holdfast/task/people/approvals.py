@@ -24,7 +24,7 @@ from typing import cast
 from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, ApprovalKind, Asks, call_digest
 from holdfast.task.data.commands import Command
-from holdfast.task.data.records import Entry
+from holdfast.task.data.records import Entry, EventRecord
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import deciders
 from holdfast.task.people.decisions import approve, facts, reject, respond, step_of, withdraw
@@ -276,11 +276,24 @@ def decided_by(entries: Sequence[Entry], approval_id: str) -> str:
     """Return the decision on an approval: its verb, who made it and when; empty for none."""
     for entry in reversed(entries):
         event = entry.event
-        if event is not None and event.kind == "command":
+        if event is None:
+            continue
+        if _is_open_again(event, approval_id):
+            return ""
+        if event.kind == "command":
             given: Json = event.body.get("arguments") or {}
             if given.get("approval") == approval_id:
                 return f"{event.body.get('verb')} by {event.by} at {time_shown(event.at)}"
     return ""
+
+
+def _is_open_again(event: EventRecord, approval_id: str) -> bool:
+    """Whether the edit of a decision did not fit its tool: the decision is none then.
+
+    The event of a refused command names its verb, and by `id` the command.
+    """
+    is_edit = event.kind == "refused" and "verb" not in event.body
+    return is_edit and event.body.get("id") == approval_id
 
 
 def expire(ledger: Ledger, *, now: float) -> None:

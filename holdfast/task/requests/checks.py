@@ -7,7 +7,7 @@ from collections.abc import Collection
 from holdfast.task import refusals
 from holdfast.task.data.commands import UpdateRequest, misspelt
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.undo import UndoRequest
+from holdfast.task.data.undo import ALL_BUT_THE_LAST, UndoRequest
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import unmet
@@ -164,6 +164,8 @@ def refuse_finalize(ledger: Ledger) -> Failure | None:
 def refuse_undo(ledger: Ledger, asked: UndoRequest) -> Failure | None:
     """Return why an open task cannot be taken back to where a request wants it."""
     s = ledger.s
+    if asked.to < ALL_BUT_THE_LAST:
+        return refusals.NO_ORDINAL
     if not s.opens and not s.steps:
         return refusals.NOTHING_DONE
     found = outdated(ledger, asked)
