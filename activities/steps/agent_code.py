@@ -86,7 +86,7 @@ class StepHooks:
         Raises:
             ApplicationError: The hook raised; nothing was done yet.
         """
-        if self._agent.hooks is None or given.journal.length or given.limit == "stop":
+        if self._shown.hooks is None or given.journal.length or given.limit == "stop":
             return
         if given.n != 1 and not self._opened.step.enters:
             return
@@ -94,8 +94,8 @@ class StepHooks:
         if memory.started != activity_id:
             context = await self._made()
             context.turn_input = await self._items(self._given(given, ctx))
-            with self._calling("on_start", self._agent.hooks.on_start):
-                await invoke(self._agent.hooks.on_start, context, self._shown)
+            with self._calling("on_start", self._shown.hooks.on_start):
+                await invoke(self._shown.hooks.on_start, context, self._shown)
             memory.started = activity_id
 
     async def asking(self, request: ModelRequest) -> None:
@@ -104,7 +104,7 @@ class StepHooks:
         Raises:
             ApplicationError: The hook raised; the call is not made.
         """
-        hooks = self._agent.hooks
+        hooks = self._shown.hooks
         if hooks is None:
             return
         context, items = await self._made(), await self._items(request.messages)
@@ -122,7 +122,7 @@ class StepHooks:
         Raises:
             ApplicationError: A hook raised; the caller must keep the answer all the same.
         """
-        hooks = self._agent.hooks
+        hooks = self._shown.hooks
         if hooks is None:
             return
         answered = ctx.record.answered

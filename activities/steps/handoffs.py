@@ -15,6 +15,7 @@ from holdfast.agents.handoffs.filters import (
 )
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents.handoffs.invocation import check_callable
+from holdfast.agents.items.run_items import member_of
 from holdfast.agents.runs.item_reading import conversation_items, message_items
 from holdfast.agents.runs.teams import team_of
 from holdfast.errors import InvalidArgumentError, NotFoundError, UserError, message_of, remedy_of
@@ -43,8 +44,9 @@ class AgentHandoffs(StepHandoffs):
         context: Makes the run's context of the task's state.
         store: Keeps messages in the archive and returns their digest.
         recorded: Records what a block does as a handoff to the agent of a name.
-        given: Number of messages that came before the task's own.
+        given: Number of messages that came before the task's own, or that the view has.
         view: What the agent sees in place of the whole conversation, or None.
+        is_text: Whether the run was given a text, and no session.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class AgentHandoffs(StepHandoffs):
         recorded: Callable[[str], AbstractContextManager[object]],
         given: int = 0,
         view: HistoryRef | None = None,
+        is_text: bool = True,
     ) -> None:
         """Keep what is known."""
         self._recorded = recorded
@@ -69,7 +72,9 @@ class AgentHandoffs(StepHandoffs):
         self._context = context
         self._store = store
         self._given = given if view is None or view.given is None else view.given
+        self._seen = given
         self._view = view
+        self._is_text = is_text if view is None or view.input == "same" else view.input == "text"
         self._told: dict[ToolCall, Outcome] = {}
         self._handoffs = {each.tool_name: each for each in agent.made_handoffs}
 
@@ -129,6 +134,8 @@ class AgentHandoffs(StepHandoffs):
             sha256=await self._store([*first, *rest]),
             skip=AFTER,
             given=len(first) if rest else None,
+            since=_maker_of(made),
+            to=self._known(chosen.name).agent.name,
             moved=made.moved_from(data) if len(to_response_items(first)) == len(before) else (),
         )
         if made.input_history == data.input_history:
@@ -156,16 +163,22 @@ class AgentHandoffs(StepHandoffs):
             given += 1
         before = messages[:given]
         is_text = len(before) == 1 and before[0].role == "user" and not before[0].items
-        is_text = is_text and isinstance(before[0].content, str)
-        is_text = is_text and (self._view is None or self._view.input != "items")
+        is_text = is_text and isinstance(before[0].content, str) and self._is_text
         now = [*messages[turn:], *told]
         team = team_of(self._first)
         return HandoffInputData(
             input_history=before[0].text if is_text else tuple(to_response_items(before)),
-            pre_handoff_items=tuple(conversation_items(messages[given:turn], self._first)),
+            pre_handoff_items=tuple(
+                conversation_items(messages[given:turn], self._first, known=self._makers(given))
+            ),
             new_items=tuple(message_items(now, team.of(ctx.agent.name), team)),
             run_context=await self._context(ctx.state),
         )
+
+    def _makers(self, given: int) -> dict[int, str]:
+        """Return the agents that made the messages after the input, by their first positions."""
+        view = self._view
+        return {} if view is None else {0: view.since, self._seen - given: view.to}
 
     def _filter_of(self, name: str) -> Any:
         """Return the filter of a handoff, the reference to the run's, or None."""
@@ -189,3 +202,9 @@ class AgentHandoffs(StepHandoffs):
             remedy = "Give it back, restart the worker process, and run the step again."
             raise NotFoundError(msg, remedy=remedy)
         return found
+
+
+def _maker_of(data: HandoffInputData) -> str:
+    """Return the name of the agent that made the first item that follows the input, or empty."""
+    new = data.new_items if data.input_items is None else data.input_items
+    return next((member_of(item) for item in (*data.pre_handoff_items, *new)), "")

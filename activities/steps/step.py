@@ -285,6 +285,7 @@ class StepActivities:
             recorded=functools.partial(handoff, head, agent.name, step=step),
             given=before[0],
             view=before[1],
+            is_text=not head.history and not head.has_session,
         )
 
     async def _has_used_tools(

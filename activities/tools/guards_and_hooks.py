@@ -91,8 +91,8 @@ class ToolWatch:
             ApplicationError: Code of the user's raised. The call has not been made.
         """
         stopped = await self.screen() or await self._rejected()
-        if stopped is None and self._agent.hooks is not None:
-            hook = self._agent.hooks.on_tool_start
+        if stopped is None and self._shown.hooks is not None:
+            hook = self._shown.hooks.on_tool_start
             with users_code(f"hook on_tool_start of agent {self._agent.name!r}", hook):
                 await invoke(hook, self._ctx, self._shown, self._tool)
         return stopped
@@ -117,13 +117,13 @@ class ToolWatch:
         Raises:
             ApplicationError: A guardrail raised, so that the result must not be used.
         """
-        if not self._tool.tool_output_guardrails and self._agent.hooks is None:
+        if not self._tool.tool_output_guardrails and self._shown.hooks is None:
             return outcome.model_copy(update={"guards": self.guards}) if self.guards else outcome
         if self.value is NOTHING or outcome.is_error:
             self.value = shown(await self._source.content(outcome.content))
         outcome = await self._checked(outcome)
-        if outcome.failure is None and self._agent.hooks is not None:
-            hook = self._agent.hooks.on_tool_end
+        if outcome.failure is None and self._shown.hooks is not None:
+            hook = self._shown.hooks.on_tool_end
             try:
                 with users_code(f"hook on_tool_end of agent {self._agent.name!r}", hook):
                     await invoke(hook, self._ctx, self._shown, self._tool, self.value)

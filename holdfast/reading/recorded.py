@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 from holdfast.archive.contents import read_json, resolve_message
 from holdfast.archive.segments import read_archived, read_messages, read_record, turns, unhurried
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
+from holdfast.models.openai.items import to_response_items
 from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
 from holdfast.task.data.agent_snapshot import AgentSnapshot
@@ -148,19 +149,45 @@ async def _final_of(reader: Reader, opens: Iterable[OpenState], ended: Json) -> 
 
 async def _view(reader: Reader, steps: Sequence[StepRecord], last_step: TaskStep) -> View | None:
     """Read what the agent sees whose turn it is; None for the whole conversation."""
-    at, ref, moved = 0, None, tuple[int, ...]()
+    at, moved = 0, tuple[int, ...]()
+    ref: HistoryRef | None = None
     for k, of in enumerate(steps, 1):
         following = of.next[0].history if of.next else None
         if following is None or following.is_same(of.step.history):
             continue
         # An input that was left as it was has the items that were moved to it before.
-        moved = moved if following.kept else following.moved
+        if not following.kept:
+            before = [] if ref is None or not moved else await _read_view(reader, ref)
+            now = await _read_view(reader, following) if before else []
+            moved = _moved(following.moved, now, there=[before[i] for i in moved])
         at, ref = k, following
     if ref is None:
         ref = last_step.history
     if ref is None:
         return None
     return View(ref, await _messages(reader, ref.sha256), at, moved)
+
+
+async def _read_view(reader: Reader, ref: HistoryRef) -> list[dict[str, Json]]:
+    """Read the items of the input of an agent that sees a view."""
+    return to_response_items((await _messages(reader, ref.sha256))[: ref.given])
+
+
+def _moved(
+    moved: tuple[int, ...], items: Sequence[dict[str, Json]], *, there: Iterable[dict[str, Json]]
+) -> tuple[int, ...]:
+    """Return the positions of items of an input that were moved to it, or to the one before it.
+
+    Args:
+        moved: Positions of those that were moved to it.
+        items: The input.
+        there: Items that were moved to the one before it. A filter may have left them out.
+    """
+    found = set(moved)
+    for was in there:
+        same = (k for k, item in enumerate(items) if k not in found and item == was)
+        found.update(islice(same, 1))
+    return tuple(sorted(found))
 
 
 async def read_snapshot(reader: Reader, head: TaskHead) -> AgentSnapshot | None:

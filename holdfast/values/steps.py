@@ -42,6 +42,9 @@ class HistoryRef(Value):
         kept: Whether it is the input that the agent before has seen.
         moved: Positions of its items that are items of the run, moved there word for word. Only the
             step that begins with these messages has them: they would grow with each step.
+        since: Name of the agent that made the first message after the input; empty for the agent
+            that the task began with.
+        to: Name of the agent that was handed the task, and makes the messages that follow.
     """
 
     sha256: str
@@ -50,6 +53,8 @@ class HistoryRef(Value):
     input: Literal["items", "text", "same"] = "items"
     kept: bool = False
     moved: tuple[int, ...] = ()
+    since: str = ""
+    to: str = ""
 
     def carried(self) -> HistoryRef:
         """Return this as the steps after the first one have it."""

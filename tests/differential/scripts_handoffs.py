@@ -340,3 +340,47 @@ async def a_history_mapped_by_the_run(lib: Lib) -> Any:
 
     config = lib.RunConfig(nest_handoff_history=True, handoff_history_mapper=mapped)
     return await lib.run(team(lib), "q", run_config=config)
+
+
+# Several handoffs of a run
+
+
+def chain(lib: Lib, *, to_third: Make) -> Any:
+    """Make an agent that may hand over to a second one, and that to a third; the runs nest."""
+    third = lib.agent("third")
+    second = lib.agent("second", tools=[lib.tool("found", name="find")], handoffs=[to_third(third)])
+    return lib.agent(handoffs=[lib.handoff(second, nest_handoff_history=True)])
+
+
+TO_THIRD = call("transfer_to_third", text="over to the third")
+
+
+@NESTED.script(TO_SECOND, call("find"), TO_THIRD, reply("done"))
+async def a_filter_after_a_nested_history(lib: Lib) -> Any:
+    def kept(data: Any) -> Any:
+        items = (*data.pre_handoff_items, *data.new_items)
+        lib.note([(item.type, item.agent.name) for item in items])
+        return data
+
+    return await lib.run(chain(lib, to_third=lambda to: lib.handoff(to, input_filter=kept)), "q")
+
+
+@NESTED.script(
+    call("transfer_to_second", text="over to the second"), call("find"), TO_THIRD, reply("done")
+)
+async def a_filter_that_adds_to_a_nested_history(lib: Lib) -> Any:
+    def more(data: Any) -> Any:
+        added = {"role": "user", "content": "And more."}
+        return data.clone(input_history=(*data.input_history, added))
+
+    return await lib.run(chain(lib, to_third=lambda to: lib.handoff(to, input_filter=more)), "q")
+
+
+@FILTERS.script(TO_SECOND, reply("done"))
+async def a_filter_of_a_run_in_a_session(lib: Lib) -> Any:
+    def kept(data: Any) -> Any:
+        lib.note(isinstance(data.input_history, str), len(data.input_history))
+        return data
+
+    to = team(lib, to=lambda agent: lib.handoff(agent, input_filter=kept))
+    return await lib.run(to, "q", session=lib.session("filtered"))

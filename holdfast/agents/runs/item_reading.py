@@ -105,13 +105,17 @@ def message_items(
     return _items(messages, agent, names, team, handoffs, called=called)
 
 
-def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunItem]:
+def conversation_items(
+    messages: Iterable[Message], first: Agent, *, known: Mapping[int, str] | None = None
+) -> list[RunItem]:
     """Convert messages to items, each with the agent that was active at the time.
 
     Args:
         messages: The messages, with archived texts loaded. They do not name their agent; it is
             found by following the handoffs.
         first: The agent that the task began with.
+        known: Names of agents by the position of a message that each is known to have made, also
+            where the handoff to it is not among the messages.
     """
     said = list(messages)
     team, agent = team_of(first), first
@@ -119,7 +123,8 @@ def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunIte
     ids: set[str] = set()
     called: dict[str, str] = {}
     found: list[RunItem] = []
-    for message in said:
+    for at, message in enumerate(said):
+        agent = team.of(known[at]) if known and at in known else agent
         called |= {call.id: call.name for call in message.calls}
         ids -= {call.id for call in message.calls}  # providers may use ids again
         ids |= {call.id for call in message.calls if call.name in names}

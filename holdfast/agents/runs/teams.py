@@ -104,6 +104,11 @@ class Team:
         self._tools: dict[tuple[str, str], Tool | None] = {}
 
     @property
+    def agents(self) -> list[Agent]:
+        """The agents that are known."""
+        return [*self._agents.values()]
+
+    @property
     def lacks_servers(self) -> bool:
         """Whether agents have MCP servers whose tools it does not know yet, see `learn`."""
         return self._began is None and any(each.mcp_servers for each in self._agents.values())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from holdfast.agents.agent_base import own
+from collections.abc import Set as AbstractSet
+
+from holdfast.agents.agent import Agent
+from holdfast.agents.agent_base import shared_name
 from holdfast.agents.runs.teams import is_apart
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.runner.run_call import RunCall
 from holdfast.errors import UserError
 from holdfast.reading.recorded import Recorded, read_snapshot
+from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.values.steps import CLOSED
 from holdfast.values.text.logs import log
 
@@ -46,25 +50,47 @@ async def _check_roles(engine: AgentRunner, call: RunCall, before: Recorded) -> 
     that was given.
 
     Raises:
-        UserError: One is not declared as that which the task began with under its name.
+        UserError: One may be another than that which the task began with under its name.
     """
     if not is_apart(call.agent) or before.task.status in CLOSED:
         return
     began = await read_snapshot(engine.reader, before.head)
     known = {} if began is None else {each.name: each for each in (began, *began.team)}
-    for agent in (call.agent, *call.agent.team()) if known else ():
-        one = known.get(agent.name)
-        if one is None or not agent.snapshot(one.model).has_role_of(one):
+    agents = (call.agent, *call.agent.team()) if known else ()
+    shared = {each.name for each in agents if shared_name(each)}
+    shared |= {name for name, each in known.items() if each.shared}
+    for agent in agents:
+        if _may_be_another(agent, known.get(agent.name), shared):
             msg = (
-                f"Several agents of the run of task {call.task_id!r} have the name"
-                f" {own(agent).name!r}, and the one that is {agent.name!r} now is not declared as"
-                " that of the task: it may be another of them. Nothing was changed."
+                f"Several agents of the run of task {call.task_id!r} share a name, and the one that"
+                f" is {agent.name!r} now is not declared as that of the task, or leads to others of"
+                " them: it may be another of them. Nothing was changed."
             )
             remedy = (
                 "Run the state with the agent that it began with, and declare these agents as they"
                 " were, in the same order. Names of their own allow such changes."
             )
             raise UserError(msg, remedy=remedy)
+
+
+def _may_be_another(agent: Agent, began: AgentSnapshot | None, shared: AbstractSet[str]) -> bool:
+    """Whether an agent may be another one than that which a task began with under its name.
+
+    One whose name is its own may be edited, but must not lead to others of those that share one.
+
+    Args:
+        agent: The agent.
+        began: The one that the task began with; None if it had none of this name.
+        shared: The names in the task of agents that share one.
+    """
+    if began is None:
+        return agent.name in shared
+    now = agent.snapshot(began.model)
+    if agent.name in shared:
+        return not now.has_role_of(began)
+    both = now.leads.keys() & began.leads.keys()
+    pairs = ({now.leads[name], began.leads[name]} for name in both)
+    return any(len(pair) > 1 and pair & shared for pair in pairs)
 
 
 def _check_same_session(engine: AgentRunner, call: RunCall, before: Recorded) -> None:

@@ -323,7 +323,14 @@ class RunResultStreaming(Streamed[RunResult]):
                 None if self._context is None else self._context.object, task_id=self.task_id
             ),
             task_id=self.task_id,
+            last_member=self._member,
         )
+
+    @property
+    def _member(self) -> str:
+        """The name by which the task knows the current agent; empty where it has only a name."""
+        agents = team_of(self._agent).agents
+        return next((each.name for each in agents if own(each) is self.current_agent), "")
 
     @property
     def _whole(self) -> RunData | None:

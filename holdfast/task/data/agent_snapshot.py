@@ -176,14 +176,15 @@ class AgentSnapshot(Value):
 
     def _role(self) -> tuple[object, ...]:
         tools = {spec.name for spec in self.tools} - set(self.served)
-        leads = {
-            (name, policy.handoff, policy.agent)
-            for name, policy in self.policies.items()
-            if policy.handoff or policy.agent
-        }
         handoffs = {spec.name for spec in self.handoffs}
         said = (self.instructions, self.is_dynamic, self.prompt, self.makes_prompt, self.output)
-        return (self.shared, *said, tools, handoffs, leads, self.worker, self.behavior)
+        return (self.shared, *said, tools, handoffs, self.leads, self.worker, self.behavior)
+
+    @property
+    def leads(self) -> dict[str, str]:
+        """The agents that its handoffs and its agents as tools lead to, by the names of these."""
+        to = {name: policy.handoff or policy.agent for name, policy in self.policies.items()}
+        return {name: agent for name, agent in to.items() if agent}
 
     def of(self, name: str) -> AgentSnapshot:
         """Return the snapshot of an agent of the team; without a name, this one.
