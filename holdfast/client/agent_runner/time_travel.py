@@ -26,10 +26,10 @@ from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.archived_steps import answer_of, lines_after
-from holdfast.task.ledger.ledger import DONE_KEPT
 from holdfast.task.ledger.queue_changes import with_queue
 from holdfast.task.ledger.recording import CREATED
 from holdfast.task.ledger.references import output_digest
+from holdfast.task.ledger.upcoming_steps import DONE_KEPT
 from holdfast.task.undo import active_steps, departure, path_to, undone_meanwhile
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, extend
