@@ -24,7 +24,7 @@ from holdfast.task.data.state import Receipt, RunReply, TaskInput
 from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import RunRequest, TaskResult, View, ViewRequest
 from holdfast.task.people import approvals, standing
-from holdfast.task.queries import readable
+from holdfast.task.queries import readable, readable_effects
 from holdfast.task.queries.pages import (
     StepView,
     entries_page,
@@ -343,7 +343,7 @@ class AgentTask(Opening):
     )
     def effects_query(self) -> list[dict[str, Json]]:
         """List effects."""
-        return readable.effects(self.core.ledger)
+        return readable_effects.effects(self.core.ledger)
 
     # Queries for programs: our own values
 

@@ -15,7 +15,7 @@ from holdfast.agents.tools.hooks import check_hook
 from holdfast.agents.tools.options import check_name
 from holdfast.errors import DeclarationError, UserError, WrongTypeError
 from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect
-from holdfast.values.settings import ApprovalRule
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 
 MOST_INLINE_SECONDS = 30.0

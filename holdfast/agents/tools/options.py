@@ -16,7 +16,7 @@ from holdfast.agents.tools.hooks import (
 )
 from holdfast.errors import DeclarationError
 from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect
-from holdfast.values.settings import ApprovalRule
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 
 ToolCaller = Literal["direct", "programmatic"]

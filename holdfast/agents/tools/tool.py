@@ -42,7 +42,7 @@ from holdfast.task.data.agent_snapshot import (
 )
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
-from holdfast.values.settings import ApprovalRule
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.tool_result import ToolResultError
 
 P = ext.ParamSpec("P", default=...)

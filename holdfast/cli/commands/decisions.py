@@ -35,7 +35,7 @@ from holdfast.task.people.approvals import decided_by
 from holdfast.task.people.deciders import Person, can_decide
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json
-from holdfast.values.settings import Always
+from holdfast.values.runs.approval_rules import Always
 from holdfast.values.steps import CLOSED, Task, TaskStepOutput
 from holdfast.values.text.shown import time_shown
 

@@ -21,7 +21,7 @@ from holdfast.values.base import Json, canonical, same_json
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import approval_parts, check_by, session_id
-from holdfast.values.settings import Always
+from holdfast.values.runs.approval_rules import Always
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown

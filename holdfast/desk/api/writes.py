@@ -15,7 +15,8 @@ from holdfast.task.data.calls import Approval
 from holdfast.task.data.state import Receipt
 from holdfast.task.happenings import happenings
 from holdfast.values.base import Json
-from holdfast.values.settings import Always, Budget
+from holdfast.values.runs.approval_rules import Always
+from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse, Task, UndoReceipt
 
 KEY_DIGITS = 24
