@@ -10,8 +10,7 @@ from temporalio.client import WorkflowUpdateStage
 
 from holdfast import AgentRunner, Task, tool
 from holdfast.errors import CommandRefusedError
-from holdfast.task.data.state import RunReply
-from holdfast.task.data.wire import RunRequest
+from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.ledger.references import NOTES_APART
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.children.children import Children

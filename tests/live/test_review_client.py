@@ -41,9 +41,10 @@ from holdfast.errors import (
 from holdfast.reading import presence
 from holdfast.reading.presence import Presence
 from holdfast.reading.reader import Reader
+from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.state import RunReply, SessionState
-from holdfast.task.data.wire import RunRequest, View
+from holdfast.task.data.state import SessionState
+from holdfast.task.data.wire import View
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall, assistant, user

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.models.base import ModelAnswer
+from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import ForkOf, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.data.undo import UndoRequest, UndoState
-from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import problem, ready_steps
 from holdfast.task.ledger.queue_changes import found_by

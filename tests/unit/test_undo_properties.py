@@ -22,13 +22,13 @@ from holdfast.models.base import ModelAnswer
 from holdfast.reading.audit.audit import audit_events, verify
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.commands import Command, Verb
+from holdfast.task.data.commands import Command, RunRequest, Verb
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, ForkOf, SegmentRef, StepRecord, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.undo import Undoable, UndoRequest, UndoState
-from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.data.wire import Advanced
 from holdfast.task.happenings import StepEnded, StepLeft, happenings
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import usage_of

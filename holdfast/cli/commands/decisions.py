@@ -29,8 +29,8 @@ from holdfast.errors import (
     message_of,
 )
 from holdfast.task.data.calls import Approval
+from holdfast.task.data.commands import Receipt
 from holdfast.task.data.records import Entry
-from holdfast.task.data.state import Receipt
 from holdfast.task.people.approvals import decided_by
 from holdfast.task.people.deciders import Person, can_decide
 from holdfast.task.undo import UNDONE

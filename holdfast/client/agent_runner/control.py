@@ -15,7 +15,7 @@ from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, HF_R
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.calls import Approval, StandingRule
-from holdfast.task.data.state import Receipt
+from holdfast.task.data.commands import Receipt
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json, canonical, same_json
 from holdfast.values.checks import gate

@@ -12,7 +12,7 @@ from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.models.choices import MessageLike, ToolChoice, choice_of, messages_of
 from holdfast.reading.step_events import EventHandler
-from holdfast.task.data.wire import RunRequest
+from holdfast.task.data.commands import RunRequest
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_new_id

@@ -37,9 +37,8 @@ from holdfast.errors import (
 from holdfast.reading.presence import PATIENCE_SECONDS
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import attributes, memo
-from holdfast.task.data.commands import Command, Verb, compose
-from holdfast.task.data.state import Receipt, RunReply, TaskInput
-from holdfast.task.data.wire import RunRequest
+from holdfast.task.data.commands import Command, Receipt, RunReply, RunRequest, Verb, compose
+from holdfast.task.data.state import TaskInput
 from holdfast.task.queries.labels import details_of, title_of
 from holdfast.tracing.rules import in_trace
 from holdfast.values.base import Json

@@ -33,10 +33,10 @@ from holdfast.errors import (
 from holdfast.reading.presence import PATIENCE_SECONDS
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import failure_in, is_parked, server_errors, to_error
+from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.state import RunReply, TaskRecord
+from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.undo import UndoRequest
-from holdfast.task.data.wire import RunRequest
 from holdfast.values.base import Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.ids import LONGEST_NAME

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.task.data.calls import Called, Outcome
+from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import NOT_STARTED, Failure
 from holdfast.task.data.records import Entry, OpenState, OpenStep, StepRecord, usual_step
 from holdfast.task.data.state import AgentRules, Described, head_digest, known_head
 from holdfast.task.data.undo import Before, FollowUp
-from holdfast.task.data.wire import Advanced, AdvanceInput, RunRequest
+from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.open_steps import INLINE_BYTES
 from holdfast.task.ledger.queue import problem, queued_with
 from holdfast.task.ledger.queue_changes import found_by, lasts_after, pending, taken_from

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.records import InputRef, StepRecord
 from holdfast.task.data.undo import FollowUp
-from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.open_steps import OpenSteps
 from holdfast.task.ledger.queue import serial_of
 from holdfast.task.ledger.queue_changes import join_of
