@@ -17,7 +17,7 @@ from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.client.agent_runner.control import ApprovalLike
+from holdfast.client.agent_runner.approvals import ApprovalLike
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import (
     CommandRefusedError,

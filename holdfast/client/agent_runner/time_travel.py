@@ -6,17 +6,11 @@ import time
 from typing import Literal, cast
 
 from holdfast.archive.segments import write_segment
-from holdfast.client.agent_runner.base import (
-    Images,
-    StepLike,
-    TaskLike,
-    id_of,
-    new_id,
-    step_id_of,
-)
-from holdfast.client.agent_runner.caller import request_id_of
+from holdfast.client.agent_runner.base import Images
 from holdfast.client.agent_runner.creation import TaskCreation
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.task_client.caller import request_id_of
+from holdfast.client.agent_runner.task_ids import StepLike, TaskLike, id_of, new_id, step_id_of
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.task.data.commands import LONGEST_REASON
 from holdfast.task.data.head import SessionRef, TaskHead

@@ -22,8 +22,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import record_name
 from holdfast.archive.segments import read_record
-from holdfast.client.agent_runner.caller import request_id_of, unique_id
-from holdfast.client.agent_runner.updates import NotTakenError, TaskUpdates
+from holdfast.client.agent_runner.task_client.caller import request_id_of, unique_id
+from holdfast.client.agent_runner.task_client.updates import NotTakenError, TaskUpdates
 from holdfast.client.caller_sessions.turns import forget_turn
 from holdfast.engine.search_attributes import AGENT_TASK, TASKS, is_
 from holdfast.errors import (
