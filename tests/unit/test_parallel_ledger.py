@@ -17,14 +17,8 @@ from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import problem, ready_steps
 from holdfast.task.ledger.queue_changes import found_by
-from holdfast.task.undo import (
-    active_steps,
-    departure,
-    finish_undo,
-    leave_open_steps,
-    leave_step,
-    undoable,
-)
+from holdfast.task.step_effects import undoable
+from holdfast.task.undo import active_steps, departure, finish_undo, leave_open_steps, leave_step
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import extend
 from holdfast.values.messages import Usage, assistant

@@ -34,18 +34,15 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import usage_of
 from holdfast.task.people import approvals
 from holdfast.task.requests.command_effects import obey
+from holdfast.task.step_effects import effects_of_open, obstacles, to_undo, undoable
 from holdfast.task.undo import (
     active_messages,
     active_steps,
     departure,
-    effects_of_open,
     finish_undo,
     leave_open_steps,
     leave_step,
-    obstacles,
     path_to,
-    to_undo,
-    undoable,
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json

@@ -19,7 +19,7 @@ from holdfast.task.queries.readable_calls import (
     status_of,
 )
 from holdfast.task.step_body import StepBody, StepCall, body_of
-from holdfast.task.undo import effect_place, step_words
+from holdfast.task.step_effects import effect_place, step_words
 from holdfast.values.base import Json, canonical
 from holdfast.values.text.shown import time_shown
 
