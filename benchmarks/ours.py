@@ -24,7 +24,7 @@ from benchmarks.histories import histories, replay_ms, size_of
 from benchmarks.shared import ANSWER, API_KEY, MODEL, Source, Stack, main, percentile, prompt
 from benchmarks.work import BenchModel, bench_agent
 from holdfast import Agent, AgentRunner, Runner
-from holdfast.client.agent_runner.base import new_id
+from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.engine.converter import holdfast_converter
 from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.models.openai.responses import ResponsesModel

@@ -146,6 +146,7 @@ from holdfast.tracing import gen_trace_id, get_current_trace, set_tracing_disabl
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import Retrieved, SourceNode
+from holdfast.values.runs.approval_rules import Always, ApprovalRule
 from holdfast.values.runs.retries import (
     ModelRetryAdvice,
     ModelRetryAdviceRequest,
@@ -163,7 +164,7 @@ from holdfast.values.runs.run_context import (
     TContext,
 )
 from holdfast.values.runs.usage import RequestUsage, Usage
-from holdfast.values.settings import Always, ApprovalRule, Budget, MCPToolChoice, ModelSettings
+from holdfast.values.settings import Budget, MCPToolChoice, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.text.logs import (
     enable_verbose_stdout_logging,

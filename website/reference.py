@@ -62,6 +62,7 @@ GROUPS = (
             "holdfast.agents.hosted",
             "holdfast.agents.local",
             "holdfast.workers.tool_use",
+            "holdfast.values.runs.approval_rules",
             "holdfast.values.settings",
         ),
     ),

@@ -19,12 +19,12 @@ from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, Approval, StandingRule
 from holdfast.task.data.children import secret_of_child
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
-from holdfast.task.data.commands import Command
-from holdfast.task.data.state import Receipt, RunReply, TaskInput
+from holdfast.task.data.commands import Command, Receipt, RunReply, RunRequest
+from holdfast.task.data.state import TaskInput
 from holdfast.task.data.undo import Newest, UndoRequest
-from holdfast.task.data.wire import RunRequest, TaskResult, View, ViewRequest
+from holdfast.task.data.wire import TaskResult, View, ViewRequest
 from holdfast.task.people import approvals, standing
-from holdfast.task.queries import readable
+from holdfast.task.queries import readable, readable_effects
 from holdfast.task.queries.pages import (
     StepView,
     entries_page,
@@ -343,7 +343,7 @@ class AgentTask(Opening):
     )
     def effects_query(self) -> list[dict[str, Json]]:
         """List effects."""
-        return readable.effects(self.core.ledger)
+        return readable_effects.effects(self.core.ledger)
 
     # Queries for programs: our own values
 

@@ -35,7 +35,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
 from holdfast.values.money import NOTHING
-from holdfast.values.runs.retries import next_failure
+from holdfast.values.runs.failed_attempts import next_failure
 from holdfast.values.text.logs import log
 from holdfast.workers.context.call_ids import unrepeated
 from holdfast.workers.context.journal import OverBudget

@@ -28,7 +28,7 @@ from holdfast.task.data.head import KeptConversation, TaskHead
 from holdfast.task.data.records import Entry
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Nesting, ToolInput
-from holdfast.task.undo import undoable
+from holdfast.task.step_effects import undoable
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.context_data import KEY

@@ -31,7 +31,7 @@ from holdfast.activities.heartbeat import (
     now,
     tell_server,
 )
-from holdfast.activities.user_loop import inline_calls
+from holdfast.activities.user_loop.work import inline_calls
 from holdfast.agents.agent import Agent
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome, call_digest

@@ -28,7 +28,8 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.data.wire import Probed, ToolInput
 from holdfast.task.people.decisions import REJECTED
-from holdfast.task.undo import active_steps, undoable
+from holdfast.task.step_effects import undoable
+from holdfast.task.undo import active_steps
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import naming

@@ -52,8 +52,9 @@ from holdfast.models.base import Model
 from holdfast.models.libraries.llama_index import LLM
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
-from holdfast.values.settings import ApprovalRule, ModelSettings
+from holdfast.values.settings import ModelSettings
 from holdfast.workers.base import AgentWorker, RunsSteps
 from holdfast.workers.tool_use import ToolUseBehavior, behavior_code
 

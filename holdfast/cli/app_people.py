@@ -28,7 +28,7 @@ from holdfast.cli.exits import EPILOG, ExitCode
 from holdfast.cli.options import Common, shared
 
 if TYPE_CHECKING:
-    from holdfast.values.settings import Always
+    from holdfast.values.runs.approval_rules import Always
 
 people = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -37,7 +37,7 @@ def _later(
     same: list[str] | None, until: datetime | None, *, always: bool, in_session: bool
 ) -> bool | Always:
     """Return for which later calls a decision holds as well."""
-    from holdfast.values.settings import Always
+    from holdfast.values.runs.approval_rules import Always
 
     if not (always or same or until or in_session):
         return False

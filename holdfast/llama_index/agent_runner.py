@@ -28,24 +28,12 @@ from holdfast.llama_index.values import (
     output_view,
     response_view,
 )
-from holdfast.llama_index.workers.base import RUNNER, BaseAgentWorker, worker_of
+from holdfast.llama_index.workers.base import RUNNER, BaseAgentWorker, options_of_runner, worker_of
 from holdfast.llama_index.workers.react import ReActAgentWorker
 from holdfast.llama_index.workers.tools import OpenAIAgentWorker
 from holdfast.models.choices import ToolChoice
 from holdfast.models.libraries.llama_index import LlamaIndexModel, as_model
 from holdfast.values.steps import UndoReceipt
-
-OF_RUNNERS = (
-    "callback_manager",
-    "chat_history",
-    "default_tool_choice",
-    "delete_task_on_finish",
-    "init_task_state_kwargs",
-    "memory",
-    "state",
-    "verbose",
-)
-"""Options that `from_tools` hands to the runner."""
 
 
 class AgentRunner(TaskReads):
@@ -388,12 +376,6 @@ class AgentRunner(TaskReads):
     def undo_step(self, task_id: Task | str) -> UndoReceipt:
         """Undo the newest step with its effects, see `holdfast.AgentRunner.undo_step`."""
         return settled(self._tasks.undo_step(id_of(task_id)))
-
-
-def options_of_runner(options: dict[str, Any]) -> dict[str, Any]:
-    """Take what is meant for the runner out of options; the rest is the worker's."""
-    options.pop("memory_cls", None)
-    return {name: options.pop(name) for name in OF_RUNNERS if name in options}
 
 
 def _check_last(output: TaskStepOutput | None) -> None:

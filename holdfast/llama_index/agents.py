@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-from holdfast.llama_index.agent_runner import AgentRunner, options_of_runner
+from holdfast.llama_index.agent_runner import AgentRunner
 from holdfast.llama_index.reads import awaited, id_of, settled
 from holdfast.llama_index.values import Task, TaskStepOutput, output_view
+from holdfast.llama_index.workers.base import options_of_runner
 from holdfast.llama_index.workers.react import ReActAgentWorker
 from holdfast.llama_index.workers.tools import (
     CoAAgentWorker,

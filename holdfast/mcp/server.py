@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.context import ToolContext
-from holdfast.agents.tools.declaration import refuse_option
 from holdfast.agents.tools.foreign.servers import MCPConfig, ServerTool
 from holdfast.agents.tools.hooks import FailureFormatter
-from holdfast.agents.tools.options import ToolOptions
+from holdfast.agents.tools.options import ToolOptions, refuse_option
 from holdfast.errors import UserError
 from holdfast.mcp.results import read_call_result
 from holdfast.mcp.settings import (

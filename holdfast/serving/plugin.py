@@ -27,7 +27,7 @@ from holdfast.activities.tools.child_start import NestingActivities
 from holdfast.activities.tools.questions import JudgingActivities
 from holdfast.activities.tools.session_rules import keep_rule, session_rules
 from holdfast.activities.tools.tool import ToolActivities
-from holdfast.activities.user_loop import UserLoops
+from holdfast.activities.user_loop.user_loop import UserLoops
 from holdfast.agents.agent import Agent
 from holdfast.agents.runs.teams import check_tool_names, reachable
 from holdfast.archive.archive import Archive

@@ -23,7 +23,7 @@ from temporalio.worker import Worker
 
 from holdfast.activities.failures import log_failures_once
 from holdfast.activities.notices.notifiers import Notifier
-from holdfast.activities.user_loop import UserLoops
+from holdfast.activities.user_loop.user_loop import UserLoops
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.engine.cluster import ensure_search_attributes

@@ -25,7 +25,7 @@ from holdfast import (
     UserError,
 )
 from holdfast.archive.archive import record_name
-from holdfast.client.agent_runner.base import new_id
+from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.client.caller_sessions import turns
 from holdfast.errors import InvalidArgumentError, SessionUnclearError, TaskExistsError
 from holdfast.testing import FakeOpenAI

@@ -20,7 +20,7 @@ from holdfast import AgentRunner, Runner, StepFailedError, Task, tool
 from holdfast.activities import task_end as closing
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive import segments
-from holdfast.client.agent_runner.updates import TaskUpdates
+from holdfast.client.agent_runner.task_client.updates import TaskUpdates
 from holdfast.errors import (
     CommandRefusedError,
     HoldfastError,

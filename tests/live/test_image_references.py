@@ -12,7 +12,7 @@ from temporalio.client import WorkflowUpdateFailedError
 
 from holdfast import Agent, AgentRunner, Image, Runner, Task, TaskStep, TaskStepOutput
 from holdfast.errors import InvalidArgumentError, StepFailedError
-from holdfast.task.data.wire import RunRequest
+from holdfast.task.data.commands import RunRequest
 from holdfast.testing import FakeOpenAI
 from holdfast.values.base import Json
 from holdfast.values.messages import Blob, ImagePart, ImageRef, Message, user

@@ -26,7 +26,7 @@ from holdfast.agents.runs.error_handlers import RunErrorHandlerInput, RunErrorHa
 from holdfast.agents.runs.model_input import CallModelData, ModelInputData
 from holdfast.agents.runs.rules import run_head
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
-from holdfast.client.agent_runner.base import new_id
+from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.errors import ModelRefusalError, ModelUnavailableError
 from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
 from holdfast.task.data.state import TaskInput

@@ -19,7 +19,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.service import RPCError
 
 from holdfast import AgentRunner, RunHooks, Runner, RunResultStreaming, Task, TaskStepOutput
-from holdfast.client.agent_runner import updates
+from holdfast.client.agent_runner.task_client import updates
 from holdfast.errors import ConnectError
 from holdfast.reading import queries
 from holdfast.testing import FakeOpenAI

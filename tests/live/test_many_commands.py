@@ -10,8 +10,7 @@ from temporalio.client import WorkflowUpdateStage
 
 from holdfast import AgentRunner, Task, tool
 from holdfast.errors import CommandRefusedError
-from holdfast.task.data.state import RunReply
-from holdfast.task.data.wire import RunRequest
+from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.ledger.references import NOTES_APART
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.children.children import Children
@@ -95,7 +94,7 @@ async def test_feedback_is_refused_with_words_while_a_task_cannot_continue_as_ne
     runner = await make_runner(worker=Counting())
     task = await runner.create_task("q")
     await runner.run_step(task)
-    monkeypatch.setattr("holdfast.client.agent_runner.task_client.MOST_EVENTS", 5)
+    monkeypatch.setattr("holdfast.client.agent_runner.task_client.task_client.MOST_EVENTS", 5)
     with pytest.raises(CommandRefusedError, match="events"):
         await runner.give_feedback(task, "more")
     await runner.pause(task, by="ann")

@@ -22,7 +22,7 @@ from holdfast import Agent, AgentRunner, Runner, Task, TaskStep, TaskStepOutput,
 from holdfast.activities.task_end import ClosingActivities
 from holdfast.archive.archive import Archive
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.agent_runner.task_client import TaskClient
+from holdfast.client.agent_runner.task_client.task_client import TaskClient
 from holdfast.errors import (
     ConnectError,
     EngineError,
@@ -41,9 +41,10 @@ from holdfast.errors import (
 from holdfast.reading import presence
 from holdfast.reading.presence import Presence
 from holdfast.reading.reader import Reader
+from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.state import RunReply, SessionState
-from holdfast.task.data.wire import RunRequest, View
+from holdfast.task.data.state import SessionState
+from holdfast.task.data.wire import View
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall, assistant, user
@@ -144,7 +145,9 @@ async def test_a_task_that_finishes_while_its_request_is_on_the_way_gives_its_an
 async def test_a_request_to_a_task_that_could_not_continue_as_new_is_told_why(
     runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.client.agent_runner.updates.LONGEST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(
+        "holdfast.client.agent_runner.task_client.updates.LONGEST_PAUSE_SECONDS", 0.1
+    )
 
     async def moved(*_: Any) -> RunReply:
         return RunReply(status="moved")
@@ -229,7 +232,7 @@ async def test_a_request_sent_to_a_worker_that_was_just_killed_is_asked_again_by
     task = await runner.create_task("q")
     with monkeypatch.context() as patch:
         nobody(patch, True)
-        patch.setattr("holdfast.client.agent_runner.updates.PATIENCE_SECONDS", 0.2)
+        patch.setattr("holdfast.client.agent_runner.task_client.updates.PATIENCE_SECONDS", 0.2)
         with pytest.raises(NoWorkerError, match="request_id") as caught:
             await runner.run_step(task)
     assert caught.value.is_sent

@@ -23,10 +23,11 @@ from holdfast.reading.step_events import (
     event_text,
 )
 from holdfast.task.data.calls import Outcome
+from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import TaskInput
-from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import StepContext

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Task
-from holdfast.client.agent_runner.task_client import TaskClient
+from holdfast.client.agent_runner.task_client.task_client import TaskClient
 from holdfast.errors import CommandRefusedError, StepNotFoundError
 from tests.support.rig import MakeRunner, until_rolled
 from tests.support.workers import Counting

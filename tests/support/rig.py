@@ -26,7 +26,7 @@ from temporalio.worker import Replayer, Worker
 
 from holdfast import Agent, AgentRunner, Task
 from holdfast.activities.notices.notifiers import Notifier
-from holdfast.activities.user_loop import UserLoops
+from holdfast.activities.user_loop.user_loop import UserLoops
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo

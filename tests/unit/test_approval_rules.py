@@ -13,10 +13,9 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, ApprovalKind
-from holdfast.task.data.commands import Command, Verb
+from holdfast.task.data.commands import Command, RunRequest, Verb
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described, TaskInput
-from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing
 from holdfast.task.requests.command_effects import obey

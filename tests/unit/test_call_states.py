@@ -10,10 +10,9 @@ import pytest
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import LongCall, Outcome, StandingRule
 from holdfast.task.data.children import ChildState, child_ids
-from holdfast.task.data.commands import Command, Verb
+from holdfast.task.data.commands import Command, RunRequest, Verb
 from holdfast.task.data.head import AGENTS_SDK, RunRules, SessionRef, TaskHead
 from holdfast.task.data.state import Described, TaskInput
-from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing
 from holdfast.task.tool_calls import Call, CallState, add_long, drop_long

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from holdfast.models import ModelAnswer
+from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import TaskInput
-from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import STEPS_SHOWN, Details, call_label, cut, details_of, title_of
 from holdfast.values.messages import ToolCall, assistant

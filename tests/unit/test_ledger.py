@@ -15,12 +15,12 @@ from holdfast.errors import ModelRefusalError
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.closing import EntriesRequest
-from holdfast.task.data.commands import Command
+from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, Offset, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
-from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
+from holdfast.task.data.wire import Advanced, ViewRequest
 from holdfast.task.ledger.indexes import KnownIds
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.recording import CHAINED_TOGETHER
@@ -401,7 +401,7 @@ def test_when_a_call_ended_is_left_out_where_the_answer_before_it_says_so() -> N
 
 
 def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> None:
-    from holdfast.task.data.state import RunReply
+    from holdfast.task.data.commands import RunReply
     from holdfast.task.ledger.recording import SEEN_KEPT
 
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)

@@ -215,7 +215,7 @@ def test_openai_takes_an_address_headers_and_more_of_the_body() -> None:
             timeout=5,
         )
         assert str(llm.complete("q")) == "yes"
-        shared_loop().run(cast("Any", llm._model).close())
+        shared_loop().run(cast("Any", llm)._model.close())
     [request] = api.requests
     assert (request.body["seed"], request.headers["x-team"]) == (3, "red")
 

@@ -19,10 +19,11 @@ from holdfast.errors import UserError
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Approval, Outcome
 from holdfast.task.data.children import REPORTS, ChildReport, ChildState, child_id, hear
+from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Carried, TaskInput
-from holdfast.task.data.wire import Advanced, RunRequest, ToolInput
+from holdfast.task.data.wire import Advanced, ToolInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
 from holdfast.values.checks import gate

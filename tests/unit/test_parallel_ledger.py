@@ -8,22 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.models.base import ModelAnswer
+from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import ForkOf, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.data.undo import UndoRequest, UndoState
-from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import problem, ready_steps
 from holdfast.task.ledger.queue_changes import found_by
-from holdfast.task.undo import (
-    active_steps,
-    departure,
-    finish_undo,
-    leave_open_steps,
-    leave_step,
-    undoable,
-)
+from holdfast.task.step_effects import undoable
+from holdfast.task.undo import active_steps, departure, finish_undo, leave_open_steps, leave_step
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import extend
 from holdfast.values.messages import Usage, assistant

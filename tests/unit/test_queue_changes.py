@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.commands import Command, Verb
+from holdfast.task.data.commands import Command, RunRequest, Verb
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import (
     OVER_BUDGET,
@@ -22,18 +22,12 @@ from holdfast.task.data.records import (
 )
 from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.data.undo import UndoRequest, UndoState
-from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue_changes import change_of, pending, waiting
 from holdfast.task.requests.command_effects import obey
-from holdfast.task.undo import (
-    active_steps,
-    departure,
-    finish_undo,
-    leave_open_steps,
-    leave_step,
-    undoable,
-)
+from holdfast.task.step_effects import undoable
+from holdfast.task.undo import active_steps, departure, finish_undo, leave_open_steps, leave_step
 from holdfast.values.messages import assistant
 from holdfast.values.steps import TaskStep
 

@@ -8,7 +8,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.ledger.archived_steps import StepLine, pack
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.queries import readable
+from holdfast.task.queries import readable, readable_effects
 from holdfast.values.base import canonical
 from holdfast.values.steps import CLOSED, TaskStatus, TaskStep
 
@@ -53,4 +53,6 @@ def test_a_closed_task_has_no_upcoming_steps(status: TaskStatus) -> None:
 
 def test_an_effect_that_remains_is_listed_when_its_record_is_in_the_archive() -> None:
     text = 'step 1: mail({"to":"bo"}) was done and has no undo='
-    assert readable.effects(ledger_with(residue=(text,))) == [{"text": text, "remains": True}]
+    assert readable_effects.effects(ledger_with(residue=(text,))) == [
+        {"text": text, "remains": True}
+    ]

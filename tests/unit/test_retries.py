@@ -19,7 +19,7 @@ from holdfast import (
     RetryPolicyContext,
 )
 from holdfast.errors import ModelRequestError, ModelUnavailableError
-from holdfast.values.runs.retries import next_failure, normalized
+from holdfast.values.runs.failed_attempts import next_failure, normalized
 
 BACKOFF = ModelRetryBackoffSettings(initial_delay=0.5, jitter=False)
 

@@ -22,30 +22,27 @@ from holdfast.models.base import ModelAnswer
 from holdfast.reading.audit.audit import audit_events, verify
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.commands import Command, Verb
+from holdfast.task.data.commands import Command, RunRequest, Verb
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, ForkOf, SegmentRef, StepRecord, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.undo import Undoable, UndoRequest, UndoState
-from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.data.wire import Advanced
 from holdfast.task.happenings import StepEnded, StepLeft, happenings
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import usage_of
 from holdfast.task.people import approvals
 from holdfast.task.requests.command_effects import obey
+from holdfast.task.step_effects import effects_of_open, obstacles, to_undo, undoable
 from holdfast.task.undo import (
     active_messages,
     active_steps,
     departure,
-    effects_of_open,
     finish_undo,
     leave_open_steps,
     leave_step,
-    obstacles,
     path_to,
-    to_undo,
-    undoable,
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json

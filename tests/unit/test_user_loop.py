@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities import user_loop
-from holdfast.activities.user_loop import UserLoop, Work
+from holdfast.activities.user_loop import user_loop
+from holdfast.activities.user_loop.user_loop import UserLoop
+from holdfast.activities.user_loop.work import Work
 from holdfast.values.code.user_calls import message_with_place, naming
 
 

@@ -9,8 +9,8 @@ from temporalio import workflow
 
 from holdfast.task import refusals
 from holdfast.task.data.closing import CloseInput
+from holdfast.task.data.commands import RunReply
 from holdfast.task.data.seal import Seal
-from holdfast.task.data.state import RunReply
 from holdfast.task.people import approvals
 from holdfast.values.steps import TaskStatus
 from holdfast.workflows import activity_calls as calls

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
+from holdfast.task.data.commands import RunReply
 from holdfast.task.data.records import SegmentRef
-from holdfast.task.data.state import RunReply
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.children.reports import settle
 from holdfast.workflows.core import Core

@@ -20,8 +20,15 @@ from holdfast.task.data.children import (
     is_secret,
     secret_of_child,
 )
-from holdfast.task.data.commands import BODIES, LONGEST_REASON, Command, Refusal, Verb, decode
-from holdfast.task.data.state import Receipt
+from holdfast.task.data.commands import (
+    BODIES,
+    LONGEST_REASON,
+    Command,
+    Receipt,
+    Refusal,
+    Verb,
+    decode,
+)
 from holdfast.task.people import approvals
 from holdfast.task.requests.checks import refused_by
 from holdfast.task.requests.command_effects import obey

@@ -6,10 +6,10 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from holdfast.task import refusals
+from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import REMEDY, Failure
-from holdfast.task.data.state import PARKED, RunReply
+from holdfast.task.data.state import PARKED
 from holdfast.task.data.undo import UndoRequest, UndoState
-from holdfast.task.data.wire import RunRequest
 from holdfast.task.people import approvals
 from holdfast.task.requests import checks
 from holdfast.task.requests.phase import ALLOWED, Update

@@ -11,10 +11,10 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from holdfast.task import refusals
+from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import KIND, Failure
 from holdfast.task.data.records import OpenState, StepRecord
-from holdfast.task.data.state import RunReply
-from holdfast.task.data.wire import NOTHING_DONE, Advanced, RunRequest
+from holdfast.task.data.wire import NOTHING_DONE, Advanced
 from holdfast.task.guardrails_due import inputs_due
 from holdfast.task.ledger import money
 from holdfast.task.people import approvals

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from holdfast.task import undo
+from holdfast.task import step_effects, undo
 from holdfast.task.data.children import UndoAnswer
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OpenState
@@ -50,7 +50,7 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
     blocked = [
         each
         for target in targets
-        for each in undo.obstacles(target, described.rules(target.step.agent).policies)
+        for each in step_effects.obstacles(target, described.rules(target.step.agent).policies)
     ] + stopped
     if state.mode == "check":
         answer = UndoAnswer(number=state.number, stands=tuple(blocked))
@@ -69,7 +69,7 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
             if failure is not None:
                 return failure
         policies = described.rules(target.step.agent).policies
-        for i, _ in undo.to_undo(target, policies, state):
+        for i, _ in step_effects.to_undo(target, policies, state):
             failure = await undo_effect(ledger, target, i)
             if failure is not None:
                 return failure
@@ -83,7 +83,7 @@ async def _targets(ledger: Ledger, state: UndoState) -> list[Undoable]:
     """List the steps to be undone, oldest first; the step in progress is the last of them."""
     wanted = range(state.asked.to + 1, ledger.s.steps + 1)
     known = {
-        record.n: undo.undoable(record)
+        record.n: step_effects.undoable(record)
         for record in undo.active_steps(ledger.entries)
         if record.n in wanted
     }
@@ -114,7 +114,7 @@ def _of_open(current: OpenState, cut: set[int], *, n: int, branch: int) -> Undoa
         key=current.n,
         step=current.open.step,
         before=current.before,
-        effects=undo.effects_of_open(current, cut),
+        effects=step_effects.effects_of_open(current, cut),
         branch=branch,
     )
 
@@ -160,7 +160,7 @@ def _leave(
         return
     steps = tuple(target.step.step_id for target in targets)
     known = {
-        undo.effect_key(target, i): undo.in_words(effect)
+        step_effects.effect_key(target, i): step_effects.in_words(effect)
         for target in targets
         for i, effect in enumerate(target.effects)
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.task import refusals
-from holdfast.task.data.state import RunReply
+from holdfast.task.data.commands import RunReply
 from holdfast.task.data.undo import UndoState
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now

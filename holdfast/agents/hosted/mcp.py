@@ -18,8 +18,8 @@ from holdfast.values.base import Json
 from holdfast.values.checks.ids import check_name
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import ToolCall, clean
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import RunContextWrapper
-from holdfast.values.settings import ApprovalRule
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:

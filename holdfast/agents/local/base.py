@@ -24,8 +24,8 @@ from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import CallKind, ToolCall
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import RunContextWrapper
-from holdfast.values.settings import ApprovalRule
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import ToolResultError
 

@@ -14,7 +14,7 @@ from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import CallKind
-from holdfast.values.settings import ApprovalRule
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 
 CustomToolOnApprovalFunctionResult = OnApprovalResult

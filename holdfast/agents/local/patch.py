@@ -23,8 +23,8 @@ from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import CallKind
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import RunContextWrapper
-from holdfast.values.settings import ApprovalRule
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import ErrorResult
 

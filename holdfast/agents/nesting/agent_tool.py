@@ -32,7 +32,7 @@ from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
-from holdfast.values.settings import ApprovalRule
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 
 DEFAULT_MAX_TURNS = 10

@@ -26,7 +26,8 @@ from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.foreign.servers import ServerTool
-from holdfast.models.openai.items import answer_parts, to_response_items
+from holdfast.models.openai.item_contents import answer_parts
+from holdfast.models.openai.items import to_response_items
 from holdfast.models.openai.local_items import LOCAL_RESULTS, shell_text
 from holdfast.task.ledger.references import last_round
 from holdfast.task.step_body import StepBody, StepCall

@@ -12,37 +12,16 @@ from holdfast.agents.tools.guardrails import (
     check_tool_guardrails,
 )
 from holdfast.agents.tools.hooks import check_hook
-from holdfast.agents.tools.options import check_name
+from holdfast.agents.tools.options import check_name, refuse_option
 from holdfast.errors import DeclarationError, UserError, WrongTypeError
 from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect
-from holdfast.values.settings import ApprovalRule
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 
 MOST_INLINE_SECONDS = 30.0
 """The activity of a step has a minute beside the time of its model call."""
 
 _CALLERS = ("direct", "programmatic")
-
-REFUSED = {
-    "custom_data_extractor": "items of a run are read from the task's record, which keeps what the"
-    " model reads; keep other data in ctx.state or ctx.context",
-    "output_type": "it serves programs that the provider runs, and Holdfast offers no such"
-    " (ProgrammaticToolCallingTool); the result is written as JSON anyway",
-    "output_json_schema": "it serves programs that the provider runs, and Holdfast offers no such"
-    " (ProgrammaticToolCallingTool)",
-}
-"""Options of the Agents SDK that cannot be served, and why."""
-
-
-def refuse_option(tool: str, option: str, value: object) -> None:
-    """Refuse an option of the Agents SDK that Holdfast does not serve; None is no wish.
-
-    Raises:
-        DeclarationError: It has a value.
-    """
-    if value is not None:
-        msg = f"Tool {tool!r} cannot have {option}=: {REFUSED[option]}."
-        raise DeclarationError(msg)
 
 
 def refuse_to_offer(tool: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.functions.signature import EMPTY
-from holdfast.errors import DeclarationError
+from holdfast.errors import DeclarationError, InvalidArgumentError
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.text.shown import shown
 
@@ -45,6 +45,28 @@ async def invoke_hook(
     wanted = min(_wanted(function, len(args)), len(args))
     given = args[:wanted] if keep == "first" else args[len(args) - wanted :]
     return await invoke(function, *given)
+
+
+async def run_hook(
+    hook: EffectHook | None, what: str, tool: str, ctx: ToolContext, effect: Effect
+) -> Any:
+    """Call an undo or a probe.
+
+    Args:
+        hook: It, or None.
+        what: Which of the two.
+        tool: Name of the tool.
+        ctx: The context of the call.
+        effect: The call that has happened, or may have.
+
+    Raises:
+        InvalidArgumentError: The tool has none.
+        Exception: An error that it raised.
+    """
+    if hook is None:
+        msg = f"Tool {tool!r} has no {what}= and cannot be asked to {what}."
+        raise InvalidArgumentError(msg)
+    return await invoke_hook(hook, ctx, effect, keep="last")
 
 
 async def invoke_predicate(

@@ -1,12 +1,14 @@
-"""The options of `@tool(...)`, and the check of a tool's name."""
+"""The options of `@tool(...)`: what they are, how they are read, and which are refused."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Literal, TypedDict, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypedDict, cast
 
 from holdfast.agents.tools.functions.docstrings import DocstringStyle
+from holdfast.agents.tools.functions.function_schema import FuncSchema, function_schema
+from holdfast.agents.tools.functions.schema import strict_schema
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import (
     ApprovalPredicate,
@@ -16,13 +18,23 @@ from holdfast.agents.tools.hooks import (
 )
 from holdfast.errors import DeclarationError
 from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect
-from holdfast.values.settings import ApprovalRule
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 
 ToolCaller = Literal["direct", "programmatic"]
 """Who may call a tool: the model, or programs that the provider runs for it."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+REFUSED = {
+    "custom_data_extractor": "items of a run are read from the task's record, which keeps what the"
+    " model reads; keep other data in ctx.state or ctx.context",
+    "output_type": "it serves programs that the provider runs, and Holdfast offers no such"
+    " (ProgrammaticToolCallingTool); the result is written as JSON anyway",
+    "output_json_schema": "it serves programs that the provider runs, and Holdfast offers no such"
+    " (ProgrammaticToolCallingTool)",
+}
+"""Options of the Agents SDK that cannot be served, and why."""
 
 
 class ToolOptions(TypedDict, total=False):
@@ -76,4 +88,43 @@ def check_name(name: str) -> None:
             f"{shown(name)} cannot be a tool's name: models want 1 to 64 characters of a-z, A-Z,"
             " 0-9, '_' and '-'. Pass name_override= or name= to @tool."
         )
+        raise DeclarationError(msg)
+
+
+def read_options(
+    function: Callable[..., Any], options: ToolOptions
+) -> tuple[FuncSchema, dict[str, Any]]:
+    """Describe a function as its options say; return also the options that Tool has, too.
+
+    Raises:
+        DeclarationError: Its signature cannot be described to a model, or an option is not served.
+    """
+    given = cast("dict[str, Any]", dict(options))
+    names = [given.pop("name", None), given.pop("name_override", None)]
+    texts = [given.pop("description", None), given.pop("description_override", None)]
+    if "timeout" in given:
+        given.setdefault("timeout_seconds", given.pop("timeout"))
+    is_exact = bool(given.pop("strict", False))
+    signature = function_schema(
+        function,
+        given.pop("docstring_style", None),
+        next((name for name in names if name is not None), None),
+        next((text for text in texts if text is not None), None),
+        given.pop("use_docstring_info", True),
+        given.pop("strict_mode", False) or is_exact,
+    )
+    refuse_option(signature.name, "output_type", given.pop("output_type", None))
+    if is_exact:
+        strict_schema(signature.params_json_schema, what=f"tool {signature.name!r}")
+    return signature, given
+
+
+def refuse_option(tool: str, option: str, value: object) -> None:
+    """Refuse an option of the Agents SDK that Holdfast does not serve; None is no wish.
+
+    Raises:
+        DeclarationError: It has a value.
+    """
+    if value is not None:
+        msg = f"Tool {tool!r} cannot have {option}=: {REFUSED[option]}."
         raise DeclarationError(msg)

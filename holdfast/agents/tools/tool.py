@@ -6,33 +6,28 @@ import copy
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, cast
+from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar
 
 import typing_extensions as ext
 
 from holdfast.agents.tools.arguments import ToolArgumentsError, parse_arguments
 from holdfast.agents.tools.context import Effect, ToolContext
-from holdfast.agents.tools.declaration import check_tool, refuse_option, refuse_to_offer
-from holdfast.agents.tools.functions.function_schema import FuncSchema, function_schema
-from holdfast.agents.tools.functions.schema import (
-    closed_schema,
-    sent_schema,
-    strict_schema,
-    without_titles,
-)
+from holdfast.agents.tools.declaration import check_tool, refuse_to_offer
+from holdfast.agents.tools.functions.function_schema import FuncSchema
+from holdfast.agents.tools.functions.schema import closed_schema, sent_schema, without_titles
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import (
     ApprovalPredicate,
     EffectHook,
     EnabledPredicate,
     FailureFormatter,
-    invoke_hook,
     invoke_predicate,
     is_offered,
+    run_hook,
 )
 from holdfast.agents.tools.invoker import Invoker
-from holdfast.agents.tools.options import ToolOptions
-from holdfast.errors import InvalidArgumentError, ToolTimeoutError, UserError
+from holdfast.agents.tools.options import ToolOptions, read_options
+from holdfast.errors import ToolTimeoutError, UserError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import (
     DEFAULT_MAX_OUTPUT_BYTES,
@@ -42,7 +37,7 @@ from holdfast.task.data.agent_snapshot import (
 )
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
-from holdfast.values.settings import ApprovalRule
+from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.tool_result import ToolResultError
 
 P = ext.ParamSpec("P", default=...)
@@ -219,23 +214,7 @@ class Tool(Generic[P, R]):
         Raises:
             DeclarationError: Its signature cannot be described to a model; the text says why.
         """
-        given = cast("dict[str, Any]", dict(options))
-        names = [given.pop("name", None), given.pop("name_override", None)]
-        texts = [given.pop("description", None), given.pop("description_override", None)]
-        if "timeout" in given:
-            given.setdefault("timeout_seconds", given.pop("timeout"))
-        is_exact = bool(given.pop("strict", False))
-        signature = function_schema(
-            function,
-            given.pop("docstring_style", None),
-            next((name for name in names if name is not None), None),
-            next((text for text in texts if text is not None), None),
-            given.pop("use_docstring_info", True),
-            given.pop("strict_mode", False) or is_exact,
-        )
-        refuse_option(signature.name, "output_type", given.pop("output_type", None))
-        if is_exact:
-            strict_schema(signature.params_json_schema, what=f"tool {signature.name!r}")
+        signature, given = read_options(function, options)
         return Tool(
             name=signature.name,
             description=signature.description or "",
@@ -373,7 +352,7 @@ class Tool(Generic[P, R]):
             InvalidArgumentError: The tool has no `undo=`.
             Exception: An error that the undo raised.
         """
-        return await self._run_hook(self.undo, "undo", ctx, effect)
+        return await run_hook(self.undo, "undo", self.name, ctx, effect)
 
     async def run_probe(self, ctx: ToolContext, effect: Effect) -> Any:
         """Find out whether a call has happened: return its result, or None if it has not.
@@ -382,15 +361,7 @@ class Tool(Generic[P, R]):
             InvalidArgumentError: The tool has no `probe=`.
             Exception: An error that the probe raised.
         """
-        return await self._run_hook(self.probe, "probe", ctx, effect)
-
-    async def _run_hook(
-        self, hook: EffectHook | None, what: str, ctx: ToolContext, effect: Effect
-    ) -> Any:
-        if hook is None:
-            msg = f"Tool {self.name!r} has no {what}= and cannot be asked to {what}."
-            raise InvalidArgumentError(msg)
-        return await invoke_hook(hook, ctx, effect, keep="last")
+        return await run_hook(self.probe, "probe", self.name, ctx, effect)
 
     async def asks_approval(self, ctx: ToolContext, arguments: str) -> bool:
         """Whether this call needs an approval. A predicate gets the decoded JSON arguments.
@@ -418,13 +389,11 @@ class Tool(Generic[P, R]):
         return await is_offered(self.is_enabled, ctx, agent)
 
 
-_OTHERWISE_RECORDED = {"needs_approval", "timeout_seconds", "approval_seconds"}
-_AS_DECLARED = frozenset(
-    {field.name for field in fields(Tool)} & ToolPolicy.model_fields.keys() - _OTHERWISE_RECORDED
-)
-"""Attributes that ToolPolicy has under the same name, with the same values."""
-
 _FIELDS = frozenset(field.name for field in fields(Tool))
+
+_OTHERWISE_RECORDED = {"needs_approval", "timeout_seconds", "approval_seconds"}
+_AS_DECLARED = _FIELDS & ToolPolicy.model_fields.keys() - _OTHERWISE_RECORDED
+"""Attributes that ToolPolicy has under the same name, with the same values."""
 
 FunctionTool = Tool
 """The name of a tool in the Agents SDK."""

@@ -13,7 +13,7 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import CommandRefusedError, StepNotFoundError
-from holdfast.task.data.state import Receipt
+from holdfast.task.data.commands import Receipt
 from holdfast.task.refusals import NOT_UPCOMING
 from holdfast.values.steps import TaskStepOutput
 

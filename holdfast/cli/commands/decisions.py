@@ -17,7 +17,7 @@ from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
-from holdfast.client.agent_runner.control import ApprovalLike
+from holdfast.client.agent_runner.approvals import ApprovalLike
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import (
     CommandRefusedError,
@@ -29,13 +29,13 @@ from holdfast.errors import (
     message_of,
 )
 from holdfast.task.data.calls import Approval
+from holdfast.task.data.commands import Receipt
 from holdfast.task.data.records import Entry
-from holdfast.task.data.state import Receipt
 from holdfast.task.people.approvals import decided_by
 from holdfast.task.people.deciders import Person, can_decide
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json
-from holdfast.values.settings import Always
+from holdfast.values.runs.approval_rules import Always
 from holdfast.values.steps import CLOSED, Task, TaskStepOutput
 from holdfast.values.text.shown import time_shown
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -16,10 +14,10 @@ from holdfast.activities.notices.notifiers import Notifier
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import store_images
-from holdfast.client.agent_runner.caller import Caller
 from holdfast.client.agent_runner.roles import Roles, check_roles
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.agent_runner.task_client import TaskClient
+from holdfast.client.agent_runner.task_client.caller import Caller
+from holdfast.client.agent_runner.task_client.task_client import TaskClient
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client
 from holdfast.errors import InvalidArgumentError
@@ -35,22 +33,11 @@ from holdfast.task.data.state import Described
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Seconds, check_arguments
-from holdfast.values.checks.ids import (
-    DEFAULT_APP,
-    LONGEST_KNOWN,
-    LONGEST_NAME,
-    check_app,
-    check_known_id,
-    check_name,
-    queue_of,
-)
+from holdfast.values.checks.ids import DEFAULT_APP, check_app, check_name, queue_of
 from holdfast.values.messages import Blob, ImagePart
 from holdfast.values.parts.images import Image
-from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
 
-TaskLike = Task | str
-StepLike = TaskStepOutput | TaskStep | str
 Images = Sequence[Image | ImagePart]
 """Images of an input; a part of an earlier message may be given again as it is."""
 
@@ -381,45 +368,3 @@ def _check_agents(agents: tuple[object, ...]) -> None:
     was = f"it was given {shown(odd[0])}" if odd else "none was given"
     msg = f"AgentRunner.local takes agents one by one, as local(first, second, *others); {was}."
     raise InvalidArgumentError(msg)
-
-
-def id_of(task: TaskLike) -> str:
-    """Return the id of a task given as a Task or as an id.
-
-    Raises:
-        InvalidArgumentError: It is neither, or an id that no task can have.
-    """
-    given = cast("object", task)
-    if not isinstance(given, Task | str):
-        msg = f"A task is given as a Task or by its id; this is {shown(given)}."
-        raise InvalidArgumentError(msg)
-    return check_known_id(given if isinstance(given, str) else given.task_id)
-
-
-def step_id_of(step: StepLike) -> str:
-    """Return the id of a step given as its output, as a TaskStep or as an id.
-
-    Raises:
-        InvalidArgumentError: It is none of these, or an id that no step can have.
-    """
-    match cast("object", step):
-        case TaskStepOutput() as output:
-            return output.task_step.step_id
-        case TaskStep() as known:
-            return known.step_id
-        case str() as name:
-            return check_name("The id of a step", name, LONGEST_KNOWN)
-        case other:
-            msg = f"A step is given as a TaskStep, its output or its id; this is {shown(other)}."
-            raise InvalidArgumentError(msg)
-
-
-def new_id(agent: str, end: str = "") -> str:
-    """Make up a task id, which a shell takes without quotes.
-
-    Args:
-        agent: Name of the agent, with which the id begins.
-        end: What the id ends with: 12 characters, random by default.
-    """
-    slug = re.sub(r"[^\w.-]+", "-", agent).strip("-") or "task"
-    return f"{slug[: LONGEST_NAME - 13]}-{end or uuid.uuid4().hex[:12]}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal, cast
 
-from holdfast.client.agent_runner.base import Images, new_id
+from holdfast.client.agent_runner.base import Images
 from holdfast.client.agent_runner.reads import TaskReading
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.models.choices import ToolChoice, choice_of
 from holdfast.task.data.head import RunRules, TaskHead

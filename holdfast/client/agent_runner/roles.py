@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.values.settings import ROLE, person_key
+from holdfast.values.runs.approval_rules import ROLE, person_key
 from holdfast.values.text.shown import shown
 
 Roles = Mapping[str, Iterable[str]]

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, cast
 
 from holdfast.archive.segments import read_record
-from holdfast.client.agent_runner.base import Images, TaskLike, id_of, new_id
+from holdfast.client.agent_runner.base import Images
 from holdfast.client.agent_runner.creation import TaskCreation, check_request
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.task_ids import TaskLike, id_of, new_id
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.models.choices import MessageLike, ToolChoice, choice_of, messages_of
 from holdfast.reading.step_events import EventHandler
-from holdfast.task.data.wire import RunRequest
+from holdfast.task.data.commands import RunRequest
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_new_id

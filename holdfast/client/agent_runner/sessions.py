@@ -34,8 +34,8 @@ from holdfast.reading.audit.verification import Verification
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.calls import StandingRule
-from holdfast.task.data.commands import compose
-from holdfast.task.data.state import CommitRef, Receipt, SessionState
+from holdfast.task.data.commands import Receipt, compose
+from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Count, check_arguments
 from holdfast.values.checks.ids import check_app, check_by, check_name, queue_of, session_id

@@ -6,17 +6,11 @@ import time
 from typing import Literal, cast
 
 from holdfast.archive.segments import write_segment
-from holdfast.client.agent_runner.base import (
-    Images,
-    StepLike,
-    TaskLike,
-    id_of,
-    new_id,
-    step_id_of,
-)
-from holdfast.client.agent_runner.caller import request_id_of
+from holdfast.client.agent_runner.base import Images
 from holdfast.client.agent_runner.creation import TaskCreation
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.task_client.caller import request_id_of
+from holdfast.client.agent_runner.task_ids import StepLike, TaskLike, id_of, new_id, step_id_of
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.task.data.commands import LONGEST_REASON
 from holdfast.task.data.head import SessionRef, TaskHead
@@ -26,10 +20,10 @@ from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.archived_steps import answer_of, lines_after
-from holdfast.task.ledger.ledger import DONE_KEPT
 from holdfast.task.ledger.queue_changes import with_queue
 from holdfast.task.ledger.recording import CREATED
 from holdfast.task.ledger.references import output_digest
+from holdfast.task.ledger.upcoming_steps import DONE_KEPT
 from holdfast.task.undo import active_steps, departure, path_to, undone_meanwhile
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, extend

@@ -21,7 +21,8 @@ from holdfast.archive.segments import read_json, read_messages, read_record
 from holdfast.client.caller_sessions.store import CallerStore, Item
 from holdfast.client.caller_sessions.tail import marks, stored_count
 from holdfast.errors import BlobMissingError, SessionUnclearError
-from holdfast.models.openai.items import answer_parts, to_response_items
+from holdfast.models.openai.item_contents import answer_parts
+from holdfast.models.openai.items import to_response_items
 from holdfast.reading.reader import Reader
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import is_array, is_object

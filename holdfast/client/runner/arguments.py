@@ -16,9 +16,9 @@ from holdfast.agents.runs.state import RunState
 from holdfast.agents.runs.teams import check_tool_names, members, reachable, team_of
 from holdfast.agents.tools.context import ToolContext
 from holdfast.client import blocking
-from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.client.caller_sessions.protocol import SessionLike, check_session
 from holdfast.client.caller_sessions.store import CallerStore, Invoke
 from holdfast.client.runner.caller_loop import CallerLoop

@@ -17,7 +17,7 @@ from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.runs.teams import has_servers, team_of
-from holdfast.client.agent_runner.control import AGAIN_SECONDS
+from holdfast.client.agent_runner.approvals import AGAIN_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.caller_sessions.turns import write_turn

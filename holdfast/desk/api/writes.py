@@ -12,10 +12,11 @@ from holdfast.desk.api.access import Asked, CleanJSON
 from holdfast.desk.views.branches import origin_of
 from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.task.data.calls import Approval
-from holdfast.task.data.state import Receipt
+from holdfast.task.data.commands import Receipt
 from holdfast.task.happenings import happenings
 from holdfast.values.base import Json
-from holdfast.values.settings import Always, Budget
+from holdfast.values.runs.approval_rules import Always
+from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse, Task, UndoReceipt
 
 KEY_DIGITS = 24

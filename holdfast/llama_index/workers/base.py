@@ -17,6 +17,18 @@ from holdfast.workers import base
 RUNNER: list[Callable[..., Any]] = []
 """The class AgentRunner, once its module is imported; it stands above this one."""
 
+OF_RUNNERS = (
+    "callback_manager",
+    "chat_history",
+    "default_tool_choice",
+    "delete_task_on_finish",
+    "init_task_state_kwargs",
+    "memory",
+    "state",
+    "verbose",
+)
+"""Options that `from_tools` hands to the runner."""
+
 
 class BaseAgentWorker:
     """Base of step logic: subclass it and write `initialize_step`, `run_step`, `finalize_task`.
@@ -125,3 +137,9 @@ def worker_of(given: Any, **options: Any) -> BaseAgentWorker:
         InvalidArgumentError: It cannot be run.
     """
     return given if isinstance(given, BaseAgentWorker) else HoldfastWorker(given, options)
+
+
+def options_of_runner(options: dict[str, Any]) -> dict[str, Any]:
+    """Take what is meant for the runner out of options; the rest is the worker's."""
+    options.pop("memory_cls", None)
+    return {name: options.pop(name) for name in OF_RUNNERS if name in options}

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from holdfast.errors import ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec, is_passing
-from holdfast.models.openai.content_parts import all_parts
+from holdfast.models.openai.item_contents import all_parts
 from holdfast.values.base import Json
 from holdfast.values.messages import FilePart, ImagePart, Message, TextPart, ToolCall, Usage
 

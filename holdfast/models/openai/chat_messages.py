@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.models.openai.content_parts import all_parts
+from holdfast.models.openai.item_contents import all_parts
 from holdfast.models.openai.local_items import shell_text, shell_told
 from holdfast.values.base import Json
 from holdfast.values.messages import (

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never, cast
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.models.openai.content_parts import read_part, read_parts
 from holdfast.models.openai.hosted_items import (
     APPROVAL_REQUEST,
     APPROVAL_RESPONSE,
@@ -33,6 +32,15 @@ from holdfast.models.openai.item_checks import (
     has_logprobs,
     has_refusal,
     kind_of,
+)
+from holdfast.models.openai.item_contents import (
+    answer_parts,
+    read_content,
+    read_parts,
+    text_of,
+    without_empty_logprobs,
+    without_images,
+    write_content,
 )
 from holdfast.models.openai.local_items import (
     LOCAL_CALLS,
@@ -48,20 +56,8 @@ from holdfast.models.openai.local_items import (
 )
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.json_shapes import is_array, is_object
-from holdfast.values.messages import (
-    Blob,
-    Content,
-    FilePart,
-    ImagePart,
-    Message,
-    Part,
-    Role,
-    TextPart,
-    ToolCall,
-)
-from holdfast.values.parts.files import file_data
-from holdfast.values.parts.images import address
+from holdfast.values.checks.json_shapes import is_array
+from holdfast.values.messages import Content, Message, Role, ToolCall
 from holdfast.values.text.shown import shown
 
 Item = dict[str, Json]
@@ -70,8 +66,6 @@ _CALLS = frozenset({"function_call", APPROVAL_REQUEST, *LOCAL_CALLS})
 
 _RESULTS = frozenset({"function_call_output", APPROVAL_RESPONSE, *LOCAL_RESULTS})
 """Items that answer one of them."""
-
-_IMAGES_AND_FILES = ("input_image", "image_url", "input_file")
 
 
 def to_response_items(messages: Iterable[Message]) -> list[Item]:
@@ -132,7 +126,7 @@ def assistant_message(output: Sequence[Item]) -> Message:
     turn = _Turn()
     for index, item in enumerate(output):
         whole = gate.mended(item) if item.get("type") == "message" else item
-        turn.add(_without_empty_logprobs(_without_images(check_item(index, whole))))
+        turn.add(without_empty_logprobs(without_images(check_item(index, whole))))
     needs_items = any(
         kind_of(item) not in ("message", "function_call", APPROVAL_REQUEST)
         or "phase" in item
@@ -180,8 +174,8 @@ class _Turn:
 
     def message(self, *, keep_ids: bool = True) -> Message:
         calls = tuple(_read_call(item) for item in self.entries if self._is_call(item))
-        contents = [_read_content(item) for item in self.entries if kind_of(item) == "message"]
-        content: Content = contents[0] if len(contents) == 1 else "".join(map(_text_of, contents))
+        contents = [read_content(item) for item in self.entries if kind_of(item) == "message"]
+        content: Content = contents[0] if len(contents) == 1 else "".join(map(text_of, contents))
         return Message(
             role="assistant",
             content=content,
@@ -234,7 +228,7 @@ def _is_plain(item: Item) -> bool:
         return item == approval_request(approval_call(item))
     if kind_of(item) in LOCAL_CALLS:
         return False
-    return item == _message_item("assistant", _read_content(item))
+    return item == _message_item("assistant", read_content(item))
 
 
 def _shorten(item: Item, content: Content) -> Item:
@@ -255,15 +249,8 @@ def _shorten(item: Item, content: Content) -> Item:
 
 def _fill_message(stub: Item, content: Content) -> Item:
     if "type" not in stub:
-        return {**stub, "content": _write_content(content, "output_text")}
-    return {**stub, "role": "assistant", "content": answer_parts(_text_of(content))}
-
-
-def answer_parts(content: Json) -> Json:
-    """Return the content of a model's message as parts, as the API writes it."""
-    if not isinstance(content, str):
-        return content
-    return [{"type": "output_text", "text": content, "annotations": list[Json]()}]
+        return {**stub, "content": write_content(content, "output_text")}
+    return {**stub, "role": "assistant", "content": answer_parts(text_of(content))}
 
 
 def _items_of(message: Message) -> Iterator[Item]:
@@ -271,7 +258,7 @@ def _items_of(message: Message) -> Iterator[Item]:
     left = list(message.calls)
     for item in message.items:
         if is_stub(item):
-            yield result_item(item, message, _write_content(message.content, "input_text"))
+            yield result_item(item, message, write_content(message.content, "input_text"))
         elif kind_of(item) in _CALLS and not _is_whole(item):
             yield from _take_call(item, left)
         elif kind_of(item) == "message" and "content" not in item:
@@ -320,49 +307,16 @@ def _said(call: ToolCall) -> Item:
 
 def _message_item(role: str, content: Content) -> Item:
     text_type = "output_text" if role == "assistant" else "input_text"
-    return {"content": _write_content(content, text_type), "role": role}
+    return {"content": write_content(content, text_type), "role": role}
 
 
 def _output_item(message: Message) -> Item:
     item = {
         "type": "function_call_output",
         "call_id": message.call_id,
-        "output": _write_content(message.content, "input_text"),
+        "output": write_content(message.content, "input_text"),
     }
     return {**item, "status": "incomplete"} if message.is_error else item
-
-
-def _write_content(content: Content, text_type: str) -> Json:
-    match content:
-        case str(text):
-            return text
-        case Blob():
-            raise InvalidArgumentError(
-                f"A message's content is still the archive reference {content.sha256!r}. Resolve"
-                " references before the messages are written as items."
-            )
-        case parts:
-            return [_write_part(part, text_type) for part in parts]
-
-
-def _write_part(part: Part, text_type: str) -> Item:
-    match part:
-        case TextPart(text=text):
-            return {"type": text_type, "text": text}
-        case ImagePart(file_id=file_id) if file_id:
-            return {"type": "input_image", "file_id": file_id, "detail": part.detail}
-        case ImagePart():
-            return {"type": "input_image", "image_url": address(part), "detail": part.detail}
-        case FilePart():
-            known = {
-                "file_data": file_data(part),
-                "file_url": part.url,
-                "file_id": part.file_id,
-                "filename": part.filename,
-            }
-            return {"type": "input_file", **{key: known[key] for key in known if known[key]}}
-        case _:
-            assert_never(part)
 
 
 def _other_message(item: Item) -> Message:
@@ -413,43 +367,3 @@ def _with_detail(part: Item) -> Item:
     if part.get("type") != "input_image":
         return part
     return {"detail": "auto", **{key: part[key] for key in part if part[key] is not None}}
-
-
-def _read_content(item: Item) -> Content:
-    """Read an assistant message's content: the API's own form becomes one text."""
-    content: Json = item["content"]
-    if is_array(content) and "type" in item:
-        return "".join(_part_text(part) for part in content)
-    return read_parts(content)
-
-
-def _part_text(part: Item) -> str:
-    read = read_part(part)
-    return read.text if isinstance(read, TextPart) else ""
-
-
-def _text_of(content: Content) -> str:
-    return Message(role="assistant", content=content).text
-
-
-def _without_images(item: Item) -> Item:
-    """Leave images and files out of a model's answer: it could name those of others."""
-    content: Json = item.get("content")
-    if kind_of(item) != "message" or not is_array(content):
-        return item
-    kept = [part for part in content if part.get("type") not in _IMAGES_AND_FILES]
-    return item if len(kept) == len(content) else {**item, "content": kept}
-
-
-def _without_empty_logprobs(item: Item) -> Item:
-    """Leave out log probabilities that were not requested: the API gives an empty list then."""
-    content: Json = item.get("content")
-    if kind_of(item) != "message" or not is_array(content):
-        return item
-    return {**item, "content": [_without_empty(part) for part in content]}
-
-
-def _without_empty(part: Json) -> Json:
-    if is_object(part) and not part.get("logprobs"):
-        return {key: part[key] for key in part if key != "logprobs"}
-    return part

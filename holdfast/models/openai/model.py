@@ -16,7 +16,8 @@ from holdfast.errors import ModelError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.http.bodies import RequestBody
 from holdfast.models.openai.http.connection import Connection
-from holdfast.models.openai.items import answer_parts, from_response_items, to_response_items
+from holdfast.models.openai.item_contents import answer_parts
+from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.values.base import Json
 from holdfast.values.messages import user
 from holdfast.values.runs.usage import Usage

@@ -18,7 +18,8 @@ from holdfast.task.happenings import (
     StepsUndone,
     happenings,
 )
-from holdfast.task.undo import UNDONE, active_steps, effect_place
+from holdfast.task.step_effects import effect_place
+from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import Json, Value, extend
 from holdfast.values.text.redact import REDACTED
 

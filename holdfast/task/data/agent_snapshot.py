@@ -13,7 +13,8 @@ from holdfast.models.base import OutputSpec, ToolSpec
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.base import Json, Value, digest
 from holdfast.values.messages import CallKind, ToolCall
-from holdfast.values.settings import ApprovalRule, ModelSettings
+from holdfast.values.runs.approval_rules import ApprovalRule
+from holdfast.values.settings import ModelSettings
 
 ToolEffect = Literal["read", "reversible", "irreversible"]
 """Side effect of a tool."""

@@ -1,4 +1,4 @@
-"""Commands: the signals by which people and programs steer a task.
+"""Commands: the signals by which people and programs steer a task, and the requests to run a step.
 
 A signal has the name of its verb, and one JSON object as its body: the arguments of the verb, and
 beside them `by`, `id` and `branch`, all optional. Reading it never raises: what cannot be read
@@ -16,6 +16,8 @@ from holdfast.errors import InvalidArgumentError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_known
+from holdfast.values.messages import Blob, ImagePart
+from holdfast.values.steps import TaskStep
 
 Verb = Literal[
     "pause",
@@ -129,6 +131,24 @@ SAYS = ("text", "note", "message", "reason", "input")
 """Arguments of verbs that are words of the sender: why, before what."""
 
 
+class Receipt(Value):
+    """Receipt of a command: whether it was applied.
+
+    Attributes:
+        id: The command's id.
+        verb: The verb of the command.
+        status: "applied", "refused", or "recorded" while no worker has seen it.
+        reason: Why it was refused.
+        is_decided: Whether the reason names the decision that the approval has already.
+    """
+
+    id: str
+    verb: str
+    status: Literal["applied", "refused", "recorded"]
+    reason: str = ""
+    is_decided: bool = False
+
+
 def said_in(body: Mapping[str, Json]) -> str:
     """Return the words of the sender in the arguments of a command, or empty."""
     said = (body.get(name) for name in SAYS)
@@ -176,6 +196,73 @@ class UpdateRequest(Value):
     def fields(cls) -> tuple[str, ...]:
         """Return the names of the fields that it may be sent with."""
         return tuple(name for name in cls.model_fields if name != "unknown")
+
+
+class RunRequest(UpdateRequest):
+    """Argument of the `run` update.
+
+    Attributes:
+        all: Run until the task has its answer or needs a person; else run one step.
+        input: New user input for the step.
+        step: Id of the queued step to run; empty for the first one.
+        tool_choice: Tool choice of the step.
+        restart: Throw the step's journal away and start it anew.
+        round: Run all steps that are ready, at once.
+        stored: The input in the archive, when it is too large for history.
+        images: Images of the new input; without one they join what the step has.
+        stream: Whether the client follows the step's answers while they are made.
+    """
+
+    all: bool = False
+    input: str | None = None
+    stored: Blob | None = None
+    images: tuple[ImagePart, ...] = ()
+    step: str = ""
+    tool_choice: str = ""
+    restart: bool = False
+    round: bool = False
+    stream: bool = False
+
+    @property
+    def attaches(self) -> bool:
+        """Whether this asks only for the output of the step in progress."""
+        return self in _BARE
+
+    @property
+    def changes(self) -> bool:
+        """Whether this changes the step's input, images or tool choice."""
+        return self.brings_input or bool(self.tool_choice or self.images)
+
+    @property
+    def brings_input(self) -> bool:
+        """Whether this replaces the step's input."""
+        return self.input is not None or self.stored is not None
+
+    def images_after(self, step: TaskStep) -> tuple[ImagePart, ...]:
+        """Return the images that the step then has; asking again gives it none twice."""
+        if self.brings_input:
+            return self.images
+        return (*step.images, *(image for image in self.images if image not in step.images))
+
+
+_BARE = (RunRequest(), RunRequest(stream=True))
+
+
+class RunReply(Value):
+    """Result of the `run` update: a reference, never the output itself.
+
+    Attributes:
+        n: Ordinal of the step that was run; 0 when none was.
+        round: For several steps: the ordinal of each in the order of the queue, 0 for one that
+            waits.
+        status: "done", "waiting" (for a person), "paused", "moved" (continued as new: ask again).
+        branch: Branch on which the step was run; with the ordinal it names a completed step.
+    """
+
+    n: int = 0
+    status: Literal["done", "waiting", "paused", "moved"] = "done"
+    round: tuple[int, ...] = ()
+    branch: int = 0
 
 
 class Refusal(Value):

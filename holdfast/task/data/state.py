@@ -9,6 +9,7 @@ from pydantic import Field
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, LongCall, StandingRule
 from holdfast.task.data.children import ChildState, ParentRef, UndoAnswer
+from holdfast.task.data.commands import Receipt, RunReply
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import Guarded, GuardRule
 from holdfast.task.data.head import TaskHead
@@ -157,24 +158,6 @@ class Closing(Value):
     due: float = 0.0
 
 
-class Receipt(Value):
-    """Receipt of a command: whether it was applied.
-
-    Attributes:
-        id: The command's id.
-        verb: The verb of the command.
-        status: "applied", "refused", or "recorded" while no worker has seen it.
-        reason: Why it was refused.
-        is_decided: Whether the reason names the decision that the approval has already.
-    """
-
-    id: str
-    verb: str
-    status: Literal["applied", "refused", "recorded"]
-    reason: str = ""
-    is_decided: bool = False
-
-
 class Carried(Value):
     """The task's state: what continue-as-new hands on, and what the archive keeps of a task.
 
@@ -306,23 +289,6 @@ class Carried(Value):
     entries: tuple[Entry, ...] = ()
     lines: tuple[str, ...] = ()
     answer: Json = None
-
-
-class RunReply(Value):
-    """Result of the `run` update: a reference, never the output itself.
-
-    Attributes:
-        n: Ordinal of the step that was run; 0 when none was.
-        round: For several steps: the ordinal of each in the order of the queue, 0 for one that
-            waits.
-        status: "done", "waiting" (for a person), "paused", "moved" (continued as new: ask again).
-        branch: Branch on which the step was run; with the ordinal it names a completed step.
-    """
-
-    n: int = 0
-    status: Literal["done", "waiting", "paused", "moved"] = "done"
-    round: tuple[int, ...] = ()
-    branch: int = 0
 
 
 class TaskRecord(Value):

@@ -1,4 +1,4 @@
-"""What crosses the boundaries: inputs and results of workflows, activities, updates and queries.
+"""What crosses the boundaries: inputs and results of workflows, activities and queries.
 
 Names are short because history keeps every byte of them, for every step of every task.
 """
@@ -11,23 +11,16 @@ from pydantic import Field
 
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Approval, Begun, Outcome, StandingRule
-from holdfast.task.data.commands import UpdateRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import SessionRef, TaskHead
-from holdfast.task.data.records import (
-    Handed,
-    JournalEntry,
-    OpenStep,
-    SegmentRef,
-    StepResult,
-)
+from holdfast.task.data.records import Handed, JournalEntry, OpenStep, SegmentRef, StepResult
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
 from holdfast.values.base import ChainRef, Json, Value
-from holdfast.values.messages import Blob, Content, ImagePart, Message, ToolCall, Usage
+from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.values.money import NOTHING, Dollars
-from holdfast.values.steps import TaskStatus, TaskStep
+from holdfast.values.steps import TaskStatus
 
 INLINE_BYTES = 16 * 1024
 """Texts above this size go to the archive; history holds a reference.
@@ -306,56 +299,6 @@ class Handled(Value):
     output: Json = None
     stored: Blob | None = None
     said: Message | None = None
-
-
-class RunRequest(UpdateRequest):
-    """Argument of the `run` update.
-
-    Attributes:
-        all: Run until the task has its answer or needs a person; else run one step.
-        input: New user input for the step.
-        step: Id of the queued step to run; empty for the first one.
-        tool_choice: Tool choice of the step.
-        restart: Throw the step's journal away and start it anew.
-        round: Run all steps that are ready, at once.
-        stored: The input in the archive, when it is too large for history.
-        images: Images of the new input; without one they join what the step has.
-        stream: Whether the client follows the step's answers while they are made.
-    """
-
-    all: bool = False
-    input: str | None = None
-    stored: Blob | None = None
-    images: tuple[ImagePart, ...] = ()
-    step: str = ""
-    tool_choice: str = ""
-    restart: bool = False
-    round: bool = False
-    stream: bool = False
-
-    @property
-    def attaches(self) -> bool:
-        """Whether this asks only for the output of the step in progress."""
-        return self in _BARE
-
-    @property
-    def changes(self) -> bool:
-        """Whether this changes the step's input, images or tool choice."""
-        return self.brings_input or bool(self.tool_choice or self.images)
-
-    @property
-    def brings_input(self) -> bool:
-        """Whether this replaces the step's input."""
-        return self.input is not None or self.stored is not None
-
-    def images_after(self, step: TaskStep) -> tuple[ImagePart, ...]:
-        """Return the images that the step then has; asking again gives it none twice."""
-        if self.brings_input:
-            return self.images
-        return (*step.images, *(image for image in self.images if image not in step.images))
-
-
-_BARE = (RunRequest(), RunRequest(stream=True))
 
 
 class ViewRequest(Value):

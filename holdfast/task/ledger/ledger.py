@@ -9,27 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.task.data.calls import Called, Outcome
+from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import NOT_STARTED, Failure
-from holdfast.task.data.records import (
-    Entry,
-    InputRef,
-    OpenState,
-    OpenStep,
-    StepRecord,
-    usual_step,
-)
+from holdfast.task.data.records import Entry, OpenState, OpenStep, StepRecord, usual_step
 from holdfast.task.data.state import AgentRules, Described, head_digest, known_head
 from holdfast.task.data.undo import Before, FollowUp
-from holdfast.task.data.wire import Advanced, AdvanceInput, RunRequest
-from holdfast.task.ledger.open_steps import INLINE_BYTES, OpenSteps
-from holdfast.task.ledger.queue import problem, queued_with, serial_of
-from holdfast.task.ledger.queue_changes import found_by, join_of, lasts_after, pending, taken_from
+from holdfast.task.data.wire import Advanced, AdvanceInput
+from holdfast.task.ledger.open_steps import INLINE_BYTES
+from holdfast.task.ledger.queue import problem, queued_with
+from holdfast.task.ledger.queue_changes import found_by, lasts_after, pending, taken_from
 from holdfast.task.ledger.references import (
     cost_of,
     is_thought,
     joined,
     new_entries,
-    output_digest,
     resolve_calls,
     results_of,
     turns_of,
@@ -37,21 +30,18 @@ from holdfast.task.ledger.references import (
     with_entry,
     without_adds,
 )
+from holdfast.task.ledger.upcoming_steps import UpcomingSteps
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.checks.gate import MOST_CALLS
-from holdfast.values.messages import ImagePart
 from holdfast.values.steps import TaskStep
 
 AT_DIGITS = 16
 """Digits of the transcript digest that an activity gets; 64 bits distinguish transcripts,
 and the ledger keeps all of them."""
 
-DONE_KEPT = 1000
-"""Most completed steps, of those with a name of their own, that later steps can be linked to."""
 
-
-class Ledger(OpenSteps):
+class Ledger(UpcomingSteps):
     """One task's state. Methods are called in the order in which things happened."""
 
     def described(self, result: Described) -> None:
@@ -381,68 +371,6 @@ class Ledger(OpenSteps):
         sides = [merge_patch.diff(found, self.s.extra_state), merge_patch.diff(found, mine)]
         state, more = merge_patch.merge(found, sides)
         return state, [*conflicts, *more]
-
-    def _hand_on(self, record: StepRecord) -> None:
-        """Keep a step's output for the steps that wait for it; join last outputs.
-
-        Steps with an id that a worker gave are kept as well: later steps may name them in
-        `prev_steps`.
-        """
-        step_id = record.step.step_id
-        waited = {id for step in self.s.queue for id in step.prev_steps}
-        waited |= {last.step_id for last in self.s.lasts}
-        if step_id in waited or not serial_of(step_id):
-            done = {**self.s.done, step_id: InputRef(record.n, output_digest(record))}
-            extra = [id for id in done if id not in waited]
-            for id in extra[: max(len(extra) - DONE_KEPT, 0)]:
-                del done[id]
-            self.change(done=done)
-        if not self.s.opens:
-            self.join_lasts()
-
-    def join_lasts(self) -> None:
-        """Queue a step that makes one answer of several last outputs, if there are any."""
-        if not self.s.lasts:
-            return
-        [join] = self._number([join_of(self.s.lasts)])
-        self.change(queue=(join, *self.s.queue), lasts=())
-
-    def follow_up(self) -> None:
-        """Queue the first input that waited for the answer."""
-        first, *rest = self.s.followups
-        self.change(followups=tuple(rest))
-        self._enter(first)
-
-    def ask_further(self, asked: RunRequest) -> None:
-        """Queue the follow-up that a request to run a step brings."""
-        step_id = self._enter(asked.input or None, asked.images)
-        self.change(further=FollowUp(step=step_id, stored=asked.stored))
-
-    def _enter(self, text: str | None, images: tuple[ImagePart, ...] = ()) -> str:
-        """Queue a new input of the user; the agent that gave the answer goes on with it.
-
-        Returns:
-            The id of the step.
-        """
-        serial = self.s.serial + 1
-        step = TaskStep(step_id=f"s{serial}", input=text, images=images, enters=True)
-        if self.s.last_step is not None:
-            step = step.after(self.s.last_step)
-        # The caller that asks further has seen the answer.
-        self.change(queue=(*self.s.queue, step), serial=serial, answered=False, given=())
-        return step.step_id
-
-    def _number(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
-        """Give ids to the steps that came without one."""
-        serial = self.s.serial
-        numbered: list[TaskStep] = []
-        for step in steps:
-            serial += 1
-            numbered.append(
-                step.model_copy(update={"step_id": step.step_id or f"s{serial}", "task_id": ""})
-            )
-        self.change(serial=serial)
-        return tuple(numbered)
 
 
 def _by(worker: str, outcome: Outcome) -> Outcome:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast.task.data.commands import Receipt, RunReply
 from holdfast.task.data.records import Entry, EventRecord
-from holdfast.task.data.state import Carried, Receipt, RunReply
+from holdfast.task.data.state import Carried
 from holdfast.task.ledger.indexes import KnownIds
 from holdfast.values.base import ChainRef, Json, extend
 from holdfast.values.messages import Message

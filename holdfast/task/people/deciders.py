@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from holdfast.task.data.calls import Approval, ApprovalKind, Vote
-from holdfast.values.settings import ROLE, ApprovalRule, person_key
+from holdfast.values.runs.approval_rules import ROLE, ApprovalRule, person_key
 
 ROLES = "roles"
 """Argument of a decision: the roles of the person who decides, as the client knows them."""

@@ -14,7 +14,7 @@ from holdfast.task.data.head import SessionRef
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, deciders, decisions
 from holdfast.values.base import Json, canonical
-from holdfast.values.settings import Always
+from holdfast.values.runs.approval_rules import Always
 
 ONCE: Mapping[ApprovalKind, str] = {
     "limit": "The approval asks whether to go on past a budget",

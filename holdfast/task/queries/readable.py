@@ -6,14 +6,9 @@ shown whole as far as they fit, older ones and archived ones by a line each.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
-from holdfast.models.openai.hosted_items import HostedCall
-from holdfast.task.data.agent_snapshot import policy_of
-from holdfast.task.data.calls import Approval, Decided, Outcome
-from holdfast.task.data.records import StepRecord
-from holdfast.task.happenings import CallUndone, noted_of
+from holdfast.task.data.calls import Approval
 from holdfast.task.ledger.archived_steps import (
     EFFECT,
     StepLine,
@@ -24,14 +19,19 @@ from holdfast.task.ledger.archived_steps import (
 )
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
-from holdfast.task.step_body import StepBody, StepCall, body_of
-from holdfast.task.undo import effect_place, step_words
+from holdfast.task.queries.readable_calls import (
+    cut,
+    given,
+    hosted_call,
+    plain_arguments,
+    plain_call,
+)
+from holdfast.task.step_body import StepBody, body_of
 from holdfast.values.base import Json, as_text, canonical
 from holdfast.values.messages import Usage, cost_written, shown
 from holdfast.values.steps import CLOSED, Task, TaskStatus, TaskStep
 from holdfast.values.text.shown import time_shown
 
-TEXT_CHARACTERS = 1000
 REFUSED_SHOWN = 5
 WHOLE_BYTES = 512 * 1024
 """Size up to which steps are shown whole."""
@@ -43,14 +43,14 @@ ANSWER_BYTES = 900 * 1024
 def completed_steps(ledger: Ledger) -> list[dict[str, Json]]:
     """List the completed steps of the present branch, oldest first."""
     here = records_here(ledger.entries, ledger.s.steps)
-    lines = [line for line in _archived(ledger) if line.n not in here]
+    lines = [line for line in archived_lines(ledger) if line.n not in here]
     found: list[dict[str, Json]] = []
     size = 0
     for n, record in reversed(here.items()):
         whole = _step(body_of(record), ledger)
         size += len(canonical(whole))
         found.append(whole if size <= WHOLE_BYTES else _line(line_of(here[n])))
-    return _newest([*map(_line, lines), *reversed(found)])
+    return newest([*map(_line, lines), *reversed(found)])
 
 
 def upcoming_steps(ledger: Ledger) -> list[dict[str, Json]]:
@@ -61,7 +61,7 @@ def upcoming_steps(ledger: Ledger) -> list[dict[str, Json]]:
         *(_step(body, ledger) for body in opens),
         *(_queued(step, is_ready=step.step_id in ready) for step in ledger.s.queue),
     ]
-    return _newest(shown_steps[::-1])[::-1]
+    return newest(shown_steps[::-1])[::-1]
 
 
 def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
@@ -84,7 +84,7 @@ def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
         "upcoming_steps": 0 if status in CLOSED else len(ledger.s.opens) + len(ledger.s.queue),
         "cost": _cost(found.usage),
         "waits_for": [cut(_question(approval)) for approval in waiting[:20]],
-        **_given(
+        **given(
             branch_cost=_cost(found.branch_usage) if found.branch_usage != found.usage else None,
             session=found.session,
             parent=found.parent,
@@ -99,34 +99,7 @@ def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
 
 def approvals_of(ledger: Ledger) -> list[dict[str, Json]]:
     """List the open approvals, and the decided ones of the steps in progress."""
-    return _newest([_approval(each) for each in approvals.shown(ledger)])
-
-
-def effects(ledger: Ledger) -> list[dict[str, Json]]:
-    """List the calls that are not read-only: of the present branch, then of steps that were left.
-
-    What was done by a step that was left was taken back since, or remains in the world.
-    """
-    here = records_here(ledger.entries, ledger.s.steps)
-    found: list[dict[str, Json]] = []
-    for line in _archived(ledger):
-        tools = [name.removesuffix(EFFECT) for name in line.tools if name.endswith(EFFECT)]
-        if line.n not in here:
-            found += [{"step": line.step_id, "tool": name, "archived": True} for name in tools]
-    bodies = [
-        *map(body_of, here.values()),
-        *(body_of(current, branch=ledger.s.branch) for current in ledger.s.opens),
-    ]
-    left, undone = _left_effects(ledger, here)
-    size = 0
-    for place, body, call in _effects_in(bodies, ledger):
-        shown_call = {"step": body.step.step_id, **_call(body, call, ledger)}
-        size += len(canonical(shown_call))
-        if size > WHOLE_BYTES:
-            shown_call = {"step": body.step.step_id, "tool": call.call.name}
-        undone_now = undone.pop(place, None)
-        found.append(shown_call | (_undo(undone_now) if undone_now else {}))
-    return _newest([*found, *left, *map(_undone_call, undone.values())])
+    return newest([_approval(each) for each in approvals.shown(ledger)])
 
 
 def answer(ledger: Ledger) -> Json:
@@ -134,14 +107,9 @@ def answer(ledger: Ledger) -> Json:
     here = records_here(ledger.entries, ledger.s.steps)
     record = here.get(ledger.s.steps)
     if record is None:
-        line = next((line for line in _archived(ledger) if line.n == ledger.s.steps), None)
+        line = next((line for line in archived_lines(ledger) if line.n == ledger.s.steps), None)
         return ledger.s.answer if ledger.s.answer is not None else line.output if line else None
     return answer_of(record)
-
-
-def cut(text: str, longest: int = TEXT_CHARACTERS) -> str:
-    """Return a text, or its beginning and its length."""
-    return text if len(text) <= longest else f"{text[:longest]}… [{len(text)} characters]"
 
 
 def _refused(ledger: Ledger) -> list[Json]:
@@ -153,13 +121,13 @@ def _refused(ledger: Ledger) -> list[Json]:
             "signal": event.body.get("verb", ""),
             "reason": cut(event.text),
             "at": time_shown(event.at),
-            **_given(by=event.by),
+            **given(by=event.by),
         }
         for event in refused[-REFUSED_SHOWN:]
     ]
 
 
-def _newest(found: list[dict[str, Json]]) -> list[dict[str, Json]]:
+def newest(found: list[dict[str, Json]]) -> list[dict[str, Json]]:
     """Return the last entries as far as an answer may be large, after the number of the others."""
     size = 0
     for k, each in enumerate(reversed(found)):
@@ -169,13 +137,14 @@ def _newest(found: list[dict[str, Json]]) -> list[dict[str, Json]]:
     return found
 
 
-def _archived(ledger: Ledger) -> list[StepLine]:
+def archived_lines(ledger: Ledger) -> list[StepLine]:
+    """List a line for each archived step, up to the newest completed one."""
     return [line for line in unpacked(ledger.s.lines) if line.n <= ledger.s.steps]
 
 
 def _line(line: StepLine) -> dict[str, Json]:
     tools: list[Json] = [name.removesuffix(EFFECT) for name in line.tools]
-    return {"n": line.n, "step": line.step_id, **_given(tools=tools, output=line.output)}
+    return {"n": line.n, "step": line.step_id, **given(tools=tools, output=line.output)}
 
 
 def _step(body: StepBody, ledger: Ledger) -> dict[str, Json]:
@@ -192,12 +161,12 @@ def _step(body: StepBody, ledger: Ledger) -> dict[str, Json]:
         "n": body.n,
         "step": body.step.step_id,
         "status": status,
-        **_given(
+        **given(
             agent=body.step.agent or ledger.given.head.agent,
             input=cut(shown(body.input.content)) if body.input is not None else "",
             said=[cut(text) for text in said if text != output],
-            calls=[_call(body, call, ledger) for call in body.all_calls()],
-            at_provider=[_hosted(call) for call in body.hosted],
+            calls=[plain_call(body, call, ledger) for call in body.all_calls()],
+            at_provider=[hosted_call(call) for call in body.hosted],
             output=cut(output),
             waits_for=[cut(text) for text in waits],
             error=cut(failure),
@@ -220,155 +189,11 @@ def _queued(step: TaskStep, *, is_ready: bool) -> dict[str, Json]:
     return {
         "step": step.step_id,
         "status": "queued" if is_ready else "not ready",
-        **_given(
+        **given(
             agent=step.agent,
             input=cut(step.input or ""),
             after=list(step.prev_steps),
         ),
-    }
-
-
-def _call(body: StepBody, call: StepCall, ledger: Ledger) -> dict[str, Json]:
-    outcome = call.outcome
-    edited = outcome.edited if outcome is not None else call.called.edited if call.called else ""
-    decided = outcome.decided if outcome is not None else call.called.decided if call.called else ()
-    return {
-        "tool": call.call.name,
-        "arguments": _arguments(edited or call.call.arguments),
-        "status": _call_status(call),
-        **_given(
-            proposed=_arguments(call.call.arguments) if edited else None,
-            result=_result(call, outcome),
-            effect=_effect_of(body, call, ledger),
-            attempts=outcome.attempts if outcome is not None and outcome.attempts > 1 else None,
-            decided=[_decision(each) for each in decided],
-            seconds=outcome.took if outcome is not None else None,
-            task=_child_of(call),
-        ),
-    }
-
-
-def _call_status(call: StepCall) -> str:
-    if call.outcome is not None:
-        return "failed" if call.outcome.is_error else call.outcome.status
-    if call.called is None:
-        return "asked"
-    return "failed" if call.called.error else "running"
-
-
-def _hosted(call: HostedCall) -> dict[str, Json]:
-    """Describe what a tool of the provider did."""
-    status = "failed" if call.is_error else "done"
-    more = _given(arguments=cut(call.arguments), result=cut(call.result))
-    return {"tool": call.tool, "status": status, **more}
-
-
-def _result(call: StepCall, outcome: Outcome | None) -> str:
-    if outcome is not None:
-        return cut(shown(outcome.content))
-    return cut(call.called.error) if call.called is not None else ""
-
-
-def _was_begun(call: StepCall) -> bool:
-    outcome = call.outcome
-    if outcome is None:
-        return call.called is not None
-    return outcome.attempts > 0 or outcome.status == "unknown"
-
-
-def _effects_in(
-    bodies: Iterable[StepBody], ledger: Ledger
-) -> Iterator[tuple[str, StepBody, StepCall]]:
-    """Yield the calls that were begun and are not read-only, each after its place and step."""
-    for body in bodies:
-        for call in body.all_calls():
-            if _effect_of(body, call, ledger) != "read" and _was_begun(call):
-                yield effect_place(body.branch, body.key, call.batch, call.i), body, call
-
-
-def _effect_of(body: StepBody, call: StepCall, ledger: Ledger) -> str:
-    """Return the side effect of a call: as recorded with it, else by its tool's policy."""
-    recorded = call.outcome.effect if call.outcome else call.called.effect if call.called else ""
-    described = ledger.s.described
-    if recorded or described is None:
-        return recorded
-    policy = policy_of(described.rules(body.step.agent).policies, call.call)
-    return policy.effect if policy is not None else ""
-
-
-def _left_effects(
-    ledger: Ledger, here: Mapping[int, StepRecord]
-) -> tuple[list[dict[str, Json]], dict[str, CallUndone]]:
-    """List what steps that were left have done; return also what else was taken back, by place.
-
-    Of effects whose records are in the archive, those that remain are known by their texts.
-    """
-    undone: dict[str, CallUndone] = {}
-    found: list[dict[str, Json]] = []
-    texts = list(ledger.s.residue)
-
-    def list_calls(body: StepBody) -> None:
-        for place, _, call in _effects_in([body], ledger):
-            taken_back = undone.pop(place, None) or undone.pop(_child_of(call), None)
-            if taken_back is not None:
-                found.append(_undone_call(taken_back))
-            elif _call_status(call) != "failed":
-                found.append(_remaining(body, call, ledger))
-                _drop_text(texts, body, call)
-
-    completed: list[StepRecord] = []
-    for entry in ledger.entries:
-        if entry.event is not None and isinstance(noted := noted_of(entry.event), CallUndone):
-            undone[noted.place] = noted
-        elif entry.left is not None:  # recorded after what an undo took back of it
-            list_calls(body_of(entry.left))
-        elif entry.step is not None and entry.step is not here.get(entry.step.n):
-            completed.append(entry.step)
-    for record in completed:
-        list_calls(body_of(record))
-    return [*({"text": cut(text), "remains": True} for text in texts), *found], undone
-
-
-def _child_of(call: StepCall) -> str:
-    if call.outcome is not None:
-        return call.outcome.child
-    return call.called.child if call.called is not None else ""
-
-
-def _remaining(body: StepBody, call: StepCall, ledger: Ledger) -> dict[str, Json]:
-    """Describe a call of a step that was left, whose effect remains, or may remain."""
-    status = {} if call.outcome is not None else {"status": "unknown"}
-    return {"step": body.step.step_id, **_call(body, call, ledger), **status, "remains": True}
-
-
-def _drop_text(texts: list[str], body: StepBody, call: StepCall) -> None:
-    """Drop the text by which the undo has named a remaining effect."""
-    edited = call.outcome.edited if call.outcome is not None else ""
-    words = step_words(body.n, call.call.name, edited or call.call.arguments)
-    named = next((text for text in texts if text.startswith(words)), None)
-    if named is not None:
-        texts.remove(named)
-
-
-def _undo(undone: CallUndone) -> dict[str, Json]:
-    """Describe how an effect was taken back."""
-    event = undone.event
-    said = {"said": cut(event.text), "by": event.by, "at": time_shown(event.at)}
-    return {"undone": _given(**said)}
-
-
-def _undone_call(undone: CallUndone) -> dict[str, Json]:
-    """Describe a call of a step that was left, whose effect was taken back."""
-    body = undone.event.body
-    arguments = str(body.get("arguments", ""))
-    return {
-        **_given(
-            step=body.get("step"),
-            tool=body.get("tool"),
-            arguments=_arguments(arguments) if arguments else None,
-            task=body.get("task"),
-        ),
-        **_undo(undone),
     }
 
 
@@ -380,16 +205,16 @@ def _approval(approval: Approval) -> dict[str, Json]:
         "status": approval.status,
         "agent": approval.agent,
         "asked": time_shown(approval.asked),
-        **_given(
+        **given(
             tool=approval.tool,
-            arguments=_arguments(approval.arguments) if approval.tool else None,
+            arguments=plain_arguments(approval.arguments) if approval.tool else None,
             effect=approval.effect,
             text=cut(approval.text),
             expires=time_shown(approval.expires) if approval.expires else "",
             by=approval.by,
             decided=time_shown(approval.at) if approval.at else "",
             note=approval.note,
-            approved_arguments=_arguments(edited) if edited else None,
+            approved_arguments=plain_arguments(edited) if edited else None,
         ),
     }
 
@@ -399,25 +224,6 @@ def _question(approval: Approval) -> str:
     return f"{approval.id}: {what}"
 
 
-def _decision(decided: Decided) -> dict[str, Json]:
-    return {
-        "status": decided.status,
-        "by": decided.by or "the clock",
-        "at": time_shown(decided.at),
-        **_given(note=decided.note),
-    }
-
-
-def _arguments(text: str) -> Json:
-    """Return the arguments of a call as data, or as text when they are long or not JSON."""
-    if len(text) > TEXT_CHARACTERS:
-        return cut(text)
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def _cost(usage: Usage) -> dict[str, Json]:
     return {
         "model_calls": usage.requests,
@@ -425,8 +231,3 @@ def _cost(usage: Usage) -> dict[str, Json]:
         "output_tokens": usage.output_tokens,
         "dollars": cost_written(usage) if usage.requests else "0",
     }
-
-
-def _given(**fields: Json) -> dict[str, Json]:
-    """Return the fields that say something."""
-    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.task import refusals
-from holdfast.task.data.commands import UpdateRequest, misspelt
+from holdfast.task.data.commands import RunRequest, UpdateRequest, misspelt
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.undo import ALL_BUT_THE_LAST, UndoRequest
-from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import unmet
 from holdfast.task.people import approvals

@@ -6,9 +6,8 @@ import re
 from collections.abc import Collection
 
 from holdfast.task import refusals
+from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.state import RunReply
-from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.steps import TaskStep
 

@@ -1,1 +1,1 @@
-"""The context of a run: its usage, its decisions on calls, and the wrapper that has them."""
+"""Of a run: its usage, the decisions on its calls and their rules, retries, and the context."""

@@ -24,7 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.task.data.calls import Approval
 from holdfast.values.base import Json
-from holdfast.values.settings import Always
+from holdfast.values.runs.approval_rules import Always
 from holdfast.values.text.terminal import printable
 
 

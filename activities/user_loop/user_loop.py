@@ -12,22 +12,20 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError
-from contextlib import contextmanager, suppress
-from contextvars import Context, ContextVar
+from contextlib import suppress
+from contextvars import Context
 from typing import Any, ParamSpec, TypeVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.failures import LoggedError
 from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.user_loop.work import NOT_OURS, Work, given_up, hangs, held_up, working
 from holdfast.engine.loop import LoopThread
-from holdfast.errors import with_remedy
 from holdfast.models import close_models
-from holdfast.task.data.failures import INTERRUPTED, NOT_STARTED, facts
 from holdfast.values.code import user_calls
 from holdfast.values.text.logs import log
 
@@ -51,48 +49,9 @@ SHORT = frozenset({"describe", "gate", "check", "rejected", "screen", "probe", "
 LONGEST_CALL_SECONDS = 100.0
 """How long such code may take, less than the activity: so it can be said what did not answer."""
 
-MOST_HANGS = 3
-"""Attempts of such code before the task waits for a person."""
 
 STOP_SECONDS = 10.0
 """How long code may go on that a stopping worker has cancelled."""
-
-HANGS = "CodeHangsError"
-"""Type of the failure of an activity whose users' code did not return in time."""
-
-BLOCKED = "Blocked"
-"""Type of the failure of a tool call that blocks its event loop."""
-
-NOT_OURS = "code that no task of Holdfast began"
-"""Names what blocks a loop when no activity does, such as a callback that was posted to it."""
-
-
-INLINE = "step with tools"
-"""Kind of the work of a step that runs tools: its next attempt leaves them to their activities."""
-
-
-class Work:
-    """One activity's work on a user loop.
-
-    Attributes:
-        kind: Type of the activity.
-        task_id: The task that it works for.
-        calls: The users' code that it is calling.
-        done: How it ended, or that it was given up.
-    """
-
-    def __init__(self, kind: str, task_id: str) -> None:
-        """Describe work that has not begun."""
-        self.kind = kind
-        self.task_id = task_id
-        self.calls = user_calls.Calls()
-        self.done: Future[Any] = Future()
-        self.task: asyncio.Task[Any] | None = None
-
-    def __str__(self) -> str:
-        """Name the code that is running, for logs and errors."""
-        called = str(self.calls) or f"activity {self.kind!r}"
-        return f"{called} of task {self.task_id!r}"
 
 
 class UserLoop:
@@ -129,14 +88,14 @@ class UserLoop:
             work.task.add_done_callback(lambda ended: _pass_on(ended, work.done))
 
         context.run(user_calls.current.set, work.calls)
-        context.run(_working.set, work)
+        context.run(working.set, work)
         with self._lock:
             is_stuck = self.is_stuck
             if not is_stuck:
                 self._begun.add(work)
         if is_stuck:
             coro.close()
-            _set_error(work.done, _held_up(work, self._blocking()))
+            _set_error(work.done, held_up(work, self._blocking()))
             return
         work.done.add_done_callback(lambda _: self._begun.discard(work))
         self._loop.call_soon_threadsafe(start, context=context)
@@ -154,7 +113,7 @@ class UserLoop:
         self, loop: asyncio.AbstractEventLoop, coro: Any, *, context: Context | None = None
     ) -> asyncio.Task[Any]:
         """Make a task and remember the work that it belongs to: tools make tasks, too."""
-        work = _working.get(None) if context is None else context.get(_working)
+        work = working.get(None) if context is None else context.get(working)
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, context=context)
         if work is not None:
             self._works[task] = ref(work)
@@ -194,7 +153,7 @@ class UserLoop:
             if self.is_stuck and not was_stuck:
                 log.error("Given up: %s. Later work gets another event loop.", work or NOT_OURS)
                 if work is not None:
-                    _set_error(work.done, _given_up(work))
+                    _set_error(work.done, given_up(work, GIVEN_UP_SECONDS))
                 self._leave_others(work)
         self.blocked_for = 0.0
 
@@ -203,7 +162,7 @@ class UserLoop:
         for work in list(self._begun):
             log.error("Given up, because it waits for %s: %s", blocking or NOT_OURS, work)
             self.cancel(work)
-            _set_error(work.done, _held_up(work, blocking))
+            _set_error(work.done, held_up(work, blocking))
 
     def _stack(self) -> str:
         """Return the stack of the loop's thread."""
@@ -215,24 +174,6 @@ class UserLoop:
         task = asyncio.current_task(self._loop)
         found = self._works.get(task) if task is not None else None
         return found() if found is not None else None
-
-
-_working: ContextVar[Work | None] = ContextVar("holdfast_work", default=None)
-"""The activity's work in whose context a task is made."""
-
-
-@contextmanager
-def inline_calls() -> Generator[None]:
-    """Mark the work of the current activity as one that runs tools which have activities, too."""
-    work = _working.get()
-    if work is None:
-        yield
-        return
-    kind, work.kind = work.kind, INLINE
-    try:
-        yield
-    finally:
-        work.kind = kind
 
 
 class UserLoops:
@@ -312,7 +253,7 @@ async def _result(loop: UserLoop, work: Work) -> Any:
         if limit is not None:
             await asyncio.wait([outer], timeout=limit)
             if not outer.done() and work.calls.names:
-                error = _hangs(work, limit)  # made first: cancelled code is named no more
+                error = hangs(work, limit)  # made first: cancelled code is named no more
                 loop.cancel(work)
                 raise error
         await asyncio.wait([outer])
@@ -344,43 +285,6 @@ async def _until_stopped(outer: asyncio.Future[Any], work: Work) -> None:
             raise ApplicationError(msg, type="Interrupted")
         await asyncio.wait([outer], timeout=WATCH_SECONDS)
         waited += WATCH_SECONDS if activity.is_worker_shutdown() else 0
-
-
-def _hangs(work: Work, seconds: float) -> LoggedError:
-    """Return the failure of users' code that did not return in time; the last parks the task."""
-    attempt = activity.info().attempt
-    text = (
-        f"{work.calls} did not come back within {seconds:g} seconds, in attempt {attempt} of"
-        f" {MOST_HANGS}."
-    )
-    remedy = "Find out what it waits for, restart the worker process and ask again."
-    log.warning("%s", with_remedy(text, remedy))
-    known, last = facts(remedy=remedy, parks=True), attempt >= MOST_HANGS
-    return LoggedError(text, *known, type=HANGS, non_retryable=last)
-
-
-def _given_up(work: Work) -> LoggedError:
-    """Return the failure of users' code that blocks its loop; it would block the next one, too."""
-    text = (
-        f"{str(work.calls) or work.kind} blocked the event loop of its worker process for"
-        f" {GIVEN_UP_SECONDS:g} seconds and was given up."
-    )
-    remedy = (
-        "Make it await what it waits for, or make it a plain function (def), which runs in a"
-        " thread; then restart the worker process."
-    )
-    kind, known = BLOCKED if work.kind == "tool" else HANGS, facts(remedy=remedy, parks=True)
-    return LoggedError(text, *known, type=kind, non_retryable=work.kind != INLINE)
-
-
-def _held_up(work: Work, blocking: Work | None) -> ApplicationError:
-    """Return the failure of work that other code held up; its next attempt gets another loop."""
-    what = blocking or NOT_OURS
-    if work.task is None:
-        text = f"Activity {work.kind!r} was not begun: {what} blocks the event loop."
-        return ApplicationError(text, type=NOT_STARTED)
-    text = f"{str(work.calls) or work.kind} was cut off: {what} blocks the event loop."
-    return ApplicationError(text, type=INTERRUPTED)
 
 
 def _pass_on(task: asyncio.Task[Any], done: Future[Any]) -> None:

@@ -5,49 +5,44 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from temporalio.client import (
     Client,
-    WorkflowExecutionDescription,
-    WorkflowExecutionStatus,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.archive.segments import read_record
-from holdfast.client.agent_runner.caller import Caller, request_id_of, unique_id
-from holdfast.engine.search_attributes import AGENT_TASK
+from holdfast.client.agent_runner.task_client.caller import Caller, request_id_of, unique_id
+from holdfast.client.agent_runner.task_client.ends import (
+    FIRST_PAUSE_SECONDS,
+    GROWTH,
+    LONGEST_PAUSE_SECONDS,
+    TaskEnds,
+    closed_error,
+)
 from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
-    HoldfastError,
     InvalidArgumentError,
     NoWorkerError,
     StepNotFoundError,
     TaskClosedError,
-    TaskNotFoundError,
 )
 from holdfast.reading.presence import PATIENCE_SECONDS
 from holdfast.reading.reader import Reader
-from holdfast.reading.server_errors import failure_in, is_parked, server_errors, to_error
+from holdfast.reading.server_errors import failure_in, is_parked, to_error
+from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.state import RunReply, TaskRecord
+from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.undo import UndoRequest
-from holdfast.task.data.wire import RunRequest
 from holdfast.values.base import Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.ids import LONGEST_NAME
 from holdfast.values.pauses import pauses
 from holdfast.values.steps import Task
-
-FIRST_PAUSE_SECONDS = 0.05
-LONGEST_PAUSE_SECONDS = 2.0
-GROWTH = 1.5
-"""How many times as long as the one before each pause is."""
-CLOSING_SECONDS = 120.0
 
 NOT_TAKEN_SECONDS = 5.0
 """How long an update is sent again that worker processes fail at, or complete a task without."""
@@ -71,7 +66,7 @@ class NotTakenError(Exception):
         )
 
 
-class TaskUpdates:
+class TaskUpdates(TaskEnds):
     """Sends updates to tasks of one namespace, and waits for their replies.
 
     An update keeps its id however often it is sent, and a task answers an id once: sending again
@@ -80,8 +75,8 @@ class TaskUpdates:
 
     def __init__(self, client: Client, reader: Reader, caller: Caller) -> None:
         """Send with this client, for this caller; read closed tasks with this reader."""
+        super().__init__(reader)
         self._client = client
-        self._reader = reader
         self._caller = caller
 
     async def run(self, task_id: str, asked: RunRequest, request_id: str | None = None) -> RunReply:
@@ -168,7 +163,7 @@ class TaskUpdates:
             return reply
         if asked.all:  # the task came to its end without this request
             return RunReply(n=Task.model_validate(reply.task).steps)
-        raise _closed(task_id)
+        raise closed_error(task_id)
 
     async def undo(
         self, task_id: str, asked: UndoRequest, request_id: str | None = None
@@ -185,7 +180,7 @@ class TaskUpdates:
         reply = await self._send(task_id, "undo", request_id_of(request_id), RunReply, asked)
         if isinstance(reply, RunReply):
             return reply
-        raise _closed(task_id)
+        raise closed_error(task_id)
 
     async def finalize(self, task_id: str) -> None:
         """Commit the task to its session and close it.
@@ -253,7 +248,7 @@ class TaskUpdates:
                     await self._raise_parked(task_id)
                 run_id = found or ""
             await asyncio.sleep(pause)
-        raise _closed(task_id)
+        raise closed_error(task_id)
 
     async def expect_worker(self, task_id: str, request_id: str) -> None:
         """Check that a request would be carried out soon, and not later when it is not wanted.
@@ -270,7 +265,7 @@ class TaskUpdates:
         if presence.is_fresh(queue):
             return
         if (await self._describe(task_id)).close_time is not None:
-            raise _closed(task_id)
+            raise closed_error(task_id)
         await presence.expect(queue, task_id=task_id, request_id=request_id)
 
     async def _raise_parked(self, task_id: str) -> None:
@@ -335,71 +330,6 @@ class TaskUpdates:
         finally:
             sending.cancel()
 
-    async def closed(self, task_id: str) -> TaskRecord:
-        """Wait until a task that has accepted its end is closed, and return its record.
-
-        Raises:
-            TaskClosedError: It is not closed after two minutes, or as for `ended`.
-            TaskNotFoundError: As for `ended`, like those after it.
-            TaskAbandonedError: It was abandoned.
-            AgentsException: It has ended with another verdict.
-        """
-        waits = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, GROWTH, CLOSING_SECONDS)
-        for pause in waits:
-            record = await self.ended(task_id)
-            if record is not None:
-                return record
-            await asyncio.sleep(pause)
-        msg = f"Task {task_id!r} said that it is closed, but is not. Ask again."
-        raise TaskClosedError(msg)
-
-    async def ended(self, task_id: str) -> TaskRecord | None:
-        """Return a finished task's record, or None while the task is open.
-
-        Raises:
-            TaskNotFoundError: There is no such task.
-            TaskAbandonedError: It was abandoned.
-            AgentsException: It has ended with another verdict.
-            TaskClosedError: It was ended with Temporal's own tools.
-        """
-        found = await self._describe(task_id)
-        if found.close_time is None or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
-            return None
-        record = await read_record(self._reader.archive, task_id)
-        if record is None:
-            how = found.status.name.lower() if found.status is not None else "ended"
-            msg = f"Task {task_id!r} was {how} with Temporal's own tools: it can only be read."
-            raise TaskClosedError(msg)
-        if record.failure is not None:
-            raise to_error(record.failure, task_id=task_id)
-        return record
-
-    async def _missing(self, task_id: str, error: RPCError) -> Exception:
-        """Return the error for a task that an RPC did not find: closed, never created, or other."""
-        try:
-            with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
-                raise error
-            record = await read_record(self._reader.archive, task_id)
-            closed = record is not None or await self.is_known(task_id)
-        except HoldfastError as cause:
-            return cause
-        return _closed(task_id) if closed else TaskNotFoundError(task_id)
-
-    async def is_known(self, task_id: str) -> bool:
-        """Whether Temporal has a task of this id, open or closed."""
-        try:
-            found = await self._describe(task_id)
-        except TaskNotFoundError:
-            return False
-        return found.workflow_type == AGENT_TASK
-
-    async def _describe(self, task_id: str) -> WorkflowExecutionDescription:
-        return await self._reader.describe(task_id)
-
 
 def _is_moved(reply: object) -> bool:
     return isinstance(reply, RunReply) and reply.status == "moved"
-
-
-def _closed(task_id: str) -> TaskClosedError:
-    return TaskClosedError(f"Task {task_id!r} is closed: it can be read, not changed.")

@@ -22,8 +22,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import record_name
 from holdfast.archive.segments import read_record
-from holdfast.client.agent_runner.caller import request_id_of, unique_id
-from holdfast.client.agent_runner.updates import NotTakenError, TaskUpdates
+from holdfast.client.agent_runner.task_client.caller import request_id_of, unique_id
+from holdfast.client.agent_runner.task_client.updates import NotTakenError, TaskUpdates
 from holdfast.client.caller_sessions.turns import forget_turn
 from holdfast.engine.search_attributes import AGENT_TASK, TASKS, is_
 from holdfast.errors import (
@@ -37,9 +37,8 @@ from holdfast.errors import (
 from holdfast.reading.presence import PATIENCE_SECONDS
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import attributes, memo
-from holdfast.task.data.commands import Command, Verb, compose
-from holdfast.task.data.state import Receipt, RunReply, TaskInput
-from holdfast.task.data.wire import RunRequest
+from holdfast.task.data.commands import Command, Receipt, RunReply, RunRequest, Verb, compose
+from holdfast.task.data.state import TaskInput
 from holdfast.task.queries.labels import details_of, title_of
 from holdfast.tracing.rules import in_trace
 from holdfast.values.base import Json

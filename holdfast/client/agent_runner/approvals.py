@@ -1,0 +1,298 @@
+"""Approvals of tasks: what waits for people, their decisions, and those for later calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Literal, cast
+
+from holdfast.client.agent_runner.base import RunnerBase
+from holdfast.client.agent_runner.roles import check_own, roles_of
+from holdfast.client.agent_runner.sessions import READ_AT_ONCE
+from holdfast.client.agent_runner.task_ids import TaskLike, id_of
+from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, HF_RULES, OPEN_TASKS
+from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
+from holdfast.reading.server_errors import server_errors
+from holdfast.task.data.calls import Approval, StandingRule
+from holdfast.task.data.commands import Receipt
+from holdfast.task.data.wire import INLINE_BYTES
+from holdfast.values.base import Json, canonical, same_json
+from holdfast.values.checks import gate
+from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.ids import approval_parts, check_by, session_id
+from holdfast.values.runs.approval_rules import Always
+from holdfast.values.text.logs import log
+from holdfast.values.text.shown import shown
+
+ApprovalLike = Approval | str
+CHECKS = 100
+AGAIN_SECONDS = 0.05
+
+
+class TaskApprovals(RunnerBase):
+    """The part of AgentRunner that decides approvals.
+
+    `by` names who acts; it is recorded. An approval is given as an Approval or by its id.
+    """
+
+    async def _asked_of(self, task_id: str, shown: list[Approval]) -> list[Approval]:
+        """List all open approvals of a task; the listed ones when it cannot answer."""
+        try:
+            asked = await self._read.approvals(task_id)
+        except (HoldfastError, TimeoutError):  # no worker process is up, or the task has just ended
+            return shown
+        return [approval for approval in asked if approval.status == "open"]
+
+    async def pending_approvals(self, task: TaskLike | None = None) -> list[Approval]:
+        """List what waits for a person, of one task or of all.
+
+        For all tasks this is one query of Temporal's visibility store, which is up to a second
+        behind; long arguments are cut to 500 characters there. A task with more than 20 open
+        approvals is queried for the others; while no worker process is up, the oldest 20 are
+        listed.
+        """
+        if task is not None:
+            return [a for a in await self._read.approvals(id_of(task)) if a.status == "open"]
+        found: list[Approval] = []
+        query = f"{OPEN_TASKS} AND {HF_APPROVALS.name} > 0"
+        with server_errors():
+            async for execution in self.client.list_workflows(query, page_size=1000):
+                cards = (await execution.memo()).get(APPROVALS_MEMO, [])
+                shown = [Approval.model_validate(card) for card in cards]
+                many = len(shown) < (execution.typed_search_attributes.get(HF_APPROVALS) or 0)
+                found += await self._asked_of(execution.id, shown) if many else shown
+        return sorted(found, key=lambda approval: approval.asked)
+
+    async def approve(
+        self,
+        approval: ApprovalLike,
+        by: str,
+        arguments: Mapping[str, Json] | str | None = None,
+        note: str | None = None,
+        *,
+        always: bool | Always = False,
+        roles: Iterable[str] | None = None,
+    ) -> Receipt:
+        """Let a call run, as proposed or with edited arguments; the model sees an edit.
+
+        For a call of unknown outcome: run it, it did not happen. For a budget: one more model call.
+
+        Args:
+            approval: The approval.
+            by: Who decides.
+            arguments: Arguments that replace the proposed ones; checked against the tool's schema.
+            note: A note for the auditor.
+            always: Whether this approves later calls of the tool in this task as well, until a step
+                is undone; `Always(...)` says which of them, and until when.
+            roles: Roles of who decides, for the rule of the tool; by default those that the map of
+                the handle gives them.
+
+        Raises:
+            InvalidArgumentError: The arguments are not JSON data, or larger than 16 KB.
+            CommandRefusedError: It was decided already, is of an undone branch, or the arguments do
+                not fit, or the person may not decide; then it stays open.
+        """
+        check_arguments(TaskApprovals.approve, note=note, always=always)
+        if not isinstance(cast("object", arguments), Mapping | str | None):
+            msg = f"arguments must be a dict or a text of JSON; they were {shown(arguments)}."
+            raise InvalidArgumentError(msg)
+        body: dict[str, Json] = {"note": note or "", **_always(always)}
+        if arguments is not None:
+            body["arguments"] = arguments if isinstance(arguments, str) else dict(arguments)
+        receipt = await self._decide(approval, "approve", by, body, roles)
+        if arguments is not None and receipt.status == "applied":
+            await self._await_check(approval, body["arguments"])
+        return receipt
+
+    async def reject(
+        self,
+        approval: ApprovalLike,
+        by: str,
+        reason: str,
+        *,
+        message: str | None = None,
+        always: bool | Always = False,
+        roles: Iterable[str] | None = None,
+    ) -> Receipt:
+        """Do not let a call run; the model sees the reason.
+
+        For a call of unknown outcome: give it up. For a budget: finish now.
+
+        Args:
+            approval: The approval.
+            by: Who decides.
+            reason: Why.
+            message: The text that the model sees in place of the reason, word for word.
+            always: Whether this rejects later calls of the tool in this task as well, until a step
+                is undone; `Always(...)` says which of them, and until when.
+            roles: Roles of who decides, for the rule of the tool; by default those that the map of
+                the handle gives them.
+
+        Raises:
+            CommandRefusedError: It was decided already, or is of an undone branch.
+        """
+        check_arguments(TaskApprovals.reject, reason=reason, message=message, always=always)
+        body: dict[str, Json] = {"reason": reason}
+        body |= {"message": message} if message else {}
+        body |= _always(always)
+        return await self._decide(approval, "reject", by, body, roles)
+
+    async def respond(
+        self,
+        approval: ApprovalLike,
+        by: str,
+        result: Json,
+        *,
+        roles: Iterable[str] | None = None,
+    ) -> Receipt:
+        """Give a result in place of the tool. A call of unknown outcome has happened, with it.
+
+        Args:
+            approval: The approval.
+            by: Who decides.
+            result: The result, JSON data.
+            roles: As for `approve`.
+
+        Raises:
+            InvalidArgumentError: The result is not JSON data, or larger than 16 KB.
+            CommandRefusedError: It was decided already, or is of an undone branch.
+        """
+        return await self._decide(approval, "respond", by, {"result": result}, roles)
+
+    def roles_of(self, person: str) -> list[str]:
+        """List the roles of a person by the map that this handle was given, sorted."""
+        return roles_of(self._roles, check_by(person))
+
+    async def standing_rules(self, task: TaskLike | None = None) -> list[StandingRule]:
+        """List the decisions that hold for later calls, oldest first.
+
+        Args:
+            task: Those of one task, with the ones that are on their way to its session, and without
+                those that the session has: `session(name)` lists these.
+                None for those of all open tasks and of all sessions of the app. They are found by
+                Temporal's visibility store, which is up to a second behind, and each is asked.
+
+        Raises:
+            NoWorkerError: No worker process is up to answer for the one task. In a list over all,
+                owners that cannot answer are left out, each with a warning in the log.
+        """
+        if task is not None:
+            return await self._read.standing_rules(id_of(task))
+        query = f"{HF_RULES.name} > 0 AND ExecutionStatus = 'Running'"
+        with server_errors():
+            listed = self.client.list_workflows(query, page_size=1000)
+            ids = [found.id async for found in listed]
+        ask, found, ended = self._read.standing_rules, dict[str, StandingRule](), set[str]()
+        for start in range(0, len(ids), READ_AT_ONCE):
+            some = ids[start : start + READ_AT_ONCE]
+            said = await asyncio.gather(*map(ask, some), return_exceptions=True)
+            for owner, rules in zip(some, said, strict=True):
+                if isinstance(rules, HoldfastError):  # as of another app that nobody serves now
+                    log.warning("The standing rules of %r are not listed: %s", owner, rules)
+                elif isinstance(rules, BaseException):
+                    raise rules
+                else:
+                    own = [rule for rule in rules if self._is_own(rule, owner)]
+                    ended |= {rule.id for rule in own if not rule.stands(time.time())}
+                    found |= {rule.id: rule for rule in own}
+        return [rule for id, rule in found.items() if id not in ended]
+
+    def _is_own(self, rule: StandingRule, owner: str) -> bool:
+        """Whether a rule is of a task or of a session of this app, or on its way between them."""
+        is_here = not rule.session or session_id(self.app, rule.session) == owner
+        return is_here or approval_parts(rule.id)[0] == owner
+
+    async def revoke_rule(self, rule: StandingRule | str, by: str) -> Receipt:
+        """End a decision for later calls; calls that it has decided stay as they are.
+
+        Args:
+            rule: The rule, or its id: that of the approval with which it was given. An id names a
+                rule of its task; one of a session is given as it was listed, or revoked by
+                `session(name).revoke_rule`.
+            by: Who revokes it.
+
+        Raises:
+            CommandRefusedError: The task or session has no such rule, or an undo has ended it.
+        """
+        if isinstance(rule, StandingRule) and rule.session:
+            return await self.session(rule.session).revoke_rule(rule, by)
+        wanted = rule.id if isinstance(rule, StandingRule) else rule
+        task_id, _ = approval_parts(wanted)
+        return await self._tasks.command(task_id, "revoke", by=by, body={"rule": wanted})
+
+    async def _decide(
+        self,
+        approval: ApprovalLike,
+        verb: Literal["approve", "reject", "respond"],
+        by: str,
+        body: dict[str, Json],
+        roles: Iterable[str] | None,
+    ) -> Receipt:
+        task_id, wanted = _parts(approval)
+        if not by:
+            msg = "A decision needs the name of who decides: by=..."
+            raise InvalidArgumentError(msg)
+        sent: dict[str, Json] = {**body, "approval": wanted}
+        has = roles_of(self._roles, check_by(by)) if roles is None else check_own(roles)
+        if has:
+            sent["roles"] = list[Json](has)
+        _check_size(sent)
+        if isinstance(approval, Approval) and approval.digest:
+            sent["digest"] = approval.bound or approval.digest
+        return await self._tasks.command(task_id, verb, by=by, body=sent)
+
+    async def _await_check(self, approval: ApprovalLike, edited: Json) -> None:
+        """Wait until edited arguments were checked.
+
+        Raises:
+            CommandRefusedError: They do not fit.
+        """
+        task_id, wanted = _parts(approval)
+        for _ in range(CHECKS):
+            try:
+                known = {each.id: each for each in await self._read.approvals(task_id)}
+            except EngineError:  # the decision is recorded; its outcome can be read later
+                return
+            found = known.get(wanted)
+            if found is None or found.status not in ("checking", "open"):
+                return
+            text = edited if isinstance(edited, str) else json.dumps(edited)
+            if found.votes and same_json(text, found.agreed or found.arguments):
+                return  # it is one of the votes that it needs
+            if found.status == "open":
+                msg = f"The arguments for {wanted!r} do not fit: {found.text} It stays open."
+                raise CommandRefusedError(msg)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _always(given: bool | Always) -> dict[str, Json]:  # noqa: FBT001  it is an argument as given
+    if isinstance(given, Always):
+        until = cast("Json", given.until)
+        bounds: dict[str, Json] = {"same": list[Json](given.same), "until": until}
+        return {"always": bounds | ({"scope": "session"} if given.scope == "session" else {})}
+    return {"always": True} if given else {}
+
+
+def _check_size(body: dict[str, Json]) -> None:
+    """Refuse a body that is not JSON data, or too large to be kept in the task's history.
+
+    Raises:
+        InvalidArgumentError: It is.
+    """
+    gate.check(body, "The decision")
+    size = len(canonical(body))
+    if size > INLINE_BYTES:
+        msg = f"A decision may have at most 16 KB; this one has {size} bytes. Nothing was decided."
+        raise InvalidArgumentError(msg)
+
+
+def _parts(approval: ApprovalLike) -> tuple[str, str]:
+    """Return the id of the task, and the approval's id within it."""
+    given = cast("object", approval)
+    if not isinstance(given, Approval | str):
+        msg = f"approval must be an Approval or its id; it was {shown(given)}."
+        raise InvalidArgumentError(msg)
+    wanted = given if isinstance(given, str) else given.id
+    return approval_parts(wanted)

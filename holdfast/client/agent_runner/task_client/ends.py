@@ -1,0 +1,97 @@
+"""How a task has ended: closed with its record, closed by other means, or never created."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.archive.segments import read_record
+from holdfast.engine.search_attributes import AGENT_TASK
+from holdfast.errors import HoldfastError, TaskClosedError, TaskNotFoundError
+from holdfast.reading.reader import Reader
+from holdfast.reading.server_errors import server_errors, to_error
+from holdfast.task.data.state import TaskRecord
+from holdfast.values.pauses import pauses
+
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 2.0
+GROWTH = 1.5
+"""How many times as long as the one before each pause is."""
+CLOSING_SECONDS = 120.0
+
+
+class TaskEnds:
+    """Reads how tasks have ended."""
+
+    def __init__(self, reader: Reader) -> None:
+        """Read with this reader."""
+        self._reader = reader
+
+    async def closed(self, task_id: str) -> TaskRecord:
+        """Wait until a task that has accepted its end is closed, and return its record.
+
+        Raises:
+            TaskClosedError: It is not closed after two minutes, or as for `ended`.
+            TaskNotFoundError: As for `ended`, like those after it.
+            TaskAbandonedError: It was abandoned.
+            AgentsException: It has ended with another verdict.
+        """
+        waits = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, GROWTH, CLOSING_SECONDS)
+        for pause in waits:
+            record = await self.ended(task_id)
+            if record is not None:
+                return record
+            await asyncio.sleep(pause)
+        msg = f"Task {task_id!r} said that it is closed, but is not. Ask again."
+        raise TaskClosedError(msg)
+
+    async def ended(self, task_id: str) -> TaskRecord | None:
+        """Return a finished task's record, or None while the task is open.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+            TaskAbandonedError: It was abandoned.
+            AgentsException: It has ended with another verdict.
+            TaskClosedError: It was ended with Temporal's own tools.
+        """
+        found = await self._describe(task_id)
+        if found.close_time is None or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
+            return None
+        record = await read_record(self._reader.archive, task_id)
+        if record is None:
+            how = found.status.name.lower() if found.status is not None else "ended"
+            msg = f"Task {task_id!r} was {how} with Temporal's own tools: it can only be read."
+            raise TaskClosedError(msg)
+        if record.failure is not None:
+            raise to_error(record.failure, task_id=task_id)
+        return record
+
+    async def _missing(self, task_id: str, error: RPCError) -> Exception:
+        """Return the error for a task that an RPC did not find: closed, never created, or other."""
+        try:
+            with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
+                raise error
+            record = await read_record(self._reader.archive, task_id)
+            closed = record is not None or await self.is_known(task_id)
+        except HoldfastError as cause:
+            return cause
+        return closed_error(task_id) if closed else TaskNotFoundError(task_id)
+
+    async def is_known(self, task_id: str) -> bool:
+        """Whether Temporal has a task of this id, open or closed."""
+        try:
+            found = await self._describe(task_id)
+        except TaskNotFoundError:
+            return False
+        return found.workflow_type == AGENT_TASK
+
+    async def _describe(self, task_id: str) -> WorkflowExecutionDescription:
+        return await self._reader.describe(task_id)
+
+
+def closed_error(task_id: str) -> TaskClosedError:
+    """Return the error for a request to a closed task."""
+    return TaskClosedError(f"Task {task_id!r} is closed: it can be read, not changed.")

@@ -1,0 +1,162 @@
+"""The contents of items: text and parts of the Responses API, written and read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.item_checks import kind_of
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_object, as_text, is_array, is_object
+from holdfast.values.messages import Blob, Content, FilePart, ImagePart, Message, Part, TextPart
+from holdfast.values.parts.files import file_data, file_with
+from holdfast.values.parts.images import address
+from holdfast.values.parts.in_items import read_image
+
+Item = dict[str, Json]
+_OF_FILES = ("file_data", "file_url", "file_id", "filename")
+_IMAGES_AND_FILES = ("input_image", "image_url", "input_file")
+
+_WITH_PARTS = {
+    "message": "content",
+    "function_call_output": "output",
+    "custom_tool_call_output": "output",
+}
+"""Type of an item to the member that may be a list of parts."""
+
+
+def answer_parts(content: Json) -> Json:
+    """Return the content of a model's message as parts, as the API writes it."""
+    if not isinstance(content, str):
+        return content
+    return [{"type": "output_text", "text": content, "annotations": list[Json]()}]
+
+
+def write_content(content: Content, text_type: str) -> Json:
+    """Write a content as the API takes it: one text, or parts with this type of text.
+
+    Raises:
+        InvalidArgumentError: It is a reference to the archive.
+    """
+    match content:
+        case str(text):
+            return text
+        case Blob():
+            raise InvalidArgumentError(
+                f"A message's content is still the archive reference {content.sha256!r}. Resolve"
+                " references before the messages are written as items."
+            )
+        case parts:
+            return [_write_part(part, text_type) for part in parts]
+
+
+def _write_part(part: Part, text_type: str) -> Item:
+    match part:
+        case TextPart(text=text):
+            return {"type": text_type, "text": text}
+        case ImagePart(file_id=file_id) if file_id:
+            return {"type": "input_image", "file_id": file_id, "detail": part.detail}
+        case ImagePart():
+            return {"type": "input_image", "image_url": address(part), "detail": part.detail}
+        case FilePart():
+            known = {
+                "file_data": file_data(part),
+                "file_url": part.url,
+                "file_id": part.file_id,
+                "filename": part.filename,
+            }
+            return {"type": "input_file", **{key: known[key] for key in known if known[key]}}
+        case _:
+            assert_never(part)
+
+
+def read_content(item: Item) -> Content:
+    """Read an assistant message's content: the API's own form becomes one text."""
+    content: Json = item["content"]
+    if is_array(content) and "type" in item:
+        return "".join(_part_text(part) for part in content)
+    return read_parts(content)
+
+
+def read_parts(content: Json) -> Content:
+    """Read text or parts; parts that our form does not know are left out."""
+    if not is_array(content):
+        return as_text(content)
+    return tuple(part for part in map(read_part, content) if part is not None)
+
+
+def read_part(part: Item) -> Part | None:
+    """Read a part, also in the words of Chat Completions; None for one that is not known."""
+    match part.get("type"):
+        case "input_text" | "output_text":
+            return TextPart(kind="text", text=part["text"])
+        case "text":
+            text: Json = part.get("text")
+            return TextPart(kind="text", text=text) if isinstance(text, str) else None
+        case "refusal":
+            return TextPart(kind="text", text=part["refusal"])
+        case "input_image":
+            return read_image(part)
+        case "image_url":
+            named = as_object(part.get("image_url"))
+            return read_image({"image_url": named.get("url"), "detail": named.get("detail")})
+        case "input_file":
+            data, url, file_id, name = (as_text(part.get(key)) for key in _OF_FILES)
+            return file_with(data, url=url, file_id=file_id, filename=name)
+        case _:
+            return None
+
+
+def _part_text(part: Item) -> str:
+    read = read_part(part)
+    return read.text if isinstance(read, TextPart) else ""
+
+
+def text_of(content: Content) -> str:
+    """Return the text of a content, without what is no text."""
+    return Message(role="assistant", content=content).text
+
+
+def without_images(item: Item) -> Item:
+    """Leave images and files out of a model's answer: it could name those of others."""
+    content: Json = item.get("content")
+    if kind_of(item) != "message" or not is_array(content):
+        return item
+    kept = [part for part in content if part.get("type") not in _IMAGES_AND_FILES]
+    return item if len(kept) == len(content) else {**item, "content": kept}
+
+
+def without_empty_logprobs(item: Item) -> Item:
+    """Leave out log probabilities that were not requested: the API gives an empty list then."""
+    content: Json = item.get("content")
+    if kind_of(item) != "message" or not is_array(content):
+        return item
+    return {**item, "content": [_without_empty(part) for part in content]}
+
+
+def _without_empty(part: Json) -> Json:
+    if is_object(part) and not part.get("logprobs"):
+        return {key: part[key] for key in part if key != "logprobs"}
+    return part
+
+
+def all_parts(message: Message) -> Sequence[Part | Item]:
+    """Return the parts of a content in order, with those that only its item has, such as sound.
+
+    For who writes messages without their items: what it does not know must not get lost unsaid.
+    """
+    content = message.content
+    if not isinstance(content, tuple):
+        return ()
+    for item in message.items:
+        kind = str(item.get("type") or "message")
+        given: Json = item.get(_WITH_PARTS.get(kind, ""))
+        if not is_array(given):
+            continue
+        is_known = [read_part(part) is not None for part in given]
+        if is_known.count(True) == len(content):
+            known = iter(content)
+            pairs = zip(given, is_known, strict=True)
+            return [next(known) if is_read else part for part, is_read in pairs]
+    return content

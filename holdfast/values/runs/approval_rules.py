@@ -1,0 +1,131 @@
+"""Rules of approvals that people write: who decides, and for which later calls a decision holds."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from holdfast.values.base import Written
+from holdfast.values.text.shown import shown
+
+if TYPE_CHECKING:
+    Names = Sequence[str]  # a name alone is one, too
+else:
+    Names = tuple[str, ...]
+
+ROLE = "role:"
+"""What the name of a role begins with, where people are named."""
+
+MOST_PEOPLE = 100
+"""Most people and roles that a rule names: they are listed with each approval."""
+
+
+class ApprovalRule(Written):
+    """Who decides about a call, how many of them, and until when. Part of the task's record.
+
+    Attributes:
+        by: People, and roles as "role:finance"; empty for anybody.
+        quorum: How many distinct people must approve. One rejection rejects.
+        not_asker: Whether the person who created the task may not decide.
+        expires_seconds: Seconds after which the approval expires to rejected; None for never.
+        escalate_after_seconds: Seconds after which `escalate_to` may decide as well.
+        escalate_to: People and roles, as in `by`.
+
+    Raises:
+        InvalidArgumentError: A field is given what it cannot hold, or two contradict each other.
+    """
+
+    by: Names = ()
+    quorum: int = Field(default=1, ge=1, le=MOST_PEOPLE)
+    not_asker: bool = False
+    expires_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    escalate_after_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    escalate_to: Names = ()
+
+    @field_validator("by", "escalate_to", mode="before")
+    @classmethod
+    def _names(cls, given: object) -> object:
+        return (given,) if isinstance(given, str) else given
+
+    @field_validator("by", "escalate_to")
+    @classmethod
+    def _are_names(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if len(given) > MOST_PEOPLE:
+            msg = f"at most {MOST_PEOPLE} people and roles can be named, and these are {len(given)}"
+            raise ValueError(msg)
+        for name in given:
+            if not name.removeprefix(ROLE).strip() or name != name.strip():
+                msg = f"{shown(name)} is neither a person's name nor a role as 'role:finance'"
+                raise ValueError(msg)
+        return given
+
+    @model_validator(mode="after")
+    def _fits(self) -> ApprovalRule:
+        has_role = any(name.startswith(ROLE) for name in (*self.by, *self.escalate_to))
+        people = {person_key(name) for name in (*self.by, *self.escalate_to)}
+        after, expires = self.escalate_after_seconds, self.expires_seconds
+        if bool(after) != bool(self.escalate_to):
+            msg = "escalate_after_seconds and escalate_to need each other"
+        elif self.escalate_to and not self.by:
+            msg = "escalate_to adds people to by, and without by anybody may decide already"
+        elif after and expires and after >= expires:
+            msg = "it would expire before it escalates: escalate_after_seconds >= expires_seconds"
+        elif self.by and not has_role and self.quorum > len(people):
+            msg = f"quorum={self.quorum} cannot be reached by {len(people)} people"
+        else:
+            return self
+        raise ValueError(msg)
+
+
+LAST_TIME = datetime(9999, 12, 30, tzinfo=UTC).timestamp()
+"""Last time, in seconds since the epoch, that can be written in every time zone."""
+
+
+class Always(Written):
+    """For which later calls of a tool a decision holds as well.
+
+    Attributes:
+        same: Names of arguments whose values must be those of the decided call; empty for any.
+        until: Until when; a datetime with a time zone, or seconds since the epoch. None is for as
+            long as the task, or the session, lasts.
+        scope: "task": calls in the task. "session": calls of the same agent in all tasks of the
+            task's session, these and later ones.
+
+    Raises:
+        InvalidArgumentError: A field is given what it cannot hold.
+    """
+
+    same: Names = ()
+    until: float | datetime | None = None
+    scope: Literal["task", "session"] = "task"
+
+    @field_validator("same", mode="before")
+    @classmethod
+    def _names(cls, given: object) -> object:
+        return (given,) if isinstance(given, str) else given
+
+    @field_validator("until")
+    @classmethod
+    def _has_zone(cls, given: float | datetime | None) -> float | None:
+        if isinstance(given, datetime):
+            if given.tzinfo is None:
+                msg = "a datetime without a time zone is a different time for each reader"
+                raise ValueError(msg)
+            given = given.timestamp()
+        if given is not None and not 0 <= given <= LAST_TIME:
+            msg = "no time has this number of seconds since the epoch"
+            raise ValueError(msg)
+        return given
+
+
+def person_key(name: str) -> str:
+    """Return what identifies a person.
+
+    Names that differ in case, in spaces or in the way in which Unicode writes a letter are one
+    person.
+    """
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
