@@ -156,8 +156,9 @@ class ServerCall:
         async def request(client: Client) -> CallToolResult | InputRequiredResult:
             inquiry = Inquiry(self.answers)
             async with self.inquiries.during(inquiry):
+                session = client.session  # raises when the client was closed in the meantime
                 with self._reading():
-                    found = await client.session.call_tool(
+                    found = await session.call_tool(
                         self.tool.served.name,
                         self.arguments,
                         input_responses=responses,

@@ -11,6 +11,10 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError, FailureError
 
 from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS
+from holdfast.errors import EngineError
+from holdfast.reading.server_errors import server_errors
+from holdfast.values.text.logs import log
+from holdfast.values.text.redact import redact
 
 
 def has_begun(found: WorkflowExecution) -> bool:
@@ -24,13 +28,19 @@ def has_begun(found: WorkflowExecution) -> bool:
 
 
 async def why_ended(client: Client, found: WorkflowExecution) -> str:
-    """Return what the server says on why a closed run ended; empty for an answer."""
+    """Return what the server says on why a closed run ended; empty for an answer.
+
+    It is empty, too, when the server does not say it now, or has deleted the run's history.
+    """
     handle = client.get_workflow_handle(found.id, run_id=found.run_id)
     try:
-        await handle.result(follow_runs=False)
+        with server_errors():
+            await handle.result(follow_runs=False)
+    except EngineError as error:
+        log.warning("Why run %r of %r has ended cannot be read: %s", found.run_id, found.id, error)
     except WorkflowFailureError as error:
         cause = error.cause
-        kind = cause.type if isinstance(cause, ApplicationError) else type(cause).__name__
+        kind = (cause.type if isinstance(cause, ApplicationError) else "") or type(cause).__name__
         said = cause.message if isinstance(cause, FailureError) else str(cause)
-        return f"{kind}: {said}"
+        return redact(f"{kind}: {said}")
     return ""

@@ -121,7 +121,8 @@ class TaskQueries:
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise TaskNotFoundError(task_id) from error
-            raise unanswered(error, task_id, name, await self.presence.queue_of(task_id)) from error
+            queue = await self.presence.queue_if_known(task_id)
+            raise unanswered(error, task_id, name, queue) from error
         except WorkflowQueryFailedError as error:
             raise QueryFailedError(
                 f"{task_id!r} could not answer {name!r}: {error}.",

@@ -144,7 +144,7 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 def test_a_long_text_without_spaces_is_searched_once(unit: str) -> None:
     """Searched anew from each of its places, it takes longer than a test may."""
     long = unit * (300_000 // len(unit))
-    assert redact(f"{long} password=abc12345") == f"{long} password={REDACTED}"
+    assert redact(f"{long}; password=abc12345") == f"{long}; password={REDACTED}"
 
 
 def test_a_url_is_found_in_a_text_without_spaces() -> None:
@@ -163,6 +163,28 @@ def test_a_url_is_found_in_a_text_without_spaces() -> None:
 )
 def test_a_url_is_shown_without_its_credentials(url: str, shown: str) -> None:
     assert without_credentials(url) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "credentials:\n  password: hunter22abc",
+        "auth:\n  password: hunter22abc",
+        "secrets:\n  api_key: hunter22abc",
+        "tokens:\n  access_token: hunter22abc",
+        "Invalid credentials: password: hunter22abc",
+        "token=password: hunter22abc",
+        "credentials: my_password: hunter22abc",
+    ],
+)
+def test_what_stands_behind_a_name_may_be_another_name(text: str) -> None:
+    assert redact(text) == text.replace("hunter22abc", REDACTED)
+
+
+@pytest.mark.parametrize("before", ["", "x ", "jwt-"])
+def test_a_jwt_with_a_long_header_is_a_secret(before: str) -> None:
+    header = "a1" * (1_000 if before == "jwt-" else 5_000)
+    assert redact(f"{before}eyJ{header}.payload12.sign") == f"{before}{REDACTED}"
 
 
 class Talkative(AbstractFileSystem):

@@ -25,7 +25,7 @@ from holdfast.values.settings import Budget
 from holdfast.values.text.logs import log
 
 RUNNER = "Runner"
-"""Who acts in a run of which it is not said."""
+"""Recorded as who acts when `by` is not given."""
 
 
 class Reviver:

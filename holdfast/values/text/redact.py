@@ -37,7 +37,8 @@ _SHAPES = re.compile(
     r"|\bxapp-\d-[A-Za-z0-9-]{8,}"
     r"|\bhooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]+"
     r"|\b(?:AKIA|ASIA|ABIA|ACCA|AROA)[A-Z0-9]{16}\b"
-    r"|\beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
+    r"|(?:(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}|\beyJ[A-Za-z0-9_-]{8,4096})"
+    r"\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
     r"|\bAIza[A-Za-z0-9_-]{30,}"
     r"|\bya29\.[A-Za-z0-9_-]{20,}"
     r"|\b(?:npm|hf|dop_v1|shpat)_[A-Za-z0-9]{24,}"
@@ -59,16 +60,16 @@ _IN_QUERY = re.compile(
     re.IGNORECASE,
 )
 
-_ASSIGNED = re.compile(
-    rf"((?<![A-Za-z0-9]){_WORDS}\\?[\"']?\s*[=:]\s*\\?[\"']?)"
-    r"(?!\w+:/)(?=([^\s\"'&,;\\]{0,1000}))[^\s\"'&,;\\\[\]]{8,}",
+_NAME = re.compile(
+    rf"(?<![A-Za-z0-9]){_WORDS}\\?[\"']?\s*[=:]\s*\\?[\"']?",
     re.IGNORECASE,
 )
-"""`password=...`, `"api_key": "..."`: what stands behind such a name.
+"""`password=`, `"api_key": "`: the name of a secret, up to its value."""
 
-The second group is the value's beginning with what follows it at once; see `_without_value`.
-"""
+_BEGINNING = re.compile(r"(?!\w+:/)(?=[^\s\"'&,;\\\[\]]{8})[^\s\"'&,;\\]{8,1000}")
+"""The beginning of a value, with what follows it at once: what it is judged by."""
 
+_VALUE = re.compile(r"[^\s\"'&,;\\\[\]]+")
 _DIGIT = re.compile(r"\d")
 _LETTER = re.compile(r"[A-Za-z]")
 
@@ -98,7 +99,7 @@ def redact(text: str) -> str:
     text = _SHAPES.sub(REDACTED, text)
     text = _IN_URL.sub(rf"\1:{REDACTED}@", text)
     text = _IN_QUERY.sub(rf"\1{REDACTED}", text)
-    return _ASSIGNED.sub(_without_value, text)
+    return _without_values(text)
 
 
 def conceal(secrets: Iterable[str]) -> None:
@@ -119,11 +120,23 @@ def credentials_of(url: str, options: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(sorted((each for each in found if each), key=len, reverse=True))
 
 
-def _without_value(found: re.Match[str]) -> str:
-    """Replace the value behind a name if it may be a secret: it has letters and digits."""
-    value = found[0].removeprefix(found[1]) + found[2]
-    is_secret = _DIGIT.search(value) and _LETTER.search(value)
-    return found[1] + REDACTED if is_secret else found[0]
+def _without_values(text: str) -> str:
+    """Replace the values behind names of secrets: those that have letters and digits.
+
+    What is no secret may be the name of one, as in `credentials: password: ...`, so the search goes
+    on behind the name then.
+    """
+    parts: list[str] = []
+    done = at = 0
+    while (name := _NAME.search(text, at)) is not None:
+        at = name.end()
+        value = _BEGINNING.match(text, at)
+        if value is None or not (_DIGIT.search(value[0]) and _LETTER.search(value[0])):
+            continue
+        parts += [text[done:at], REDACTED]
+        whole = _VALUE.match(text, at)
+        done = at = at if whole is None else whole.end()
+    return "".join([*parts, text[done:]])
 
 
 def _of_environment() -> Iterator[str]:
