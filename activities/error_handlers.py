@@ -92,7 +92,7 @@ class HandlingActivities:
         is_text = not head.history and not head.has_session and asked and not asked[0].images
         given_to_it: str | list[dict[str, Json]] = asked[0].text if is_text else before
         view = opened.step.history
-        if view is not None and view.input != "same":
+        if view is not None and view.input in ("items", "text"):
             seen = (await source.stored_list(view.sha256))[: view.given]
             before = to_response_items(seen)
             is_text = view.input == "text"

@@ -74,7 +74,7 @@ class AgentHandoffs(StepHandoffs):
         self._given = given if view is None or view.given is None else view.given
         self._seen = given
         self._view = view
-        self._is_text = is_text if view is None or view.input == "same" else view.input == "text"
+        self._is_text = is_text if view is None or view.input == "same" else view.input != "items"
         self._told: dict[ToolCall, Outcome] = {}
         self._handoffs = {each.tool_name: each for each in agent.made_handoffs}
 
@@ -141,9 +141,8 @@ class AgentHandoffs(StepHandoffs):
         if made.input_history == data.input_history:
             kept = "same" if self._view is None else self._view.input
             return ref.model_copy(update={"input": kept, "kept": True})
-        if isinstance(made.input_history, str):
-            return ref.model_copy(update={"input": "text"})
-        return ref
+        is_text = isinstance(made.input_history, str)
+        return ref.model_copy(update={"input": "text" if is_text else "items"})
 
     async def _nest(self, data: HandoffInputData) -> HandoffInputData:
         if not self._rules.history_mapper:

@@ -96,6 +96,7 @@ def run_data(
         tool_output_guardrail_results=guards.tool_output,
         max_turns=None if task.budget is None else task.budget.max_turns,
         normalized=_normalized(recorded),
+        normalized_has_input=recorded.view is not None and not recorded.view.ref.input,
         moved=_moved(recorded, said, by_step),
         reasoning_item_id_policy=recorded.head.run.reasoning_ids,
     )
@@ -228,12 +229,16 @@ def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, J
 
 
 def _normalized(recorded: Recorded) -> list[dict[str, Json]] | None:
-    """Return what the last agent saw and said after the input, when a handoff has changed that."""
+    """Return what the last agent saw and said after the input, when a handoff has changed that.
+
+    Where the record does not say what is the input, it is all that the agent saw.
+    """
     view = recorded.view
     if view is None:
         return None
     transcript = [message for of in recorded.steps for message in step_messages(of)]
-    return to_response_items([*view.made, *transcript[view.ref.skip :]])
+    seen = view.made if view.ref.input else view.messages
+    return to_response_items([*seen, *transcript[view.ref.skip :]])
 
 
 def _moved(
@@ -241,7 +246,7 @@ def _moved(
 ) -> list[tuple[dict[str, Json], RunItem]]:
     """Pair the items of the input that were moved there from the run's with what they were."""
     view = recorded.view
-    if view is None or isinstance(said, str):
+    if view is None or not view.ref.input or isinstance(said, str):
         return []
     left = [item for made in by_step[: view.steps] for item in made]
     found: list[tuple[dict[str, Json], RunItem]] = []

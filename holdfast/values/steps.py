@@ -38,7 +38,8 @@ class HistoryRef(Value):
         skip: Messages of the transcript that they stand for; those after it follow them. `AFTER`
             until the step is done that hands it on.
         given: How many of them, from the first on, are the input of the run; None for all.
-        input: What that input is: items, a text, or the one that the run began with.
+        input: What that input is: items, a text, or the one that the run began with. Empty if that
+            was not recorded, as in earlier releases: the messages stand for the input, too.
         kept: Whether it is the input that the agent before has seen.
         moved: Positions of its items that are items of the run, moved there word for word. Only the
             step that begins with these messages has them: they would grow with each step.
@@ -50,7 +51,7 @@ class HistoryRef(Value):
     sha256: str
     skip: int = 0
     given: int | None = None
-    input: Literal["items", "text", "same"] = "items"
+    input: Literal["", "items", "text", "same"] = ""
     kept: bool = False
     moved: tuple[int, ...] = ()
     since: str = ""

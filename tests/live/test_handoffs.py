@@ -23,6 +23,7 @@ from holdfast import (
     UserError,
     tool,
 )
+from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.agents.handoffs.filters import HandoffInputData, remove_all_tools
 from holdfast.agents.handoffs.handoff import Handoff, handoff
 from holdfast.errors import UndoRefusedError
@@ -30,6 +31,7 @@ from holdfast.reading.streams.events import RunItemStreamEvent
 from holdfast.task.handoff_calls import IGNORED
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Message
+from holdfast.values.steps import HistoryRef
 from holdfast.workers import FunctionCallingAgentWorker, ReActAgentWorker
 from tests.support.rig import MakeAgent, Rig, activities_of
 from tests.support.workers import said
@@ -764,6 +766,64 @@ async def test_the_handler_of_an_error_gets_that_input(team: Team, model: FakeOp
     bob = handoff(team.bob(), input_filter=only_the_last)
     await team.run(bob, max_turns=1, error_handlers={"max_turns": handler})
     assert events == ["only this"]
+
+
+@pytest.fixture
+def old_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record handoffs as releases did that did not say what of a view is the input."""
+    view = AgentHandoffs.view
+
+    async def as_before(self: AgentHandoffs, *given: Any) -> HistoryRef:
+        made = await view(self, *given)
+        return HistoryRef(sha256=made.sha256, skip=made.skip)
+
+    monkeypatch.setattr(AgentHandoffs, "view", as_before)
+
+
+@pytest.mark.usefixtures("old_records")
+async def test_a_result_of_an_old_record_has_the_input_of_the_run(
+    team: Team, model: FakeOpenAI
+) -> None:
+    model.call("look")
+    model.call("transfer_to_bob", text="over")
+    model.reply("done")
+    result = await team.run(handoff(team.bob(), input_filter=remove_all_tools))
+    assert result.input == "hi"
+    assert len(result.to_input_list()) == 1 + len(result.new_items)
+    normalized = result.to_input_list(mode="normalized")
+    assert kinds(normalized) == ["user", "message", "assistant"]
+
+
+@pytest.mark.usefixtures("old_records")
+async def test_the_handler_of_an_error_of_an_old_record_gets_the_input_of_the_run(
+    team: Team, model: FakeOpenAI
+) -> None:
+    def handler(given: Any) -> str:
+        events.append(str(given.run_data.input))
+        events.append(" ".join(kinds(given.run_data.history)))
+        return "handled"
+
+    model.call("transfer_to_bob")
+    bob = handoff(team.bob(), input_filter=remove_all_tools)
+    await team.run(bob, max_turns=1, error_handlers={"max_turns": handler})
+    assert events == ["hi", "user function_call function_call_output"]
+
+
+@pytest.mark.usefixtures("old_records")
+async def test_a_second_filter_gets_the_whole_view_of_an_old_record_as_the_input(
+    team: Team, model: FakeOpenAI
+) -> None:
+    bob = team.bob(handoffs=(people := list[Handoff]()))
+    ann = team.ann(handoff(bob, input_filter=only_the_last))
+    people.append(handoff(ann, input_filter=show))
+    model.call("transfer_to_bob")
+    model.call("transfer_to_ann")
+    model.reply("done")
+    await team.rig.serve(ann)
+    result = await Runner.run(ann, "hi", runner=team.runner)
+    assert events == ["only this", "", "handoff_call_item handoff_output_item"]
+    assert result.input == "hi"
+    assert len(result.to_input_list(mode="normalized")) == 1 + 2 + 1
 
 
 async def test_a_second_filter_gets_the_input_of_the_first_and_the_items_since_the_run_began(

@@ -69,6 +69,8 @@ class RunData:
         max_turns: Most model calls of the run; None for no limit.
         normalized: What the last agent saw after the input, with its own items, if a handoff had
             changed the conversation.
+        normalized_has_input: Whether that begins with the input: the handoff was recorded by an
+            earlier release, which did not record what of it is the input.
         moved: Items of the input that a handoff has moved there, each with the one of `new_items`
             that it was.
         reasoning_item_id_policy: Whether `to_input_list` keeps the ids of reasoning items.
@@ -97,6 +99,7 @@ class RunData:
     interruptions: list[ToolApprovalItem] = field(default_factory=list[ToolApprovalItem])
     max_turns: int | None = field(default=None, repr=False)
     normalized: list[dict[str, Json]] | None = field(default=None, repr=False)
+    normalized_has_input: bool = field(default=False, repr=False)
     moved: list[tuple[dict[str, Json], RunItem]] = field(
         default_factory=list[tuple[dict[str, Json], RunItem]], repr=False
     )
@@ -125,7 +128,8 @@ class RunData:
         """
         start = ItemHelpers.input_to_new_input_list(self.input)
         if mode == "normalized" and self.normalized is not None:
-            items = [*start, *map(dict, self.normalized)]
+            before = [] if self.normalized_has_input else start
+            items = [*before, *map(dict, self.normalized)]
         else:
             there = self._in_input()
             made = [item for item in self.new_items if not isinstance(item, ToolApprovalItem)]
