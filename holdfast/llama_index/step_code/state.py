@@ -72,7 +72,7 @@ class _Writer:
 
     def __init__(self, owned: Mapping[str, Any]) -> None:
         self._owned = owned
-        self._written: dict[int, dict[str, Json]] = {}
+        self._written: dict[int, tuple[object, dict[str, Json]]] = {}  # the object lives as long
         self._around: set[int] = set()
         self._labels = 0
 
@@ -117,7 +117,7 @@ class _Writer:
 
     def _object(self, value: Any, at: str) -> Json:
         if id(value) in self._written:
-            return self._again(self._written[id(value)])
+            return self._again(self._written[id(value)][1])
         origin = value.origin if _is_pipeline(value) else value
         for name, owned in self._owned.items():
             if owned is origin:
@@ -152,7 +152,7 @@ class _Writer:
     def _fields(self, kind: str, value: object, held: Mapping[str, Any], at: str) -> Json:
         named = f"{type(value).__module__}:{type(value).__qualname__}"
         made: dict[str, Json] = {KIND: kind, "class": named}
-        self._written[id(value)] = made  # before what it holds, which may lead back to it
+        self._written[id(value)] = value, made  # before what it holds, which may lead back to it
         made["value"] = {name: self.encode(each, f"{at}.{name}") for name, each in held.items()}
         return made
 
@@ -215,6 +215,8 @@ class _Reader:
         made = kind.__new__(kind)
         if label is not None:
             self._made[label] = made
+        if known[KIND] == "dataclass":
+            _check_fields(kind, known["value"])
         held = {name: self.decode(each) for name, each in known["value"].items()}
         if known[KIND] == "model":
             built = kind.model_construct(**held)
@@ -224,7 +226,8 @@ class _Reader:
         fields = {each.name: each for each in dataclasses.fields(kind)}
         made.__init__(**{name: each for name, each in held.items() if fields[name].init})
         for name, each in held.items():
-            object.__setattr__(made, name, each)  # as it was, whatever the class made of it
+            if not _is_read_only(kind, name):
+                object.__setattr__(made, name, each)  # as it was, whatever the class made of it
         return made
 
     def _same(self, label: Any) -> Any:
@@ -278,6 +281,38 @@ def _class(named: str) -> Any:
         msg = f"The state holds a {path} of module {module!r}, which cannot be found: {error}"
         raise InvalidArgumentError(msg) from error
     return found
+
+
+def _check_fields(kind: Any, held: Mapping[str, Json]) -> None:
+    """Make sure that a dataclass has the fields that are recorded, and needs no others.
+
+    Raises:
+        InvalidArgumentError: It has changed.
+    """
+    named = f"{kind.__module__}.{kind.__qualname__}"
+    if not dataclasses.is_dataclass(kind):
+        msg = f"The state holds a {named}, which is no dataclass any more."
+        raise InvalidArgumentError(msg)
+    fields = {each.name: each for each in dataclasses.fields(kind)}
+    for name in held:
+        if name not in fields:
+            msg = f"The state holds a {named} with a field {name!r}, which the class has no more."
+            raise InvalidArgumentError(msg)
+    for name, each in fields.items():
+        if each.init and name not in held and _has_no_default(each):
+            msg = f"The state holds a {named} without {name!r}, a new field that has no default."
+            raise InvalidArgumentError(msg)
+
+
+def _has_no_default(field: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing
+
+
+def _is_read_only(kind: type, name: str) -> bool:
+    """Whether a field is a property that the class makes itself."""
+    found = getattr(kind, name, None)
+    return isinstance(found, property) and found.fset is None
 
 
 def _unkept(value: object, at: str) -> InvalidArgumentError:
