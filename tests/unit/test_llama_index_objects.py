@@ -73,6 +73,26 @@ def test_objects_that_refer_to_each_other_are_the_same_objects_again(is_sorted: 
     assert made["best"].model_fields_set == {"name", "parent", "children"}
 
 
+def test_objects_in_several_parts_of_a_state_are_the_same_in_this_step_and_the_next() -> None:
+    root = Node(name="root")
+    leaf = Node(name="leaf", parent=root)
+    root.children.append(leaf)
+    first = StateCodec({}, "s1")
+    parts = [first.encode(each) for each in (root, [root], {"leaf": leaf})]
+    second = StateCodec({}, "s2")
+    one, two, step = (second.decode(each) for each in json.loads(json.dumps(parts)))
+    assert one is two[0] is step["leaf"].parent
+    assert one.children[0] is step["leaf"]
+    one.name = "changed"
+    other = Peer("other")
+    newer = [second.encode(each) for each in (one, other, [other])]
+    third = StateCodec({}, "s3")
+    again, peer, peers, waiting = (third.decode(each) for each in [*newer, parts[2]])
+    assert waiting["leaf"] is again.children[0]
+    assert (waiting["leaf"].parent.name, peers[0]) == ("changed", peer)
+    assert peers[0] is peer
+
+
 def test_dataclasses_that_refer_to_each_other_are_the_same_objects_again() -> None:
     one, two = Peer("one"), Peer("two")
     one.others, two.others, two.length = [two], [one], 3
