@@ -215,7 +215,9 @@ class Tasks:
 
     def name_of(self, input: str, tool_choice: ToolChoice | None = None) -> str:
         """Name the next task that asks this."""
-        about = self.agent.snapshot("").model_dump_json(exclude={"settings"})
+        snapshot = self.agent.snapshot("")
+        # Without defaults, so that a release with more fields gives the same names.
+        about = snapshot.model_dump_json(exclude={"settings"}, exclude_defaults=True)
         return self.program.task(self.agent.name, json.dumps([input, str(tool_choice), about]))
 
     def _state(self, given: Mapping[str, Any] | None) -> tuple[dict[str, Json] | None, list[Image]]:

@@ -567,3 +567,29 @@ def test_arguments_that_are_no_json_are_read_by_the_agents_parser() -> None:
     assert (good.raw_output, good.raw_input["kwargs"]) == (42, {"a": 6, "b": 7})
     assert bad.is_error
     assert "six" in bad.content
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_the_model_reads_its_arguments_again_as_the_parser_read_them(
+    model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
+    def parsed(call: Any) -> dict[str, int]:
+        a, _, b = call.function.arguments.partition("*")
+        return {"a": int(a), "b": int(b)}
+
+    monkeypatch.setenv("HOLDFAST_MODEL_API", api)
+    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+    model.call("multiply", "6*7", reasoning="Six, seven.")
+    model.reply("42")
+    runner = OpenAIAgent.from_tools(
+        [FunctionTool.from_defaults(multiply)],
+        llm=OpenAI(model="gpt-5-mini"),
+        tool_call_parser=parsed,
+    )
+    assert str(runner.chat("6 times 7?")) == "42"
+    _, sent = model.requests
+    entries = sent.body["messages" if api == "chat" else "input"]
+    said = json.dumps([each.get("tool_calls") or each for each in entries])
+    assert r'"arguments": "{\"a\": 6, \"b\": 7}"' in said
+    assert "6*7" not in said

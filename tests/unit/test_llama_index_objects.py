@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,6 +21,7 @@ from holdfast.llama_index import (
     FunctionTool,
     HoldfastLLM,
     OpenAI,
+    OpenAIAgentWorker,
     ReActAgentWorker,
     Task,
     TaskStep,
@@ -26,10 +29,14 @@ from holdfast.llama_index import (
     ToolOutput,
 )
 from holdfast.llama_index.llms.messages import to_message
+from holdfast.llama_index.llms.wrapped import CallParsingModel
 from holdfast.llama_index.query_pipeline import QueryPipeline, StatefulFnComponent
 from holdfast.llama_index.step_code.state import StateCodec
+from holdfast.llama_index.tasks import Tasks
 from holdfast.models.base import ModelRequest
+from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.messages import ToolCall, user
 
 
 class Node(BaseModel):
@@ -66,12 +73,85 @@ def test_objects_that_refer_to_each_other_are_the_same_objects_again(is_sorted: 
     assert made["best"].model_fields_set == {"name", "parent", "children"}
 
 
+def test_objects_in_several_parts_of_a_state_are_the_same_in_this_step_and_the_next() -> None:
+    root = Node(name="root")
+    leaf = Node(name="leaf", parent=root)
+    root.children.append(leaf)
+    first = StateCodec({}, "s1")
+    parts = [first.encode(each) for each in (root, [root], {"leaf": leaf})]
+    second = StateCodec({}, "s2")
+    one, two, step = (second.decode(each) for each in json.loads(json.dumps(parts)))
+    assert one is two[0] is step["leaf"].parent
+    assert one.children[0] is step["leaf"]
+    one.name = "changed"
+    other = Peer("other")
+    newer = [second.encode(each) for each in (one, other, [other])]
+    third = StateCodec({}, "s3")
+    again, peer, peers, waiting = (third.decode(each) for each in [*newer, parts[2]])
+    assert waiting["leaf"] is again.children[0]
+    assert (waiting["leaf"].parent.name, peers[0]) == ("changed", peer)
+    assert peers[0] is peer
+
+
 def test_dataclasses_that_refer_to_each_other_are_the_same_objects_again() -> None:
     one, two = Peer("one"), Peer("two")
     one.others, two.others, two.length = [two], [one], 3
     made = restored(one)
     assert made.others[0].others[0] is made
     assert made.others[0].length == 3
+
+
+class Derived(Peer):
+    """Makes one of its fields itself."""
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        return len(self.others)
+
+
+def test_a_field_that_is_a_property_is_made_by_the_class() -> None:
+    made = restored(Derived("one", [Peer("two")]))
+    assert (made.name, made.length) == ("one", 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"age": 3}, r"test_llama_index_objects\.Peer with a field 'age'"),
+        ({"name": None}, r"test_llama_index_objects\.Peer without 'name', a new field"),
+    ],
+)
+def test_a_dataclass_whose_fields_have_changed_is_refused(
+    change: dict[str, Any], said: str
+) -> None:
+    written = StateCodec({}).encode(Peer("one"))
+    value = {**written["value"], **change}
+    written["value"] = {name: each for name, each in value.items() if each is not None}
+    with pytest.raises(InvalidArgumentError, match=said):
+        StateCodec({}).decode(written)
+
+
+@dataclass
+class Held:
+    """Holds one more."""
+
+    name: str
+    inner: Peer = field(init=False)
+
+
+class Fresh(Held):
+    """Makes what it holds anew for each reader."""
+
+    @property
+    def inner(self) -> Peer:  # type: ignore[override]
+        return Peer(self.name)
+
+
+def test_objects_that_live_for_one_reader_are_not_taken_for_each_other() -> None:
+    written = StateCodec({}).encode([Fresh(str(n)) for n in range(50)])
+    assert [each["value"]["inner"]["value"]["name"] for each in written] == [
+        str(n) for n in range(50)
+    ]
 
 
 def test_a_list_that_holds_itself_is_refused_with_its_place() -> None:
@@ -218,6 +298,66 @@ def test_openai_takes_an_address_headers_and_more_of_the_body() -> None:
         shared_loop().run(cast("Any", llm)._model.close())
     [request] = api.requests
     assert (request.body["seed"], request.headers["x-team"]) == (3, "red")
+    assert request.headers["x-stainless-read-timeout"] == "5.0"
+
+
+class NewerPolicy(ToolPolicy):
+    """The rules of a tool in a later release."""
+
+    is_newer: bool = False
+
+
+class NewerSnapshot(AgentSnapshot):
+    """An agent as data in a later release."""
+
+    policies: Mapping[str, NewerPolicy]  # type: ignore[assignment]
+    is_newer: bool = False
+
+
+class Names:
+    """Names agents and tasks by what they are named after."""
+
+    def agent(self, kind: str) -> str:
+        return kind
+
+    def task(self, agent: str, asked: str) -> str:
+        return f"{agent} {asked}"
+
+
+def test_a_release_with_more_fields_finds_the_tasks_of_the_one_before() -> None:
+    worker = OpenAIAgentWorker.from_tools([FunctionTool.from_defaults(add)])
+    tasks = Tasks(worker, cast("Any", Names()), None)
+    before = tasks.name_of("q")
+    newer = NewerSnapshot.model_validate(tasks.agent.snapshot("").model_dump())
+    assert list(newer.policies) == ["add"]
+
+    def again(_: str) -> AgentSnapshot:
+        return newer
+
+    tasks.agent = cast("Any", SimpleNamespace(name=tasks.agent.name, snapshot=again))
+    assert tasks.name_of("q") == before
+
+
+PARSERS: list[Callable[[Any], Any]] = [
+    lambda _: None,
+    lambda call: {"a": "one"}[call.function.arguments],
+    lambda call: {"a": call.function.arguments.split("*")[1]},
+    lambda call: {"a": call.function.arguments + 1},
+    lambda call: {"a": cast("Any", re.match("[0-9]", call.function.arguments)).group()},
+    lambda _: {"a": object()},
+]
+"""Read `six` each in a way that fails."""
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+async def test_arguments_that_a_parser_cannot_read_stay_as_they_are(
+    parse: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    call = ToolCall(id="c1", name="add", arguments="six")
+    request = ModelRequest(model="m", messages=(user("q"),))
+    answer = await CallParsingModel(ScriptedModel([call]), parse).respond(request)
+    assert [each.arguments for each in answer.message.calls] == ["six"]
+    assert "could not read a call of add" in caplog.text
 
 
 class Parser:

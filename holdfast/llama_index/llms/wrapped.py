@@ -11,9 +11,13 @@ from holdfast.models.base import ModelAnswer, ModelRequest, Tell, streamed
 from holdfast.models.libraries.llama_index import as_model
 from holdfast.models.resolve import resolve_model
 from holdfast.values.messages import Message, ToolCall
+from holdfast.values.text.logs import log
 
 CallParser = Callable[[Any], Mapping[str, Any]]
-"""Returns the arguments of a call of OpenAI's API; a ValueError says that it cannot."""
+"""Returns the arguments of a call of OpenAI's API, or raises one of UNREADABLE."""
+
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+"""What a parser raises for a text that it does not expect; that of a search without a find, too."""
 
 
 class PrefixedModel:
@@ -72,10 +76,15 @@ class CallParsingModel:
         return answer.model_copy(update={"message": message})
 
     def _call(self, call: ToolCall) -> ToolCall:
-        """Write the arguments as JSON; those that cannot be read stay, and the model is told."""
+        """Write the arguments as JSON; those that cannot be read stay, and the model is told.
+
+        Nothing else knows them: the items of a message leave the arguments of calls out.
+        """
         function = SimpleNamespace(name=call.name, arguments=call.arguments)
         try:
             read = self._parser(SimpleNamespace(id=call.id, type="function", function=function))
-        except ValueError:
+            arguments = json.dumps(dict(read), ensure_ascii=False)
+        except UNREADABLE as error:
+            log.warning("tool_call_parser could not read a call of %s: %r", call.name, error)
             return call
-        return call.model_copy(update={"arguments": json.dumps(dict(read), ensure_ascii=False)})
+        return call.model_copy(update={"arguments": arguments})

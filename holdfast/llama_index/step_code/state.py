@@ -35,12 +35,53 @@ LABEL = "label"
 """Key of the label of an object that stands in several places."""
 
 
-class StateCodec:
-    """Writes and reads the state of one worker's steps."""
+class Labels:
+    """The labels of the objects that one step reads and writes, in all parts of its state.
 
-    def __init__(self, owned: Mapping[str, Any]) -> None:
-        """Take the objects of the program that the state may hold, by name."""
+    Each part (a key of the task's state, the state of a step) is written whole, so that each can be
+    read alone. An object that stands in several parts has the same label in all of them, and keeps
+    it when a later step writes it again: read together, they give one object.
+    """
+
+    def __init__(self, scope: str) -> None:
+        """Take what sets the labels apart from those that other steps give."""
+        self.read: dict[Any, Any] = {}
+        self._scope = scope
+        self._given = 0
+        self._known: dict[int, tuple[object, Json]] = {}
+        self._first: dict[int, tuple[object, dict[str, Json]]] = {}
+
+    def keep(self, label: Json, made: object) -> None:
+        """Note an object that was read."""
+        self.read[label] = made
+        self._known[id(made)] = made, label
+
+    def note(self, value: object, written: dict[str, Json]) -> None:
+        """Note the record of an object; in the second part it gets a label in both."""
+        if id(value) in self._known:
+            written[LABEL] = self._known[id(value)][1]
+        elif id(value) in self._first:
+            written[LABEL] = self.label(value)
+        else:
+            self._first[id(value)] = value, written
+
+    def label(self, value: object) -> Json:
+        """Return the label of an object that was noted; without one, it gets the next."""
+        if id(value) not in self._known:
+            self._given += 1
+            label = f"{self._scope}.{self._given}"
+            self._known[id(value)] = value, label
+            self._first[id(value)][1][LABEL] = label
+        return self._known[id(value)][1]
+
+
+class StateCodec:
+    """Writes and reads the state of one step, or of a task before its first."""
+
+    def __init__(self, owned: Mapping[str, Any], scope: str = "") -> None:
+        """Take the objects of the program that the state may hold, by name, and the step's id."""
         self._owned = dict(owned)
+        self._labels = Labels(scope)
 
     def encode(self, value: Any, at: str = "state") -> Json:
         """Write a value as JSON data.
@@ -53,7 +94,7 @@ class StateCodec:
             InvalidArgumentError: It cannot be kept; the text says where it is and what to do.
         """
         try:
-            return _Writer(self._owned).encode(value, at)
+            return _Writer(self._owned, self._labels).encode(value, at)
         except RecursionError:
             msg = f"{at} holds objects in objects, too deep for a durable step to record."
             raise InvalidArgumentError(msg) from None
@@ -61,20 +102,22 @@ class StateCodec:
     def decode(self, value: Any) -> Any:
         """Read what `encode` wrote; it shares nothing with what was written.
 
+        Where an object was read before by this codec, it is that object: read the newest first.
+
         Raises:
             InvalidArgumentError: The program has no such class or object any more.
         """
-        return _Reader(self._owned, value).decode(value)
+        return _Reader(self._owned, value, self._labels).decode(value)
 
 
 class _Writer:
     """Writes one value, and what it holds."""
 
-    def __init__(self, owned: Mapping[str, Any]) -> None:
+    def __init__(self, owned: Mapping[str, Any], labels: Labels) -> None:
         self._owned = owned
-        self._written: dict[int, dict[str, Json]] = {}
+        self._written: set[int] = set()  # the labels keep the objects alive
         self._around: set[int] = set()
-        self._labels = 0
+        self._labels = labels
 
     def encode(self, value: Any, at: str) -> Json:
         match value:
@@ -117,7 +160,7 @@ class _Writer:
 
     def _object(self, value: Any, at: str) -> Json:
         if id(value) in self._written:
-            return self._again(self._written[id(value)])
+            return {KIND: "same", LABEL: self._labels.label(value)}
         origin = value.origin if _is_pipeline(value) else value
         for name, owned in self._owned.items():
             if owned is origin:
@@ -152,25 +195,19 @@ class _Writer:
     def _fields(self, kind: str, value: object, held: Mapping[str, Any], at: str) -> Json:
         named = f"{type(value).__module__}:{type(value).__qualname__}"
         made: dict[str, Json] = {KIND: kind, "class": named}
-        self._written[id(value)] = made  # before what it holds, which may lead back to it
+        self._written.add(id(value))  # before what it holds, which may lead back to it
+        self._labels.note(value, made)
         made["value"] = {name: self.encode(each, f"{at}.{name}") for name, each in held.items()}
         return made
-
-    def _again(self, written: dict[str, Json]) -> Json:
-        """Write that here is the same object as at an earlier place, which gets a label."""
-        if LABEL not in written:
-            self._labels += 1
-            written[LABEL] = self._labels
-        return {KIND: "same", LABEL: written[LABEL]}
 
 
 class _Reader:
     """Reads one value that a _Writer wrote."""
 
-    def __init__(self, owned: Mapping[str, Any], whole: Any) -> None:
+    def __init__(self, owned: Mapping[str, Any], whole: Any, labels: Labels) -> None:
         self._owned = owned
         self._whole = whole
-        self._made: dict[Any, Any] = {}
+        self._labels = labels
 
     def decode(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -209,12 +246,14 @@ class _Reader:
     def _object(self, known: Mapping[str, Any]) -> Any:
         """Make a dataclass or model; what it holds may lead back to it."""
         label = known.get(LABEL)
-        if label is not None and label in self._made:
-            return self._made[label]
+        if label is not None and label in self._labels.read:
+            return self._labels.read[label]
         kind = _class(str(known["class"]))
         made = kind.__new__(kind)
         if label is not None:
-            self._made[label] = made
+            self._labels.keep(label, made)
+        if known[KIND] == "dataclass":
+            _check_fields(kind, known["value"])
         held = {name: self.decode(each) for name, each in known["value"].items()}
         if known[KIND] == "model":
             built = kind.model_construct(**held)
@@ -224,14 +263,15 @@ class _Reader:
         fields = {each.name: each for each in dataclasses.fields(kind)}
         made.__init__(**{name: each for name, each in held.items() if fields[name].init})
         for name, each in held.items():
-            object.__setattr__(made, name, each)  # as it was, whatever the class made of it
+            if not _is_read_only(kind, name):
+                object.__setattr__(made, name, each)  # as it was, whatever the class made of it
         return made
 
     def _same(self, label: Any) -> Any:
         """Return the object with a label, which may stand further on: JSON may be sorted."""
-        if label not in self._made:
+        if label not in self._labels.read:
             self._object(next(_labelled(self._whole, label)))
-        return self._made[label]
+        return self._labels.read[label]
 
 
 def _labelled(value: Any, label: Any) -> Iterator[Mapping[str, Any]]:
@@ -278,6 +318,38 @@ def _class(named: str) -> Any:
         msg = f"The state holds a {path} of module {module!r}, which cannot be found: {error}"
         raise InvalidArgumentError(msg) from error
     return found
+
+
+def _check_fields(kind: Any, held: Mapping[str, Json]) -> None:
+    """Make sure that a dataclass has the fields that are recorded, and needs no others.
+
+    Raises:
+        InvalidArgumentError: It has changed.
+    """
+    named = f"{kind.__module__}.{kind.__qualname__}"
+    if not dataclasses.is_dataclass(kind):
+        msg = f"The state holds a {named}, which is no dataclass any more."
+        raise InvalidArgumentError(msg)
+    fields = {each.name: each for each in dataclasses.fields(kind)}
+    for name in held:
+        if name not in fields:
+            msg = f"The state holds a {named} with a field {name!r}, which the class has no more."
+            raise InvalidArgumentError(msg)
+    for name, each in fields.items():
+        if each.init and name not in held and _has_no_default(each):
+            msg = f"The state holds a {named} without {name!r}, a new field that has no default."
+            raise InvalidArgumentError(msg)
+
+
+def _has_no_default(field: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing
+
+
+def _is_read_only(kind: type, name: str) -> bool:
+    """Whether a field is a property that the class makes itself."""
+    found = getattr(kind, name, None)
+    return isinstance(found, property) and found.fset is None
 
 
 def _unkept(value: object, at: str) -> InvalidArgumentError:

@@ -77,15 +77,15 @@ class StepCode(AgentWorker):
         """Take a worker."""
         self.worker = worker
 
-    def codec(self, task: Task | None = None) -> StateCodec:
+    def codec(self, task: Task | None = None, scope: str = "") -> StateCodec:
         """Make what writes and reads the state of the user's steps; it may hold their task."""
         owned: Any = getattr(self.worker, "owned_objects", None)
         known: dict[str, Any] = {**vars(self.worker)} if owned is None else {**owned()}
-        return StateCodec({**known, TASK: task})
+        return StateCodec({**known, TASK: task}, scope)
 
-    def restore(self, task: Task, state: Mapping[str, Json]) -> StateCodec:
-        """Give a task the state that is recorded; return what reads it."""
-        codec = self.codec(task)
+    def restore(self, task: Task, state: Mapping[str, Json], scope: str = "") -> StateCodec:
+        """Give a task the state that is recorded; return what reads and writes the rest of it."""
+        codec = self.codec(task, scope)
         kept = {k: codec.decode(v) for k, v in state.items() if not k.startswith("$")}
         task.extra_state.update(kept)
         return codec
@@ -104,7 +104,7 @@ class StepCode(AgentWorker):
             TaskMemory(before[:length], [Message.model_validate(each) for each in added]),
             callback_manager=getattr(self.worker, "callback_manager", None),
         )
-        codec = self.restore(view, ctx.state)
+        codec = self.restore(view, ctx.state, step.step_id)
 
         async def make() -> Json:
             if is_first:
