@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,7 @@ class AgentHandoffs(StepHandoffs):
             Exception: An error of its own.
         """
         data = await self._data(ctx, answer, told)
+        was = copy.deepcopy(data.input_history)  # a filter may change its items in place
         given = self._filter_of(chosen.name)
         if given is not None:
             use = self._code(given) if isinstance(given, str) else given
@@ -138,7 +140,7 @@ class AgentHandoffs(StepHandoffs):
             to=self._known(chosen.name).agent.name,
             moved=made.moved_from(data) if len(to_response_items(first)) == len(before) else (),
         )
-        if made.input_history == data.input_history:
+        if made.input_history == was:
             kept = "same" if self._view is None else self._view.input
             return ref.model_copy(update={"input": kept, "kept": True})
         is_text = isinstance(made.input_history, str)

@@ -58,6 +58,9 @@ def as_member(agent: AgentT, name: str, *, shares: bool) -> AgentT:
 
 _OWN, _SHARED = "_own", "_shared"
 
+MOST_AGENTS = 10_000
+"""Agents of a run after which it is taken to make new ones without end."""
+
 
 def names_apart(agents: Iterable[AgentBase[Any]]) -> list[str]:
     """Return a name for each agent: its own for the first of each name, then `name#2`, `name#3`."""
@@ -102,10 +105,20 @@ def walk(
 
 
 def walk_all(agents: Iterable[AgentT], following: Callable[[AgentT], list[AgentT]]) -> list[AgentT]:
-    """Do what `walk` does, and list agents that share a name, too."""
+    """Do what `walk` does, and list agents that share a name, too.
+
+    Raises:
+        UserError: There is no end to them: an agent makes new ones each time that it is asked.
+    """
     found = {id(agent): agent for agent in agents}
     waiting = list(found.values())
     for agent in waiting:  # grows while it is walked
+        if len(waiting) > MOST_AGENTS:
+            msg = (
+                f"More than {MOST_AGENTS:,} agents can be reached, as {agent.name!r}. Make each"
+                " agent once: its handoffs and tools must be the same objects each time."
+            )
+            raise UserError(msg)
         new = {id(each): each for each in following(agent) if id(each) not in found}
         found |= new
         waiting += new.values()

@@ -16,7 +16,7 @@ from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.item_reading import raw_output, step_items, step_messages
-from holdfast.agents.runs.results import ModelResponse, RunData, RunResult, is_said_by
+from holdfast.agents.runs.results import ModelResponse, RunData, RunResult, said_by, said_in
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import approval_request
@@ -248,12 +248,14 @@ def _moved(
     view = recorded.view
     if view is None or not view.ref.input or isinstance(said, str):
         return []
-    left = [item for made in by_step[: view.steps] for item in made]
+    left = [(item, said_by(item)) for made in by_step[: view.steps] for item in made]
     found: list[tuple[dict[str, Json], RunItem]] = []
     for k in reversed(view.moved):
-        was = next((item for item in reversed(left) if is_said_by(said[k], item)), None)
-        if was is not None:
-            left = [item for item in left if item is not was]
+        wanted = said_in(said[k])
+        same = (at for at in reversed(range(len(left))) if left[at][1] == wanted)
+        at = None if wanted is None else next(same, None)
+        if at is not None:
+            was, _ = left.pop(at)
             was.mark()  # a program may copy it
             found.append((said[k], was))
     return found

@@ -714,6 +714,22 @@ async def test_the_input_of_a_result_stays_what_it_was_if_a_filter_leaves_it(
     assert kinds(result.to_input_list(mode="normalized")) == ["user", "assistant"]
 
 
+async def test_the_input_of_a_result_is_what_a_filter_has_changed_in_place(
+    team: Team, model: FakeOpenAI
+) -> None:
+    def in_capitals(given: HandoffInputData) -> HandoffInputData:
+        for item in given.input_history:
+            assert isinstance(item, dict)
+            item["content"] = str(item["content"]).upper()
+        return given
+
+    model.call("transfer_to_bob")
+    model.reply("done")
+    said = [{"role": "user", "content": text} for text in ("hi", "ho")]
+    result = await team.run(handoff(team.bob(), input_filter=in_capitals), given=said)
+    assert [item["content"] for item in result.input] == ["HI", "HO"]
+
+
 async def test_a_nested_history_is_the_input_and_what_it_has_is_not_said_twice(
     team: Team, model: FakeOpenAI
 ) -> None:

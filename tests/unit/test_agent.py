@@ -8,9 +8,11 @@ from typing import Any, get_origin
 import pytest
 
 from holdfast import Agent, RunContextWrapper, TaskStep, TaskStepOutput, UserError
+from holdfast.agents import agent_base
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.runs.teams import members
 from holdfast.workers import AgentWorker, ReActAgentWorker, StepContext
 
 
@@ -104,3 +106,15 @@ def test_types_name_the_context_as_in_the_agents_sdk() -> None:
     }
     for kind, origin in typed.items():
         assert get_origin(kind) is origin
+
+
+def test_an_agent_that_makes_new_ones_without_end_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Endless(Agent):
+        def nested(self) -> tuple[Agent, ...]:
+            return (Endless(name="again"),)
+
+    monkeypatch.setattr(agent_base, "MOST_AGENTS", 10)
+    with pytest.raises(UserError, match="More than 10 agents can be reached, as 'again'"):
+        members(Endless(name="first"))

@@ -18,9 +18,10 @@ from holdfast.agents.runs.state_form import item_form
 from holdfast.agents.runs.summaries import summary
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
-from holdfast.errors import AgentsException
+from holdfast.errors import AgentsException, InvalidArgumentError
 from holdfast.models.openai.items import from_response_items
 from holdfast.values.base import Json
+from holdfast.values.messages import Message
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage
 from holdfast.values.text.html import table
@@ -211,9 +212,21 @@ class RunData:
 
 def is_said_by(item: dict[str, Json], by: RunItem) -> bool:
     """Whether an item of an input says what an item of a run does."""
-    if isinstance(by, ToolApprovalItem):
-        return False
-    return from_response_items([item]) == from_response_items([by.to_input_item()])
+    said = said_in(item)
+    return said is not None and said == said_by(by)
+
+
+def said_by(item: RunItem) -> list[Message] | None:
+    """Return what an item of a run says, as messages; None if it is not in any input alone."""
+    return None if isinstance(item, ToolApprovalItem) else said_in(item.to_input_item())
+
+
+def said_in(item: dict[str, Json]) -> list[Message] | None:
+    """Return what an item of an input says, as messages; None if it cannot be read alone."""
+    try:
+        return list(from_response_items([item]))
+    except InvalidArgumentError:
+        return None
 
 
 RunErrorDetails = RunData

@@ -179,7 +179,7 @@ class AgentSnapshot(Value):
         tools = {spec.name for spec in self.tools} - set(self.served)
         handoffs = {spec.name for spec in self.handoffs}
         said = (self.instructions, self.is_dynamic, self.prompt, self.makes_prompt, self.output)
-        return (self.shared, *said, tools, handoffs, self.leads, self.worker, self.behavior)
+        return (*said, tools, handoffs, self.leads, self.worker, self.behavior)
 
     @property
     def leads(self) -> dict[str, str]:
