@@ -20,6 +20,7 @@ from holdfast import (
     RunContextWrapper,
     RunItemStreamEvent,
     Runner,
+    Tool,
     ToolCallItem,
     ToolCallOutputItem,
     ToolOrigin,
@@ -325,6 +326,23 @@ async def test_strict_schemas(serve: Serve, place: Place) -> None:
     await server.cleanup()
     assert tools["look"].strict
     assert tools["look"].parameters["additionalProperties"] is False
+
+
+async def test_an_agent_may_list_the_tools_of_its_servers_itself(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, place: Place
+) -> None:
+    class Choosy(Agent):
+        async def get_mcp_tools(self, run_context: Any) -> list[Tool]:  # type: ignore[override]
+            found = await super().get_mcp_tools(run_context)
+            return [tool for tool in found if tool.name == "look"]
+
+    made, server = make_agent(), place.stdio()
+    await rig.serve(Choosy(name=made.name, model=made.model, mcp_servers=[server]))
+    model.reply("done")
+    await rig.runner().chat("hi")
+    await rig.stop()
+    await server.cleanup()
+    assert model.requests[0].tool_names == ("look",)
 
 
 async def test_a_server_that_died_is_started_again(
