@@ -13,6 +13,7 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import own
+from holdfast.agents.handoffs.filters import input_left
 from holdfast.agents.runs.error_handlers import (
     RunErrorData,
     RunErrorHandlerInput,
@@ -90,17 +91,17 @@ class HandlingActivities:
         asked = [message for message in said[:1] if message.role == "user"]
         before = to_response_items([*await history_before(source, head), *asked])
         is_text = not head.history and not head.has_session and asked and not asked[0].images
-        given_to_it: str | list[dict[str, Json]] = asked[0].text if is_text else before
+        run_input: str | list[dict[str, Json]] = asked[0].text if is_text else before
         view = opened.step.history
-        if view is not None and view.input in ("items", "text"):
+        if view is not None:
             seen = (await source.stored_list(view.sha256))[: view.given]
-            before = to_response_items(seen)
-            is_text = view.input == "text"
-            given_to_it = "".join(message.text for message in seen) if is_text else before
+            left = input_left(view, seen)
+            if left is not None:
+                run_input, before = left, to_response_items(seen)
         items = conversation_items(said[len(asked) :], first)
         output = [item.to_input_item() for item in items]
         return RunErrorData(
-            input=given_to_it,
+            input=run_input,
             new_items=items,
             history=[*before, *output],
             output=output,

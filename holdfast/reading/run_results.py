@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import own
+from holdfast.agents.handoffs.filters import input_left
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.output_type import typed_output
@@ -212,10 +213,9 @@ def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, J
     what the next agent was given.
     """
     task, view = recorded.task, recorded.view
-    if view is not None and view.ref.input == "text":
-        return "".join(message.text for message in view.given)
-    if view is not None and view.ref.input == "items":
-        return to_response_items(view.given)
+    left = None if view is None else input_left(view.ref, view.given)
+    if left is not None:
+        return left
     if recorded.head.has_session:
         asked = [user(task.input, task.images)] if task.input or task.images else []
         return to_response_items([*recorded.session, *recorded.before, *asked])

@@ -17,6 +17,7 @@ from holdfast import (
     ModelBehaviorError,
     RunConfig,
     Runner,
+    RunResult,
     StepFailedError,
     Task,
     ToolContext,
@@ -825,18 +826,25 @@ async def test_the_handler_of_an_error_of_an_old_record_gets_the_input_of_the_ru
     assert events == ["hi", "user function_call function_call_output"]
 
 
+async def there_and_back(
+    team: Team, model: FakeOpenAI, *, text: str = "", **options: Any
+) -> RunResult:
+    """Run ann, who hands over to bob by a handoff with these options, and he back to her."""
+    bob = team.bob(handoffs=(people := list[Handoff]()))
+    ann = team.ann(handoff(bob, **options))
+    people.append(handoff(ann, input_filter=show))
+    model.call("transfer_to_bob", text=text)
+    model.call("transfer_to_ann")
+    model.reply("done")
+    await team.rig.serve(ann)
+    return await Runner.run(ann, "hi", runner=team.runner)
+
+
 @pytest.mark.usefixtures("old_records")
 async def test_a_second_filter_gets_the_whole_view_of_an_old_record_as_the_input(
     team: Team, model: FakeOpenAI
 ) -> None:
-    bob = team.bob(handoffs=(people := list[Handoff]()))
-    ann = team.ann(handoff(bob, input_filter=only_the_last))
-    people.append(handoff(ann, input_filter=show))
-    model.call("transfer_to_bob")
-    model.call("transfer_to_ann")
-    model.reply("done")
-    await team.rig.serve(ann)
-    result = await Runner.run(ann, "hi", runner=team.runner)
+    result = await there_and_back(team, model, input_filter=only_the_last)
     assert events == ["only this", "", "handoff_call_item handoff_output_item"]
     assert result.input == "hi"
     assert len(result.to_input_list(mode="normalized")) == 1 + 2 + 1
@@ -848,14 +856,7 @@ async def test_a_second_filter_gets_the_input_of_the_first_and_the_items_since_t
     def shorter(given: HandoffInputData) -> HandoffInputData:
         return given.clone(input_history="short")
 
-    bob = team.bob(handoffs=(people := list[Handoff]()))
-    ann = team.ann(handoff(bob, input_filter=shorter))
-    people.append(handoff(ann, input_filter=show))
-    model.call("transfer_to_bob")
-    model.call("transfer_to_ann")
-    model.reply("done")
-    await team.rig.serve(ann)
-    result = await Runner.run(ann, "hi", runner=team.runner)
+    result = await there_and_back(team, model, input_filter=shorter)
     of_a_handoff = "handoff_call_item handoff_output_item"
     assert events == ["short", of_a_handoff, of_a_handoff]
     assert result.input == "short"
@@ -865,14 +866,7 @@ async def test_a_second_filter_gets_the_input_of_the_first_and_the_items_since_t
 async def test_what_was_moved_to_the_input_is_known_after_a_filter_that_leaves_it(
     team: Team, model: FakeOpenAI
 ) -> None:
-    bob = team.bob(handoffs=(people := list[Handoff]()))
-    ann = team.ann(handoff(bob, nest_handoff_history=True))
-    people.append(handoff(ann, input_filter=show))
-    model.call("transfer_to_bob", text="over")
-    model.call("transfer_to_ann")
-    model.reply("done")
-    await team.rig.serve(ann)
-    result = await Runner.run(ann, "hi", runner=team.runner)
+    result = await there_and_back(team, model, text="over", nest_handoff_history=True)
     assert kinds(result.input) == ["assistant", "message", "assistant"]
     assert len(result.to_input_list()) == 3 + len(result.new_items) - 1
 

@@ -115,22 +115,27 @@ async def test_a_streamed_run_shows_the_users_agents(runner: AgentRunner) -> Non
     check_circle(team, await streamed.result())
 
 
-async def test_a_handoff_made_by_hand_leads_to_its_own_target(runner: AgentRunner) -> None:
-    one, other = named_test("one"), named_test("other")
+def handing_by_hand(returned: Agent, target: Agent, *, beside: Agent) -> Agent:
+    """Make an agent whose handoff to the target returns an agent when it is called."""
 
-    async def to_other(_ctx: Any, _arguments: str) -> Agent:
-        return other
+    async def hand_over(_ctx: Any, _arguments: str) -> Agent:
+        return returned
 
     by_hand = Handoff(
         tool_name="to_other",
         tool_description="",
         input_json_schema={},
-        on_invoke_handoff=to_other,
+        on_invoke_handoff=hand_over,
         agent_name="test",
-        target=other,
+        target=target,
     )
     call = ToolCall(id="", name="to_other", arguments="{}")
-    first = named_test(call, handoffs=[one, by_hand])
+    return named_test(call, handoffs=[beside, by_hand])
+
+
+async def test_a_handoff_made_by_hand_leads_to_its_own_target(runner: AgentRunner) -> None:
+    one, other = named_test("one"), named_test("other")
+    first = handing_by_hand(other, other, beside=one)
     result = await Runner.run(first, "q", runner=runner)
     assert (result.final_output, result.last_agent is other) == ("other", True)
 
@@ -139,20 +144,7 @@ async def test_so_does_one_whose_function_returns_the_wrong_agent_of_the_name(
     runner: AgentRunner,
 ) -> None:
     one, other = named_test("one"), named_test("other")
-
-    async def to_one(_ctx: Any, _arguments: str) -> Agent:
-        return one
-
-    by_hand = Handoff(
-        tool_name="to_other",
-        tool_description="",
-        input_json_schema={},
-        on_invoke_handoff=to_one,
-        agent_name="test",
-        target=other,
-    )
-    call = ToolCall(id="", name="to_other", arguments="{}")
-    first = named_test(call, handoffs=[one, by_hand])
+    first = handing_by_hand(one, other, beside=one)
     with pytest.raises(UserError, match=r"must return agent 'test#\d'"):
         await Runner.run(first, "q", runner=runner)
 

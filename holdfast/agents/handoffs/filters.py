@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import UserError
+from holdfast.models.openai.items import to_response_items
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.messages import Message
+from holdfast.values.steps import HistoryRef
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
@@ -253,6 +256,22 @@ def next_input(data: object) -> tuple[list[Item], list[Item]]:
         raise UserError(msg)
     new = data.new_items if data.input_items is None else data.input_items
     return _given(data), _items((*data.pre_handoff_items, *new))
+
+
+def input_left(ref: HistoryRef, seen: Sequence[Message]) -> str | list[Item] | None:
+    """Return the input that a handoff has left to the next agent; None if it is the run's own.
+
+    Args:
+        ref: What the next agent sees.
+        seen: Those of its messages that are the input.
+    """
+    match ref.input:
+        case "text":
+            return "".join(message.text for message in seen)
+        case "items":
+            return to_response_items(seen)
+        case _:
+            return None
 
 
 def unfolded(items: Iterable[Item]) -> list[Item]:

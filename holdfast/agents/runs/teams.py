@@ -104,11 +104,6 @@ class Team:
         self._tools: dict[tuple[str, str], Tool | None] = {}
 
     @property
-    def agents(self) -> list[Agent]:
-        """The agents that are known."""
-        return [*self._agents.values()]
-
-    @property
     def lacks_servers(self) -> bool:
         """Whether agents have MCP servers whose tools it does not know yet, see `learn`."""
         return self._began is None and any(each.mcp_servers for each in self._agents.values())
@@ -117,6 +112,10 @@ class Team:
         """Take the first agent and its team as the task began with them, with tools of servers."""
         self._began = began
         self._tools.clear()
+
+    def name_of(self, agent: object) -> str:
+        """Return the name by which the task knows an agent of the user's; empty for another."""
+        return next((name for name, each in self._agents.items() if own(each) is agent), "")
 
     def has(self, name: str) -> bool:
         """Whether this process has an agent of this name."""

@@ -147,31 +147,31 @@ def _with_state(
     Raises:
         UserError: The run has not begun, and there are decisions already.
     """
-    own: Any = {}
+    added: Any = {}
     goes_on = state.after is None and not state.is_new
     if given.get("context") is None and state.context is not None:
         origin = state.context.origin
         if not goes_on or origin is None or origin.deserializer is None:  # else it is made again
-            own["context"] = state.context.context
+            added["context"] = state.context.context
     if state.after is not None:
-        own |= {"exist_ok": True}
+        added |= {"exist_ok": True}
         if given.get("task_id") is None:
-            own["task_id"] = new_id(agent.name, state.id)
+            added["task_id"] = new_id(agent.name, state.id)
         is_kept = any(given.get(name) for name in ("session", *_KEPT))
         before = [] if is_kept else state.after
-        return [*before, *state.pending_input], cast("RunArguments", {**given, **own})
+        return [*before, *state.pending_input], cast("RunArguments", {**given, **added})
     if goes_on:
-        return state, cast("RunArguments", {**given, **own})
+        return state, cast("RunArguments", {**given, **added})
     if state.context is not None and state.context.decisions.taken:
         msg = (
             "The state is of a run that has not begun, so that no call of a tool waits yet, but"
             " calls were decided on. Run the state; then decide on the interruptions of its result."
         )
         raise UserError(msg)
-    own |= {"max_turns": state.max_turns, "exist_ok": True, **state.kept}
+    added |= {"max_turns": state.max_turns, "exist_ok": True, **state.kept}
     if given.get("task_id") is None:
-        own["task_id"] = new_id(agent.name, state.id)
-    return state.whole_input, cast("RunArguments", {**given, **own})
+        added["task_id"] = new_id(agent.name, state.id)
+    return state.whole_input, cast("RunArguments", {**given, **added})
 
 
 def _check(agent: object, given: RunArguments) -> None:

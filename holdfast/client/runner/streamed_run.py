@@ -119,6 +119,7 @@ class RunResultStreaming(Streamed[RunResult]):
         self._by = by
         self._find_engine = find_engine
         self._agent = agent
+        self._team = team_of(agent)
         self._resumes = resumes
         self._items: dict[int, RunItem] = {}  # by offset: they may be read again
         self._turns: set[str] = set()
@@ -129,13 +130,12 @@ class RunResultStreaming(Streamed[RunResult]):
 
         async def work(opened: Callable[[Open], None]) -> RunResult:
             engine = await wrap(find_engine())
-            team = team_of(agent)
             begun = await wrap(_offset_now(engine, task_id)) if resumes else 0
 
             def open_reader(offset: int | None) -> StreamReader:
                 reader = Reader(engine.client, engine.archive)
                 at = begun if offset is None else offset
-                return StreamReader(reader, task_id, offset=at, team=team, resumes=resumes)
+                return StreamReader(reader, task_id, offset=at, team=self._team, resumes=resumes)
 
             return await run(lambda: opened(open_reader))
 
@@ -323,14 +323,8 @@ class RunResultStreaming(Streamed[RunResult]):
                 None if self._context is None else self._context.object, task_id=self.task_id
             ),
             task_id=self.task_id,
-            last_member=self._member,
+            last_member=self._team.name_of(self.current_agent),
         )
-
-    @property
-    def _member(self) -> str:
-        """The name by which the task knows the current agent; empty where it has only a name."""
-        agents = team_of(self._agent).agents
-        return next((each.name for each in agents if own(each) is self.current_agent), "")
 
     @property
     def _whole(self) -> RunData | None:

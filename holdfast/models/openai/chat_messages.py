@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.models.openai.item_contents import all_parts
+from holdfast.models.openai.item_contents import all_parts, written_content
 from holdfast.models.openai.local_items import shell_text, shell_told
 from holdfast.values.base import Json
 from holdfast.values.messages import (
     Blob,
-    Content,
     FilePart,
     ImagePart,
     Message,
@@ -70,7 +69,7 @@ def result_files(message: Message) -> list[ChatMessage]:
 
 
 def _assistant(message: Message) -> ChatMessage:
-    written: ChatMessage = {"role": "assistant", "content": _content(message.content)}
+    written: ChatMessage = {"role": "assistant", "content": written_content(message.content, _part)}
     if message.calls:
         written["content"] = written["content"] or None
         written["tool_calls"] = [
@@ -104,20 +103,7 @@ def _kept(
 def _given(message: Message) -> Json:
     """Write what a user or a program said, with parts that only the item has."""
     parts = all_parts(message)
-    return [_part(part) for part in parts] if parts else _content(message.content)
-
-
-def _content(content: Content) -> Json:
-    match content:
-        case str(text):
-            return text
-        case Blob():
-            raise InvalidArgumentError(
-                f"A message's content is still the archive reference {content.sha256!r}. Resolve"
-                " references before the messages are sent."
-            )
-        case parts:
-            return [_part(part) for part in parts]
+    return [_part(part) for part in parts] if parts else written_content(message.content, _part)
 
 
 def _part(part: Part | ChatMessage) -> ChatMessage:
@@ -175,7 +161,7 @@ def _file(part: FilePart) -> ChatMessage:
 def _result_text(message: Message) -> str:
     """Return a tool result's text; one of images alone says where they are."""
     if isinstance(message.content, Blob):
-        _content(message.content)
+        written_content(message.content, _part)
     if message.text or not result_files(message):
         is_shell = any(item.get("type") == "shell_call_output" for item in message.items)
         told = shell_told(message.text) if is_shell else {}

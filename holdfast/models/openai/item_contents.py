@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from holdfast.errors import InvalidArgumentError
@@ -34,7 +34,20 @@ def answer_parts(content: Json) -> Json:
 
 
 def write_content(content: Content, text_type: str) -> Json:
-    """Write a content as the API takes it: one text, or parts with this type of text.
+    """Write a content as the Responses API takes it: one text, or parts with this type of text.
+
+    Raises:
+        InvalidArgumentError: As for `written_content`.
+    """
+    return written_content(content, lambda part: _write_part(part, text_type))
+
+
+def written_content(content: Content, write_part: Callable[[Part], Json]) -> Json:
+    """Write a content: one text, or its parts.
+
+    Args:
+        content: The content.
+        write_part: Writes a part as an API takes it.
 
     Raises:
         InvalidArgumentError: It is a reference to the archive.
@@ -45,10 +58,10 @@ def write_content(content: Content, text_type: str) -> Json:
         case Blob():
             raise InvalidArgumentError(
                 f"A message's content is still the archive reference {content.sha256!r}. Resolve"
-                " references before the messages are written as items."
+                " references before the messages are sent."
             )
         case parts:
-            return [_write_part(part, text_type) for part in parts]
+            return [write_part(part) for part in parts]
 
 
 def _write_part(part: Part, text_type: str) -> Item:
