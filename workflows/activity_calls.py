@@ -33,7 +33,7 @@ from holdfast.task.data.failures import (
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.state import COMMIT, MOST_LOST, CommitRef, Described
-from holdfast.task.data.wire import Advanced, GuardInput, ToolInput
+from holdfast.task.data.wire import Advanced, AdvanceInput, GuardInput, ToolInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import call_label, step_label
@@ -128,7 +128,7 @@ async def describe(ledger: Ledger) -> Described:
     return await quick(ledger, "describe", head, Described, summary=head.agent)
 
 
-async def advance(ledger: Ledger, n: int, *, now: float, more: dict[str, object]) -> Advanced:
+async def advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
     """Run an open step up to its next call that needs the task.
 
     The server starts it again where a worker was lost, also when the agent allows fewer attempts:
@@ -138,14 +138,13 @@ async def advance(ledger: Ledger, n: int, *, now: float, more: dict[str, object]
     Args:
         ledger: The task.
         n: The step.
-        now: Time, seconds since the epoch.
-        more: More fields of the activity's input.
+        sent: The activity's input.
     """
     described = ledger.s.described or Described(snapshot="")
     rules = described.rules(ledger.at(n).open.step.agent)
     advanced: Advanced = await workflow.execute_activity(
         "step",
-        ledger.advance_input(n, now=now).model_copy(update=more),
+        sent,
         result_type=Advanced,
         start_to_close_timeout=timedelta(seconds=rules.timeout + 60),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),

@@ -98,8 +98,8 @@ def verdict_of_calls(current: OpenState) -> Failure | None:
     It stays until the step stops with it: another call, or an undo that was then refused, may have
     stopped the step before.
     """
-    failures = (current.outcomes[i].failure for i in sorted(current.outcomes))
-    return next((failure for failure in failures if is_verdict(failure)), None)
+    found = {i: each.failure for i, each in current.outcomes.items() if is_verdict(each.failure)}
+    return found[min(found)] if found else None
 
 
 def add_long(ledger: Ledger, call: LongCall) -> None:

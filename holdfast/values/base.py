@@ -45,7 +45,8 @@ class Worded(BaseModel):
                 )
                 raise InvalidArgumentError(msg)
             try:
-                super().__init__(**data)
+                # as BaseModel.__init__ does, without the call of it: values are made all the time
+                self.__pydantic_validator__.validate_python(data, self_instance=self)
             except ValidationError as error:
                 raise InvalidArgumentError(misfit(type(self).__name__, error)) from None
 
@@ -70,19 +71,16 @@ class Value(Worded):  # noqa: PLW1641  # pydantic makes the hash of a frozen cla
         )
         return made
 
-    @property
-    def _only_fields(self) -> bool:
-        return self.__pydantic_private__ is None and self.__pydantic_extra__ is None
-
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """Copy this value, as pydantic does: a replay makes thousands of copies."""
-        if deep or not self._only_fields:
+        if deep or self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:
             return super().model_copy(update=update, deep=deep)
         copied = _new(type(self))
-        fields, given = self.__dict__.copy(), self.__pydantic_fields_set__.copy()
+        fields, given = self.__dict__.copy(), self.__pydantic_fields_set__
         if update:
             fields.update(update)
-            given.update(update)
+            if not given.issuperset(update):  # else the set, which nobody changes, is shared
+                given = given.union(update)
         _set(copied, "__dict__", fields)
         _set(copied, "__pydantic_fields_set__", given)
         _set(copied, "__pydantic_extra__", None)
@@ -93,7 +91,11 @@ class Value(Worded):  # noqa: PLW1641  # pydantic makes the hash of a frozen cla
         """Compare the fields, as pydantic does: first what costs least."""
         if self is other:
             return True
-        if type(self) is not type(other) or not self._only_fields:
+        if (
+            type(self) is not type(other)
+            or self.__pydantic_private__ is not None
+            or self.__pydantic_extra__ is not None
+        ):
             return super().__eq__(other)
         mine, others = vars(self), vars(other)
         return mine == others or (

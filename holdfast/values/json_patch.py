@@ -169,7 +169,8 @@ def apply(old: Mapping[str, Json], patch: Mapping[str, Json]) -> dict[str, Json]
     Raises:
         InvalidArgumentError: The patch was made for other data.
     """
-    return _apply(plain(dict(old)), plain(dict(patch), "patch"))
+    before = plain(dict(old))
+    return _apply(before, plain(dict(patch), "patch")) if patch else before
 
 
 def _apply(old: dict[str, Json], patch: Patch) -> dict[str, Json]:
@@ -214,6 +215,8 @@ def inverse(old: Mapping[str, Json], patch: Mapping[str, Json]) -> Patch:
     Raises:
         InvalidArgumentError: The patch was made for other data.
     """
+    if not patch:
+        return {}
     before, change = plain(dict(old)), plain(dict(patch), "patch")
     _apply(before, change)
     return _inverse(before, change)
@@ -250,7 +253,7 @@ def merge(
         InvalidArgumentError: A patch was made for other data.
     """
     conflicts: list[str] = []
-    changes: list[Patch] = [plain(dict(patch), "patch") for patch in patches]
+    changes: list[Patch] = [plain(dict(patch), "patch") for patch in patches if patch]
     new = _merge(plain(dict(old)), changes, "", conflicts)
     return new, sorted(conflicts)
 

@@ -334,15 +334,9 @@ class Usage(Value):
 
     def __add__(self, other: Usage) -> Usage:
         """Sum field by field."""
-        return Usage(
-            requests=self.requests + other.requests,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            paid=self.paid + other.paid,
-            priced=self.priced + other.priced,
+        more = vars(other)
+        return self.model_copy(
+            update={name: mine + more[name] for name, mine in vars(self).items()}
         )
 
     def __sub__(self, other: Usage) -> Usage:

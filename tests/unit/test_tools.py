@@ -336,10 +336,11 @@ async def test_a_stop_iteration_in_a_thread_is_an_error_and_no_hang() -> None:
 
 
 async def test_a_cancelled_sync_tool_can_see_it() -> None:
-    seen = threading.Event()
+    begun, seen = threading.Event(), threading.Event()
 
     @tool
     def work(ctx: ToolContext) -> None:
+        begun.set()
         deadline = time.monotonic() + 10
         while not ctx.is_cancelled and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -347,7 +348,7 @@ async def test_a_cancelled_sync_tool_can_see_it() -> None:
 
     ctx = ToolContext()
     running = asyncio.create_task(work.run(ctx, "{}"))
-    await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(begun.wait, 10)
     running.cancel()
     ctx.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -30,6 +30,9 @@ from holdfast.workflows.steps.guardrails import Checks, check_output
 
 Policy = Literal["ask", "finish", "fail"]
 
+NEXT = RunRequest()
+"""With it the task itself begins a step."""
+
 
 class Steps:
     """Takes open steps further, and begins others, until they are done or wait for a decision."""
@@ -128,12 +131,11 @@ class Steps:
                 return
             if pending is None and not ledger.s.automatic:
                 return
-            asked = RunRequest(
-                step=steps[0].step_id,
-                tool_choice=pending.asked.tool_choice if pending else "",
-                stream=pending is not None and pending.asked.stream,
-            )
-            ledger.begin(asked, now=now(), owner=pending.id if pending else "")
+            if pending is None:
+                ledger.begin(NEXT, now=now(), step_id=steps[0].step_id)
+                continue
+            asked = RunRequest(tool_choice=pending.asked.tool_choice, stream=pending.asked.stream)
+            ledger.begin(asked, now=now(), step_id=steps[0].step_id, owner=pending.id)
 
     def _retry(self) -> None:
         """Try again what has failed: the step that a request names, else all steps."""
@@ -264,11 +266,10 @@ class Steps:
         core = self._core
         began = now()
         keeps = dollars is not None and self._policy(for_money=True) != "fail"
-        more: dict[str, object] = {"apart": apart, "dollars": dollars, "keeps": keeps}
-        sent = calls.advance(core.ledger, n, now=began, more=more)
+        sent = core.ledger.advance_input(n, now=began, apart=apart, dollars=dollars, keeps=keeps)
         core.ledger.asking.add(n)
         try:
-            return await sent
+            return await calls.advance(core.ledger, n, sent)
         except (asyncio.CancelledError, ActivityError) as error:
             money.count_lost(core.ledger, calls.lost_dollars(error, dollars))
             if is_cancelled_exception(error) or calls.is_lost(error):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field
 
@@ -71,10 +71,10 @@ class WaitingChange(Value):
     lasts: LastsChange | None = None
 
     @classmethod
-    def between(cls, old: Waiting, new: Waiting) -> Self:
+    def between(cls, old: Waiting, new: Waiting) -> WaitingChange:
         """Return what turns the one into the other."""
         if old == new:
-            return cls()
+            return UNCHANGED
         return cls(
             notes=NotesChange.if_any(old.notes, new.notes, key=lambda note: note.text),
             followups=FollowupsChange.if_any(old.followups, new.followups, key=str),
@@ -100,6 +100,11 @@ class WaitingChange(Value):
             followups=new.followups if followups is None else followups.backward(new.followups),
             lasts=new.lasts if lasts is None else lasts.backward(new.lasts),
         )
+
+
+NOTHING_WAITS = Waiting()
+UNCHANGED = WaitingChange()
+"""As nearly every step finds it: made once, not for each."""
 
 
 class Taken(Value):
@@ -128,6 +133,10 @@ class FollowUp(Value):
     stored: Blob | None = None
 
 
+NO_FOLLOWUP = FollowUp()
+FIRST_TAKEN = Taken()
+
+
 class Before(Value):
     """The state of a task before a step, which an undo of the step restores.
 
@@ -153,7 +162,7 @@ class Before(Value):
     """
 
     found: QueueChange | None = None
-    waiting: WaitingChange = WaitingChange()
+    waiting: WaitingChange = UNCHANGED
     serial: int = 1
     turns: int = 0
     usage: Usage = Usage()

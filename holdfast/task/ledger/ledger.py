@@ -7,13 +7,14 @@ knows fits into a `Carried`, plus the entries since the last segment that went t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 from holdfast.task.data.calls import Called, Outcome
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import NOT_STARTED, Failure
 from holdfast.task.data.records import Entry, OpenState, OpenStep, StepRecord, usual_step
 from holdfast.task.data.state import AgentRules, Described, head_digest, known_head
-from holdfast.task.data.undo import Before, FollowUp
+from holdfast.task.data.undo import NO_FOLLOWUP, Before
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.open_steps import INLINE_BYTES
 from holdfast.task.ledger.queue import problem, queued_with
@@ -54,17 +55,18 @@ class Ledger(UpcomingSteps):
             )
             self.change(queue=(custom, *self.s.queue[1:]))
 
-    def begin(self, asked: RunRequest, *, now: float, owner: str = "") -> None:
+    def begin(self, asked: RunRequest, *, now: float, owner: str = "", step_id: str = "") -> None:
         """Open a queued step, the first that is ready or the one asked for.
 
         Args:
             asked: The request.
             now: Time, seconds since the epoch.
             owner: Id of the request.
+            step_id: Id of the step, for a request that does not name one.
         """
-        ready = self.ready()
-        step = next((s for s in ready if s.step_id == asked.step), ready[0])
-        further = self.s.further if self.s.further.step == step.step_id else FollowUp()
+        ready, wanted = self.ready(), step_id or asked.step
+        step = next((s for s in ready if s.step_id == wanted), ready[0])
+        further = self.s.further if self.s.further.step == step.step_id else NO_FOLLOWUP
         queue = tuple(queued for queued in self.s.queue if queued is not step)
         stored = further.stored if step.input is None else None  # else the input was edited
         if self._is_original(step):
@@ -96,7 +98,7 @@ class Ledger(UpcomingSteps):
             queue=queue,
             notes=(),
             undo_notes=(),
-            further=FollowUp(),
+            further=NO_FOLLOWUP,
             answered=False,
             failure=None,
             opens=(*siblings, self._marked(current, "start", 0)),
@@ -152,8 +154,24 @@ class Ledger(UpcomingSteps):
         self._put(current.model_copy(update=changes))
         self.change(failure=None)
 
-    def advance_input(self, n: int, *, now: float) -> AdvanceInput:
-        """Return the input of the next step activity."""
+    def advance_input(
+        self,
+        n: int,
+        *,
+        now: float,
+        apart: bool = False,
+        dollars: Decimal | None = None,
+        keeps: bool = False,
+    ) -> AdvanceInput:
+        """Return the input of the next step activity.
+
+        Args:
+            n: The step.
+            now: Time, seconds since the epoch.
+            apart: Whether tools must not run in the activity.
+            dollars: Money that is reserved for its model call; None without a budget in money.
+            keeps: Whether money for a last answer must be left after the call.
+        """
         current = self.at(n).chained()
         self._put(current)
         budget = self.given.budget
@@ -175,6 +193,9 @@ class Ledger(UpcomingSteps):
             digest="" if small else digest(data),
             limit=self._limit(current, now=now),
             tokens=tokens,
+            apart=apart,
+            dollars=dollars,
+            keeps=keeps,
             branch=self.s.branch,
             stream=current.stream,
             tried=current.tried if current.stream or self.given.head.run.streams else 0,
@@ -238,8 +259,6 @@ class Ledger(UpcomingSteps):
                 }
             )
         if refused is None and (got.result is not None or got.calls):
-            current = self._marked(current, "call", *range(len(current.calls)))
-            current = self._marked(current, "done", *sorted(got.told))
             current = self._with_calls_run(current, got, now=now)
         self._put(current)
         if got.attempts > 1:  # else they failed in a way that time can heal
@@ -249,8 +268,12 @@ class Ledger(UpcomingSteps):
 
     def _with_calls_run(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
         """Add what the task knows of the calls that were run in the activity of the step."""
+        calls = self._marks_of(current, "call", *range(len(current.calls)))
+        done = self._marks_of(current, "done", *sorted(got.told))
         outcomes = {
-            i: _by(got.worker, each).model_copy(update=self._facts(current, i))
+            i: each.model_copy(
+                update={**self._facts(current, i), "worker": each.worker or got.worker}
+            )
             if each.ended
             else each
             for i, each in current.outcomes.items()
@@ -261,7 +284,8 @@ class Ledger(UpcomingSteps):
             if failure.type != NOT_STARTED:
                 called[i] = Called(at=now, error=failure.text, ended=now)
         called = {i: each.model_copy(update=self._facts(current, i)) for i, each in called.items()}
-        return current.model_copy(update={"outcomes": outcomes, "called": called})
+        marks = (*current.marks, *calls, *done)
+        return current.model_copy(update={"outcomes": outcomes, "called": called, "marks": marks})
 
     def _refused(self, current: OpenState, got: Advanced) -> Failure | None:
         """Say why the step's calls or its next steps cannot be taken, or return None."""
@@ -371,11 +395,6 @@ class Ledger(UpcomingSteps):
         sides = [merge_patch.diff(found, self.s.extra_state), merge_patch.diff(found, mine)]
         state, more = merge_patch.merge(found, sides)
         return state, [*conflicts, *more]
-
-
-def _by(worker: str, outcome: Outcome) -> Outcome:
-    """Return an outcome of this worker, unless it names another one."""
-    return outcome if outcome.worker else outcome.model_copy(update={"worker": worker})
 
 
 def _too_many(count: int) -> Failure | None:

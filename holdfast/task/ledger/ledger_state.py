@@ -81,6 +81,7 @@ class LedgerState(Recording):
         self.reserved: dict[object, Decimal] = {}
         self.needs: dict[int, Decimal] = {}
         self._asked = Asked(self.s.approvals)
+        self._ready = (self.s.opens, self.s.queue, self._ready_now())
         self.base = self.s.transcript.length
         if carried is None:
             self.note(CREATED, now=now, body={"extra_state": given.extra_state})
@@ -284,6 +285,12 @@ class LedgerState(Recording):
 
     def ready(self) -> tuple[TaskStep, ...]:
         """List the queued steps that wait for no other."""
+        opens, queue = self.s.opens, self.s.queue
+        if self._ready[0] is not opens or self._ready[1] is not queue:
+            self._ready = (opens, queue, self._ready_now())
+        return self._ready[2]
+
+    def _ready_now(self) -> tuple[TaskStep, ...]:
         if any(c.open.step.is_join for c in self.s.opens):
             return ()
         ready = ready_steps(self.s.queue, [c.open.step.step_id for c in self.s.opens])

@@ -263,11 +263,13 @@ class OpenSteps(LedgerState):
             places: Positions of the calls that it happened to; one 0 for the step itself; of
                 "said", how many answers it had before.
         """
-        if not places:
-            return current
+        marks = self._marks_of(current, kind, *places)
+        return current.model_copy(update={"marks": (*current.marks, *marks)}) if marks else current
+
+    def _marks_of(self, current: OpenState, kind: MarkKind, *places: int) -> list[Mark]:
+        """Make the marks that `_marked` adds."""
         batch = batches_of(current) if kind in ("call", "done") else 0
-        marks = [Mark(self.next_number(), kind, batch, i) for i in places]
-        return current.model_copy(update={"marks": (*current.marks, *marks)})
+        return [Mark(self.next_number(), kind, batch, i) for i in places]
 
     def _put(self, current: OpenState) -> None:
         """Replace an open step."""

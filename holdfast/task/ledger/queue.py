@@ -26,6 +26,8 @@ def ready_steps(queue: Sequence[TaskStep], opened: Iterable[str]) -> tuple[TaskS
         queue: The queued steps.
         opened: Ids of the steps in progress.
     """
+    if not queue:
+        return ()
     pending = {*opened, *(step.step_id for step in queue)}
     return tuple(step for step in queue if step.is_ready and not unmet(step, pending))
 
@@ -88,6 +90,8 @@ def serial_of(step_id: str) -> int:
 def queued_with(queue: Sequence[TaskStep], steps: Iterable[TaskStep]) -> tuple[TaskStep, ...]:
     """Return the queue with new steps at its end; one that was not ready gives up its place."""
     new = tuple(steps)
+    if not queue or not new:
+        return new or tuple(queue)
     ids = {step.step_id for step in new} - {""}
     return (*(step for step in queue if step.step_id not in ids), *new)
 

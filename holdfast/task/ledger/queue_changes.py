@@ -18,7 +18,15 @@ from collections.abc import Iterable, Sequence
 from holdfast.task.data.changes import same
 from holdfast.task.data.records import OVER_BUDGET, OpenState, StepRecord
 from holdfast.task.data.state import Carried
-from holdfast.task.data.undo import LastOutput, QueueChange, Taken, Undoable, Waiting
+from holdfast.task.data.undo import (
+    FIRST_TAKEN,
+    NOTHING_WAITS,
+    LastOutput,
+    QueueChange,
+    Taken,
+    Undoable,
+    Waiting,
+)
 from holdfast.values.base import Json
 from holdfast.values.steps import TaskStep
 
@@ -62,7 +70,7 @@ def taken_from(found: Queue, left: Queue, step: TaskStep, queued: int) -> Taken:
     ids = [each.step_id for each in found]
     place = ids.index(step.step_id) if step.step_id in ids else 0
     if same(_put_back(left, step, place, queued), found):
-        return Taken(place=place)
+        return Taken(place=place) if place else FIRST_TAKEN
     return Taken(change=change_of(found, left))
 
 
@@ -115,8 +123,11 @@ def pending(opens: Iterable[OpenState], queue: Queue) -> Queue:
 
 def waiting(state: Carried) -> Waiting:
     """Return what waits beside the queue, as if no step were open: their notes wait again."""
-    opened = (note for current in state.opens for note in current.open.notes)
-    return Waiting(notes=(*opened, *state.notes), followups=state.followups, lasts=state.lasts)
+    opened = tuple(note for current in state.opens for note in current.open.notes)
+    notes = (*opened, *state.notes)
+    if not (notes or state.followups or state.lasts):
+        return NOTHING_WAITS
+    return Waiting(notes=notes, followups=state.followups, lasts=state.lasts)
 
 
 def lasts_after(lasts: tuple[LastOutput, ...], record: StepRecord) -> tuple[LastOutput, ...]:
