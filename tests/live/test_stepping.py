@@ -18,7 +18,7 @@ from holdfast.errors import (
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant
 from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
 from tests.support.workers import Counting, Doing, Forking, ends, said
 
 
@@ -426,16 +426,17 @@ async def test_an_automatic_task_needs_no_caller(make_runner: MakeRunner) -> Non
 
 
 async def test_a_caller_that_dies_finds_the_answer_by_the_task_id(make_runner: MakeRunner) -> None:
-    gate = asyncio.Event()
+    begun, gate = asyncio.Event(), asyncio.Event()
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        begun.set()
         await gate.wait()
         return ends(step, "late")
 
     runner = await make_runner(worker=Doing(body))
     task = await runner.create_task("q")
     caller = asyncio.create_task(runner.run_task(task))
-    await asyncio.sleep(0.2)
+    await begun.wait()
     caller.cancel()
     await asyncio.gather(caller, return_exceptions=True)
     gate.set()
@@ -446,22 +447,17 @@ async def test_a_caller_that_dies_finds_the_answer_by_the_task_id(make_runner: M
 async def test_a_caller_that_dies_in_a_step_gets_its_output_at_the_next_call_and_no_other_step(
     make_runner: MakeRunner,
 ) -> None:
-    gate = asyncio.Event()
+    begun, gate = asyncio.Event(), asyncio.Event()
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        begun.set()
         await gate.wait()
         return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
 
     runner = await make_runner(worker=Doing(body))
     task = await runner.create_task("q")
     caller = asyncio.create_task(runner.run_step(task, request_id="mine"))
-
-    async def is_open() -> bool:
-        entry = await runner.get_upcoming_steps(task)
-        return bool(entry)
-
-    await until(is_open)
-    await asyncio.sleep(0.2)
+    await begun.wait()
     caller.cancel()
     await asyncio.gather(caller, return_exceptions=True)
     gate.set()
