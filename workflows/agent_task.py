@@ -19,7 +19,7 @@ from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, Approval, StandingRule
 from holdfast.task.data.children import secret_of_child
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
-from holdfast.task.data.commands import Command, Receipt, RunReply, RunRequest
+from holdfast.task.data.commands import Receipt, RunReply, RunRequest
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import TaskResult, View, ViewRequest
@@ -41,7 +41,7 @@ from holdfast.workflows.core import Core, introduce
 from holdfast.workflows.ends.closing import Closing
 from holdfast.workflows.ends.rollover import Rollover
 from holdfast.workflows.notices import Notices
-from holdfast.workflows.requests.commands import Commands, command_signal
+from holdfast.workflows.requests.commands import CANCELLED, ORPHANED, Commands, command_signal
 from holdfast.workflows.requests.parent import ParentWords
 from holdfast.workflows.requests.updates import Updates
 from holdfast.workflows.steps.steps import Steps
@@ -50,17 +50,6 @@ from holdfast.workflows.undo.undos import Undos
 from holdfast.workflows.workflow_input import Opening
 
 CANCEL_GRACE_SECONDS = 10
-
-CANCELLED = Command(
-    id="temporal", verb="abandon", by="temporal", body={"reason": "cancelled through Temporal"}
-)
-
-ORPHANED = Command(
-    id="parent",
-    verb="abandon",
-    by="temporal",
-    body={"reason": "the task that it works for has ended"},
-)
 
 
 @workflow.defn(name=AGENT_TASK, sandboxed=False)

@@ -49,6 +49,19 @@ while no worker process was up. Tasks in flight depend on the number.
 TURN_SECONDS = 0.001
 """Length of the timer that ends one workflow task and begins the next."""
 
+CANCELLED = Command(
+    id="temporal", verb="abandon", by="temporal", body={"reason": "cancelled through Temporal"}
+)
+"""What a cancellation through Temporal counts as."""
+
+ORPHANED = Command(
+    id="parent",
+    verb="abandon",
+    by="temporal",
+    body={"reason": "the task that it works for has ended"},
+)
+"""What the end of the parent task counts as."""
+
 
 class TakesCommands(Protocol):
     """A workflow with commands."""

@@ -27,6 +27,7 @@ from holdfast.workflows.activity_calls import (
     quick,
 )
 from holdfast.workflows.children.children import Children
+from holdfast.workflows.tools.calls_taken import CallsTaken
 from holdfast.workflows.tools.session_rules import recall
 from holdfast.workflows.tools.tool_runs import (
     cut_text,
@@ -74,7 +75,8 @@ class ToolCalls:
             n: The step.
             leaves: Whether no further call may begin now: the task is about to continue as new.
         """
-        ledger, room, taken = self._ledger, self._room, _Taken(self, self._ledger, n, self._room)
+        ledger, room = self._ledger, self._room
+        taken = CallsTaken(self.take, ledger, n, room)
 
         def fresh(most: int) -> list[int]:
             if taken.ended or leaves():
@@ -325,59 +327,6 @@ class ToolCalls:
         outcome = Outcome(content=failure.text, is_error=True, status="failed")
         self._ledger.outcome(call.n, call.i, outcome)
         return None
-
-
-class _Taken:
-    """The calls of a step that are being taken further.
-
-    Attributes:
-        tasks: The work on each, by its position.
-        ended: Why the step stops, or the error, for those that ended so.
-    """
-
-    def __init__(self, calls: ToolCalls, ledger: Ledger, n: int, room: Room) -> None:
-        self.tasks: dict[int, asyncio.Task[Failure | None]] = {}
-        self.ended: dict[int, Failure | BaseException] = {**ledger.at(n).stops}
-        self._calls, self._ledger, self._n, self._room = calls, ledger, n, room
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether one of them has ended."""
-        return any(call.done() for call in self.tasks.values())
-
-    def take(self, positions: Iterable[int]) -> None:
-        """Take calls further."""
-        for i in positions:
-            taking = self._calls.take(Call(self._ledger, self._n, i))
-            self.tasks[i] = asyncio.create_task(taking)
-            self._room.taken += 1
-
-    def settle(self) -> None:
-        """Take out those that have ended, and record what stops the step for a later run."""
-        done = {i: self.tasks.pop(i) for i in [i for i, c in self.tasks.items() if c.done()]}
-        self._room.taken -= len(done)
-        found = {i: _end_of(call) for i, call in done.items()}
-        self.ended |= {i: each for i, each in found.items() if each is not None}
-        stops = {
-            i: each if isinstance(each, Failure) else failure_of(each)
-            for i, each in self.ended.items()
-        }
-        self._ledger.stop(self._n, stops if self.tasks else {})
-
-    async def cancel(self) -> None:
-        """Cancel them all, and wait for their ends."""
-        for call in self.tasks.values():
-            call.cancel()
-        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
-        self._room.taken -= len(self.tasks)
-        self._ledger.stop(self._n, {})
-
-
-def _end_of(call: asyncio.Task[Failure | None]) -> Failure | BaseException | None:
-    """Return why a call that has ended stops its step, or its error; None when it does not."""
-    if call.cancelled():
-        return asyncio.CancelledError()
-    return call.exception() or call.result()
 
 
 def may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
