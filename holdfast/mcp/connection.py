@@ -55,8 +55,9 @@ _GARBLED = (
 )
 """How its texts begin for an HTTP answer that is none to the request, of the server or a proxy."""
 
-_SESSION_ENDED = ("Session terminated", "Not Found: Invalid or expired session")
-"""Texts of the `mcp` package when a server that was restarted does not know the session."""
+_SESSION_ENDED = "Session terminated"
+"""Text of the `mcp` package when a server that was restarted does not know the session. Texts that
+begin so are of servers that have ended the session while the request was carried out."""
 
 
 class _Loop:
@@ -263,7 +264,7 @@ def is_loss(error: BaseException) -> bool:
     from mcp.shared.exceptions import MCPError
 
     if isinstance(error, MCPError):
-        return error.message.startswith((*_LOST, _HTTP_ERROR, *_GARBLED, *_SESSION_ENDED))
+        return error.message.startswith((*_LOST, _HTTP_ERROR, *_GARBLED, _SESSION_ENDED))
     # The package raises RuntimeError for results that do not fit what the server has declared.
     known = (UserError, QuestionAskedError, ToolResultError, ValueError, TypeError, RuntimeError)
     return not isinstance(error, known)
@@ -280,7 +281,7 @@ def is_timeout(error: BaseException) -> bool:
 
 def is_unsent(error: BaseException) -> bool:
     """Whether an error says that the server has not looked at the request."""
-    return str(error).startswith(_SESSION_ENDED)
+    return str(error) == _SESSION_ENDED
 
 
 async def asked(

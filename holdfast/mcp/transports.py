@@ -15,6 +15,9 @@ from holdfast.mcp.settings import (
     MCPServerStreamableHttpParams,
 )
 
+_SESSION, _UNKNOWN = "mcp-session-id", 404
+"""The header that names the session in each request of it, and the status if it is not known."""
+
 
 class MCPServerStdio(ClientServer[MCPServerStdioParams]):
     """A server that is started as a process of its own on the worker's machine.
@@ -74,11 +77,23 @@ async def _over_http(params: MCPServerStreamableHttpParams) -> AsyncGenerator[An
     timeout = httpx2.Timeout(params.get("timeout", 5), read=params.get("sse_read_timeout", 300))
     factory: Any = params.get("httpx_client_factory") or httpx2.AsyncClient
     client = factory(headers=params.get("headers"), timeout=timeout, auth=params.get("auth"))
+    client.event_hooks["response"].append(_show_ended_session)
     ends = params.get("terminate_on_close", True)
-    async with (
-        client,
-        streamable_http_client(
-            params["url"], http_client=client, terminate_on_close=ends
-        ) as streams,
-    ):
+    transport = streamable_http_client(
+        params["url"],
+        http_client=client,
+        terminate_on_close=ends,
+        max_sse_event_size=None,  # as for answers in JSON: large results go to the archive
+    )
+    async with client, transport as streams:
         yield streams
+
+
+async def _show_ended_session(response: Any) -> None:
+    """Let the client of the package tell by the status that the server does not know the session.
+
+    It prefers the error in a body of JSON, whose words differ from server to server, and which
+    looks like an answer to the request.
+    """
+    if response.status_code == _UNKNOWN and _SESSION in response.request.headers:
+        response.headers["content-type"] = "text/plain"
