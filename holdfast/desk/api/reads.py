@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 
 from holdfast.archive.segments import turns
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.desk.api.access import Asked, CleanJSON
+from holdfast.desk.api.access import Asked, CleanJSON, IdRoute
 from holdfast.desk.identity.identities import Role
 from holdfast.desk.pages.feed import Feed
 from holdfast.desk.pages.sessions import read_sessions
@@ -40,7 +40,7 @@ from holdfast.values.steps import AgentResponse, Task, TaskStatus, TaskStep, Tas
 PAGE = 50
 MOST = 500
 
-reads = APIRouter(default_response_class=CleanJSON)
+reads = APIRouter(default_response_class=CleanJSON, route_class=IdRoute)
 
 
 _JSON_LINES: dict[int | str, dict[str, Any]] = {

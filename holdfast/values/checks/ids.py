@@ -80,8 +80,15 @@ def check_new_id(given: object) -> str:
     """Return the id for a new task, checked.
 
     Raises:
-        InvalidArgumentError: As for `check_name`, or it has the character of derived ids.
+        InvalidArgumentError: As for `check_name`, or it has the character of derived ids, or no
+            address can name it.
     """
+    if given in (".", ".."):
+        msg = (
+            f"task_id may not be {given!r}: browsers and HTTP clients take it out of an address, so"
+            " that the desk could not show the task. Add a letter or a digit."
+        )
+        raise InvalidArgumentError(msg)
     return _without_made("task_id", check_name("task_id", given))
 
 
