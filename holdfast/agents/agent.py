@@ -189,7 +189,7 @@ class Agent(DeclaredAgent[ContextT]):
         found = await served_tools(own(self), self.mcp_servers, self.mcp_config)
         taken = {tool.name: "a tool" for tool in self.made_tools}
         taken |= {each.tool_name: "a handoff" for each in self.made_handoffs}
-        check_names(self.name, [tool.name for tool in found], taken)
+        check_names(self.name, found, taken)
         if run_context is None:
             return [*found]
         agent = own(self)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner
+from holdfast import Agent, AgentRunner
 from holdfast.errors import StepFailedError, UserError
-from holdfast.mcp import MCPServerStdio, MCPServerStreamableHttp
+from holdfast.mcp import MCPServerStdio, MCPServerStreamableHttp, create_static_tool_filter
 from holdfast.testing import FakeOpenAI
 from tests.support import mcp_raw_server
 from tests.support.mcp_raw_server import BEGINNING, TOOL
@@ -114,6 +114,24 @@ async def test_a_server_without_a_list_that_can_be_read_is_named(
     with pytest.raises(StepFailedError, match="MCP server 'raw'") as caught:
         await runner.run_task(task)
     assert said in str(caught.value)
+
+
+async def test_tools_of_one_name_of_one_server_are_refused_with_what_helps(
+    serve: Serve, model: FakeOpenAI
+) -> None:
+    on = {**TOOL, "name": "on"}
+    listed = {"tools/list": {"result": {"tools": [TOOL, on, {**TOOL, "description": "Stop."}]}}}
+    runner = await serve(listed)
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match=r"'raw'.* lists 2 tools named 'go'") as caught:
+        await runner.run_task(task)
+    assert "names of their own at the server" in str(caught.value)
+    assert "include_server_in_tool_names" not in str(caught.value)
+    filtered = create_static_tool_filter(blocked_tool_names=["go"])  # as the error says
+    assert repr(["go"]) in str(caught.value)
+    async with answering(listed, tool_filter=filtered) as server:
+        agent = Agent(name="agent", mcp_servers=[server])
+        assert [tool.name for tool in await agent.get_mcp_tools()] == ["on"]
 
 
 async def test_an_empty_cursor_ends_a_list() -> None:
