@@ -106,10 +106,11 @@ def prepare() -> None:
 
 
 def _guarded(stream: Any) -> Any:
-    if not isinstance(stream, io.TextIOWrapper):  # None, if the process was started with it closed
+    buffer: Any = getattr(stream, "buffer", None)
+    if buffer is None:  # as of None, if the process was started with the stream closed
         return stream
     return _Stream(
-        stream.buffer,
+        buffer,
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,
