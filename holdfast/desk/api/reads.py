@@ -23,13 +23,13 @@ from holdfast.desk.views.branches import Branch, ForkedTask, branches_of
 from holdfast.desk.views.cards import Card, card_of, task_of
 from holdfast.desk.views.effects import Effect, effects_of
 from holdfast.desk.views.filters import InboxFilter
-from holdfast.desk.views.sessions import SessionName
 from holdfast.desk.views.tasks import TaskFilter
 from holdfast.desk.views.timeline import Timeline, timeline_of
 from holdfast.desk.views.words import without_secrets
 from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
 from holdfast.errors import NotFoundError, TaskNotFoundError
 from holdfast.reading.audit.event import AuditEvent
+from holdfast.reading.visibility import SessionName
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.state import SessionState
 from holdfast.task.happenings import happenings

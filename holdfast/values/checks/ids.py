@@ -200,6 +200,22 @@ def is_session(workflow_id: str) -> bool:
     return workflow_id[workflow_id.find(MADE) :].startswith(_SESSION)
 
 
+def session_name(workflow_id: str) -> str:
+    """Return the name that people use of a session; empty for another workflow."""
+    return workflow_id.partition(_SESSION)[2]
+
+
+def app_of_session(workflow_id: str, queue: str) -> str:
+    """Return the app of a session.
+
+    Args:
+        workflow_id: Its id.
+        queue: Its task queue.
+    """
+    app = workflow_id.partition(_SESSION)[0]
+    return app if session_id(app, session_name(workflow_id)) == workflow_id else app_of(queue)
+
+
 def is_nested(task_id: str) -> bool:
     """Whether a task is a child task, that is, a call of an agent as a tool."""
     return MADE in task_id and not is_session(task_id)
