@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -293,6 +294,27 @@ def test_a_full_disk_is_told_in_one_line_and_the_work_is_done(
     kept = [each["status"] for each in cli("tasks", "--json").lines]
     done = "waiting" if code == 3 else "finished"
     assert kept == ([done, "finished"] if "run" in arguments else ["finished"])
+
+
+def test_an_mcp_client_that_cannot_be_answered_is_told_in_one_line(cli: Cli) -> None:
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    params = {**about, "clientInfo": {"name": "test", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "holdfast.cli", "mcp", "my_agents:agents"],
+            cwd=cli.home,
+            env=cli.environment(),
+            input=json.dumps(begin) + "\n",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+    assert ended.returncode == 1, ended.stderr
+    assert "error: The MCP client at stdout cannot be answered" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_command_ends_well_without_a_stdout(cli: Cli) -> None:
