@@ -297,7 +297,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_work_is_done(
 
 
 def test_an_mcp_client_that_cannot_be_answered_is_told_in_one_line(cli: Cli) -> None:
-    about = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    about: dict[str, object] = {"protocolVersion": "2025-06-18", "capabilities": {}}
     params = {**about, "clientInfo": {"name": "test", "version": "1"}}
     begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     with Path("/dev/full").open("w") as full:
