@@ -12,7 +12,7 @@ from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.handoffs.filters import input_left
 from holdfast.agents.runs.error_handlers import (
     RunErrorData,
@@ -106,7 +106,7 @@ class HandlingActivities:
             history=[*before, *output],
             output=output,
             raw_responses=answers,
-            last_agent=own(agent),
+            last_agent=users_agent(agent),
         )
 
 

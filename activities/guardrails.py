@@ -14,7 +14,7 @@ from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.activities.spans import checked
 from holdfast.activities.spans import guardrail as recorded
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.output_type import typed_output
 from holdfast.archive.contents import read_json
@@ -70,14 +70,14 @@ class GuardingActivities:
             if isinstance(guardrail, InputGuardrail):
                 context = _context(registry, head, opened.state)
                 given_input = await self._input(head, opened)
-                found = (await guardrail.run(own(agent), given_input, context)).output
+                found = (await guardrail.run(users_agent(agent), given_input, context)).output
             else:
                 view = await self._source.output_of(given.step.n)
                 shown = await self._output(view)
                 output = typed_output(agent.made_output, shown)
                 context = _context(registry, head, view.state)
                 context.usage = Usage.of(view.usage)
-                found = (await guardrail.run(context, own(agent), output)).output
+                found = (await guardrail.run(context, users_agent(agent), output)).output
             checked(span, agent.name, tripped=bool(found.tripwire_triggered))
         info, stored = await info_of(self._source, found.output_info)
         return GuardFound(

@@ -11,7 +11,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import shared_name
 from holdfast.agents.hosted.mcp import servers_of
 from holdfast.agents.nesting.agent_tool import AgentTool
-from holdfast.agents.runs.teams import reachable
+from holdfast.agents.runs.teams import changed_places, reachable
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
@@ -259,8 +259,7 @@ class Registry:
 def _check_role(agent: Agent, began: AgentSnapshot) -> None:
     """Refuse an agent that may have changed places with another one of its name.
 
-    Agents that share a name are told apart by the order in which the program lists them, which an
-    edit may change. What they are declared as shows it.
+    What it is declared as shows it.
 
     Raises:
         AgentNotFoundError: It is declared otherwise than the one that the task began with.
@@ -269,16 +268,7 @@ def _check_role(agent: Agent, began: AgentSnapshot) -> None:
         return
     if agent.snapshot(began.model).has_role_of(began):
         return
-    msg = (
-        f"The task began with an agent {began.name!r} that has other instructions, tools or"
-        " handoffs than the one of this worker process. Several agents of the run have the name"
-        f" {began.shared or shared_name(agent)!r}, so it may be another of them. The task waits,"
-        " nothing is lost."
-    )
-    remedy = (
-        "Declare these agents as before, in the same order, restart the worker process and run the"
-        " step again. Names of their own allow such changes."
-    )
+    msg, remedy = changed_places(began.name, "The task waits, nothing is lost.")
     raise AgentNotFoundError(msg, remedy=remedy)
 
 

@@ -16,7 +16,7 @@ from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import users_code
 from holdfast.activities.steps.kept_conversation import newest_answer
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.hosted.mcp import decided_by_code, servers_of
 from holdfast.agents.hosted.prompt import chosen_prompt
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema, typed_output
@@ -73,7 +73,7 @@ class StepHooks:
         """Set up the hooks of an agent; `before` messages came before the task's."""
         self._before = before
         self._agent = agent
-        self._shown = own(agent)
+        self._shown = users_agent(agent)
         self._registry = registry
         self._source = source
         self._head = head
@@ -133,7 +133,7 @@ class StepHooks:
         for other in self._handed_to(result):
             context = await self._made()
             with self._calling("on_handoff", hooks.on_handoff):
-                await invoke(hooks.on_handoff, context, own(other), self._shown)
+                await invoke(hooks.on_handoff, context, users_agent(other), self._shown)
         if result is not None and result.last and not result.calls:
             context = await self._made()
             with self._calling("on_end", hooks.on_end):
@@ -215,7 +215,7 @@ class RegisteredCode(AgentCode):
         """Answer for an agent in one step of a task."""
         super().__init__(snapshot)
         self._live = agent
-        self._shown = own(agent)
+        self._shown = users_agent(agent)
         self._head = head
         self.registry = registry
         self._source = source

@@ -11,7 +11,7 @@ from holdfast.activities.failures import LoggedError, failure_by, users_code
 from holdfast.activities.guardrails import info_of
 from holdfast.activities.spans import Block, GuardrailKind, Recording, checked, guardrail
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.local.base import LocalTool
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import Tool
@@ -57,7 +57,7 @@ class ToolWatch:
         self._step = (given.branch, given.n)
         self.value: Any = NOTHING
         self._agent = agent
-        self._shown = own(agent)
+        self._shown = users_agent(agent)
         self._tool = tool
         self._ctx = ctx
         self._source = source

@@ -15,7 +15,7 @@ from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.tools.child_result import nested_result
 from holdfast.activities.tools.guards_and_hooks import ToolWatch
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.tools.context import NestedRun, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError
 from holdfast.agents.tools.error_texts import ToolErrorFormatter
@@ -201,7 +201,7 @@ def context_of(
         attempt=attempt_of(given.tried),
         idempotency_key=idempotency_key(task_id(), given, call),
         fencing_token=fencing_token(),
-        agent=own(registry.agent(given.agent or head.agent)),
+        agent=users_agent(registry.agent(given.agent or head.agent)),
         usage=usage,
         state=state,
         heartbeat=heartbeat.current.get().teller(),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.agents.agent_base import own, shared_name, walk
+from holdfast.agents.agent_base import shared_name, users_agent, walk
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, guard_rule
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents.hooks import AgentHooks, RunHooks
@@ -186,13 +186,13 @@ class Agent(DeclaredAgent[ContextT]):
             UserError: Two tools have the same name.
             Exception: What a server answered.
         """
-        found = await served_tools(own(self), self.mcp_servers, self.mcp_config)
+        found = await served_tools(users_agent(self), self.mcp_servers, self.mcp_config)
         taken = {tool.name: "a tool" for tool in self.made_tools}
         taken |= {each.tool_name: "a handoff" for each in self.made_handoffs}
-        check_names(self.name, [tool.name for tool in found], taken)
+        check_names(self.name, found, taken)
         if run_context is None:
             return [*found]
-        agent = own(self)
+        agent = users_agent(self)
         return [tool for tool in found if await is_offered(tool.is_enabled, run_context, agent)]
 
     @property
@@ -312,7 +312,7 @@ class Agent(DeclaredAgent[ContextT]):
         """
         servers = server_keys(self.mcp_servers)
         return {
-            name: servers[each.server].made(name, each, own(self), self.mcp_config)
+            name: servers[each.server].made(name, each, users_agent(self), self.mcp_config)
             for name, each in began.served.items()
             if each.server in servers
         }

@@ -29,7 +29,7 @@ class AgentBase(Generic[ContextT]):
 AgentT = TypeVar("AgentT", bound=AgentBase[Any])
 
 
-def own(agent: AgentT) -> AgentT:
+def users_agent(agent: AgentT) -> AgentT:
     """Return the user's own object for a member of a run, see `members`; else the agent itself."""
     found: AgentT = getattr(agent, "__dict__", {}).get(_OWN, agent)
     return found

@@ -25,8 +25,7 @@ def main() -> None:
         code = 0
     _export_last_spans()
     logging.shutdown()
-    output.finish()
-    os._exit(code)
+    os._exit(output.finish(code))
 
 
 def _export_last_spans() -> None:

@@ -209,10 +209,26 @@ async def tasks(
     ] = False,
 ) -> ExitCode | None:
     """List tasks, newest first."""
-    from holdfast.cli.commands.task_list import tasks_command
+    from holdfast.cli.commands.lists import tasks_command
 
     chosen = None if status is None else status.value
     return await tasks_command(common, status=chosen, agent=agent, limit=limit, cost=cost)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def sessions(
+    common: Common,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The session to show; all are listed.")
+    ] = None,
+    app: AppOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Most sessions to list.")] = 50,
+) -> ExitCode | None:
+    """List sessions, newest first, or show what was said in one."""
+    from holdfast.cli.commands.lists import sessions_command
+
+    return await sessions_command(common, name, app=app, limit=limit)
 
 
 @app.command(epilog=EPILOG)

@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
 
 MEANINGS = {
     ExitCode.OK: "ok",
-    ExitCode.FAILED: "the task failed, needs attention, or refused",
+    ExitCode.FAILED: "the task failed, needs attention, or refused; or stdout is full",
     ExitCode.USAGE: "wrong usage: nothing was done",
     ExitCode.WAITING: "the task waits for a person",
     ExitCode.NOT_FOUND: "no such task, step, session or agent",

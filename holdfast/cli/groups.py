@@ -15,7 +15,7 @@ from holdfast.cli.exits import ExitCode
 GROUPS = {
     "Begin": ("init", "doctor"),
     "Run tasks": ("demo", "run", "attach", "step", "finalize"),
-    "See what there is": ("tasks", "show", "approvals", "audit"),
+    "See what there is": ("tasks", "show", "sessions", "approvals", "audit"),
     "Decide and steer": (
         "inbox",
         "approve",

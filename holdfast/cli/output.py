@@ -1,19 +1,22 @@
 """Output: results on stdout, everything else on stderr.
 
 A reader may close its end of a pipe at any time, as `head` does. What is printed then is dropped,
-and the command goes on: its exit code tells how it ended, whoever reads along.
+and the command goes on: its exit code tells how it ended, whoever reads along. On a full disk it
+goes on as well, and says at its end that its output is lost.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+from holdfast.cli.exits import ExitCode
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
 from holdfast.values.text.terminal import printable, printable_json
@@ -43,9 +46,6 @@ def _console(*, stderr: bool) -> Console:
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)
 
-        def on_broken_pipe(self) -> None:
-            _drop(self.file)
-
     return Plain(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
@@ -60,35 +60,85 @@ def answer(text: str) -> None:
 
 
 def _print(line: str) -> None:
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:
-        _drop(sys.stdout)
+    print(line, flush=True)
 
 
-def _drop(stream: IO[str]) -> None:
-    """Send what is still printed on a stream, and what it has not written yet, nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+class _Stream(io.TextIOWrapper):
+    """A stream of the process that drops what cannot be written, and all that follows.
+
+    Attributes:
+        failure: Why it could not be written, unless its reader has gone.
+    """
+
+    failure: OSError | None = None
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            self._drop(error)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self._drop(error)
+
+    def _drop(self, error: OSError) -> None:
+        """Send what is still printed, and what is held back, nowhere."""
+        if not isinstance(error, BrokenPipeError):
+            self.failure = error
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
 
 
 def prepare() -> None:
-    """Let stdout take every text: characters that its encoding lacks are written out."""
+    """Let stdout take every text: characters that its encoding lacks are written out.
+
+    No command ends in the middle because its output cannot be written.
+    """
+    sys.stdout, sys.stderr = _guarded(sys.stdout), _guarded(sys.stderr)
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None and not _is_unicode():
         reconfigure(errors="backslashreplace")
 
 
-def finish() -> None:
-    """Write out what is held back, on the streams that the process has."""
+def _guarded(stream: Any) -> Any:
+    buffer: Any = getattr(stream, "buffer", None)
+    if buffer is None:  # as of None, if the process was started with the stream closed
+        return stream
+    return _Stream(
+        buffer,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+def finish(code: int) -> int:
+    """Write out what is held back, on the streams that the process has.
+
+    Args:
+        code: How the command ended.
+
+    Returns:
+        The exit code of the process: a command whose output is lost has failed.
+    """
     for stream in (sys.stdout, sys.stderr):
-        if stream is None:  # the process was started with it closed
-            continue
-        try:
+        if stream is not None:  # pyright: ignore[reportUnnecessaryComparison]  as above
             stream.flush()
-        except BrokenPipeError:
-            _drop(stream)
+    failure = getattr(sys.stdout, "failure", None)
+    if failure is None:
+        return code
+    say(
+        f"error: stdout could not be written ({failure.strerror}): what was printed is lost. What"
+        " the command has done stands; `holdfast tasks` and `holdfast show` have it.",
+        style="red",
+    )
+    return code or ExitCode.FAILED
 
 
 def _is_unicode() -> bool:
@@ -104,11 +154,8 @@ def say(text: str, style: str | None = None) -> None:
 
 def ask(question: str) -> None:
     """Print a question on stderr, and stay on its line."""
-    try:
-        sys.stderr.write(printable(question))
-        sys.stderr.flush()
-    except BrokenPipeError:
-        _drop(sys.stderr)
+    sys.stderr.write(printable(question))
+    sys.stderr.flush()
 
 
 def table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -17,9 +18,12 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError
 
+from holdfast.errors import WrongTypeError
 from holdfast.task.data.commands import LONGEST_REASON
+from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import SessionState, TaskInput
 from holdfast.values.base import Json, Value
+from holdfast.values.checks.arguments import check_known
 from holdfast.values.messages import clean
 
 UNREADABLE = "UnreadableInputError"
@@ -92,6 +96,8 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
         """
         try:
             values = super().from_payloads(payloads, type_hints)
+            if values and isinstance(values[0], TaskInput) and not values[0].has_request:
+                _refuse_unknown(json.loads(payloads[0].data))
         except Exception as error:
             if type_hints is not None and type_hints[:1] not in ([TaskInput], [SessionState]):
                 raise
@@ -99,6 +105,27 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
             msg = f"The input cannot be read: {reason}"
             raise ApplicationError(msg, type=UNREADABLE, non_retryable=True) from None
         return values
+
+
+def _refuse_unknown(given: dict[str, Json]) -> None:
+    """Refuse fields that nothing reads in the input of a task that has no request.
+
+    Beside a request an unknown field may be one that newer clients send, and is ignored; without
+    one it is where the request went, and the task would begin with nothing to do.
+
+    Raises:
+        WrongTypeError: There is such a field; the text names the nearest one.
+    """
+    parts = (
+        ("the input of a task", given, TaskInput),
+        ("its head", given["head"], TaskHead),
+    )
+    for what, part, kind in parts:
+        try:
+            check_known(f"fields of {what}", part, kind.model_fields)
+        except WrongTypeError as error:
+            msg = f"it says nothing in 'input'. {error} Nothing has begun: start the task anew."
+            raise WrongTypeError(msg) from None
 
 
 def holdfast_converter(current: DataConverter | None = None) -> DataConverter:

@@ -44,6 +44,7 @@ async def called(
     connection: Connection,
     request: Callable[[Client], Awaitable[T]],
     *,
+    ready: Callable[[], Awaitable[Client]],
     what: str,
     repeatable: bool,
     repeats: int,
@@ -53,6 +54,7 @@ async def called(
     Args:
         connection: The connection.
         request: Makes the call.
+        ready: Returns the client for a call; an error of it says that the call was not made.
         what: What is called, for a person.
         repeatable: Whether two calls do no harm.
         repeats: How often the user wants it repeated; -1 for without end.
@@ -65,7 +67,7 @@ async def called(
     most = max(repeats, LEAST_REPEATS)
     lost = 0
     while True:
-        client = await connection.client()
+        client = await ready()
         try:
             answer = await request(client)
         except Exception as error:
@@ -94,6 +96,7 @@ class ServerCall:
 
     Attributes:
         connection: The connection of the server.
+        ready: See `called`.
         inquiries: The calls on it that may be asked in their middle.
         tool: The tool.
         arguments: The arguments.
@@ -105,6 +108,7 @@ class ServerCall:
     """
 
     connection: Connection
+    ready: Callable[[], Awaitable[Client]]
     inquiries: Inquiries
     tool: ServerTool
     arguments: dict[str, Any]
@@ -175,6 +179,7 @@ class ServerCall:
         return await called(
             self.connection,
             request,
+            ready=self.ready,
             what=f"tool {self.tool.served.name!r} of MCP server {self.connection.name!r}",
             repeatable=not self.tool.policy().may_have_happened,
             repeats=self.repeats,

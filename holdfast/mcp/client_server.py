@@ -362,8 +362,18 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         check_unchanged(tool.served, self._now(tool.served.name), self.name)
         meta = await self.meta_of(tool, ctx, values)
 
+        async def ready() -> Client:
+            """Return the client, which has listed the tools: else it would do so after the call."""
+            client = await self._connection.client()
+            if not self._is_stale:
+                return client
+            await self.prepare()
+            check_unchanged(tool.served, self._now(tool.served.name), self.name)
+            return await self._connection.client()
+
         made = ServerCall(
             connection=self._connection,
+            ready=ready,
             inquiries=self._inquiries,
             tool=tool,
             arguments=values,

@@ -56,7 +56,7 @@ class MCPUtil:
         found = await served_tools(agent, servers, config)
         tools = [tool for tool in found if await is_offered(tool.is_enabled, run_context, agent)]
         taken = dict.fromkeys(reserved_tool_names or (), "a reserved name")
-        check_names(agent.name, [tool.name for tool in tools], taken)
+        check_names(agent.name, tools, taken)
         return [*tools]
 
     @staticmethod

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from temporalio.client import (
     Client,
+    WorkflowExecution,
     WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowQueryFailedError,
@@ -63,7 +64,12 @@ class TaskQueries:
             raise TaskNotFoundError(task_id) from error
 
     async def query(
-        self, task_id: str, name: str, kind: type[T], *args: object, even_closed: bool = False
+        self,
+        task_id: str,
+        name: str,
+        kind: type[T],
+        *args: object,
+        even_closed: bool | WorkflowExecution = False,
     ) -> T:
         """Ask a task.
 
@@ -72,7 +78,8 @@ class TaskQueries:
             name: Name of the query.
             kind: Type of the answer.
             args: Arguments of the query.
-            even_closed: Whether to ask a closed task too: it is replayed for that.
+            even_closed: Whether to ask a closed task too: it is replayed for that. Of one that is
+                known to be closed, what the server says of it, which is not asked for again then.
 
         Raises:
             TaskClosedError: It is closed; the archive has it.
@@ -81,12 +88,15 @@ class TaskQueries:
             QueryFailedError: It could not answer, or never began.
             ConnectError: The server could not be reached.
         """
-        try:
-            return await self._query(task_id, name, kind, args, even_closed=False)
-        except TaskClosedError:
-            if not even_closed:
-                raise
-        if not has_begun(await self.describe(task_id)):  # a worker process would fail to replay it
+        ended = even_closed
+        if isinstance(ended, bool):
+            try:
+                return await self._query(task_id, name, kind, args, even_closed=False)
+            except TaskClosedError:
+                if not ended:
+                    raise
+            ended = await self.describe(task_id)
+        if not has_begun(ended):  # a worker process would fail to replay it
             msg = f"{task_id!r} has nothing to tell: its input could not be read, it never began."
             raise QueryFailedError(msg)
         return await self._query(task_id, name, kind, args, even_closed=True)

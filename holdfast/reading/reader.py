@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecution
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import read_json, resolve_message
@@ -55,29 +55,30 @@ class Reader(TaskQueries):
     async def read(
         self,
         task_id: str,
-        ask: Callable[[bool], Awaitable[T]],
+        ask: Callable[[WorkflowExecution | None], Awaitable[T]],
         recorded: Callable[[TaskRecord], Awaitable[T]],
     ) -> T:
         """Read from a task by query while it is open, and from its record once it is closed.
 
         Args:
             task_id: The task.
-            ask: Queries the task. Its argument is true for a closed task without a record: one that
-                was ended with Temporal's own tools was not stored, but its history can be replayed.
+            ask: Queries the task. Its argument is what the server says of a closed task without a
+                record: one that was ended with Temporal's own tools was not stored, but its history
+                can be replayed.
             recorded: Takes the same from the record of a closed task.
 
         Raises:
             TaskNotFoundError: Neither Temporal nor the archive has a task of this id.
         """
         try:
-            return await ask(False)  # noqa: FBT003  the one argument that `ask` has
+            return await ask(None)
         except (TaskClosedError, TaskNotFoundError) as closed:
             record = await read_record(self.archive, task_id)
             if record is not None:
                 return await recorded(record)
             if isinstance(closed, TaskNotFoundError):
                 raise
-            return await ask(True)  # noqa: FBT003  as above
+            return await ask(await self.describe(task_id))
 
     async def record(self, task_id: str) -> TaskRecord:
         """Read a closed task.
@@ -97,14 +98,13 @@ class Reader(TaskQueries):
             TaskNotFoundError: There is none of this id.
         """
 
-        async def ask(even_closed: bool) -> Task:  # noqa: FBT001  see `read`
-            if not even_closed:
+        async def ask(ended: WorkflowExecution | None) -> Task:
+            if ended is None:
                 return await self.query(task_id, "task_value", Task)
-            found = await self.describe(task_id)
-            ended = {"error": await why_ended(self.client, found)}
-            known = (await listed(found)).model_copy(update=ended)
+            why = {"error": await why_ended(self.client, ended)}
+            known = (await listed(ended)).model_copy(update=why)
             try:
-                task = await self.query(task_id, "task_value", Task, even_closed=True)
+                task = await self.query(task_id, "task_value", Task, even_closed=ended)
             except (NoWorkerError, QueryFailedError):
                 return known
             error = task.error or known.error
@@ -125,10 +125,10 @@ class Reader(TaskQueries):
     async def ledger(self, task_id: str) -> tuple[list[Entry], tuple[OpenState, ...]]:
         """Read the whole ledger, oldest first, and the steps that are open or were at its end."""
 
-        async def ask(even_closed: bool) -> tuple[list[Entry], tuple[OpenState, ...]]:  # noqa: FBT001  see `read`
-            if even_closed and not has_begun(await self.describe(task_id)):
+        async def ask(ended: WorkflowExecution | None) -> tuple[list[Entry], tuple[OpenState, ...]]:
+            if ended is not None and not has_begun(ended):
                 return [], ()
-            return await self._ledger(task_id, even_closed=even_closed)
+            return await self._ledger(task_id, even_closed=ended or False)
 
         async def recorded(record: TaskRecord) -> tuple[list[Entry], tuple[OpenState, ...]]:
             return await read_archived(self.archive, record.segment), record.opens
@@ -136,12 +136,14 @@ class Reader(TaskQueries):
         return await self.read(task_id, ask, recorded)
 
     async def _ledger(
-        self, task_id: str, *, even_closed: bool
+        self, task_id: str, *, even_closed: bool | WorkflowExecution
     ) -> tuple[list[Entry], tuple[OpenState, ...]]:
         page, entries = await self.pages(task_id, even_closed=even_closed)
         return await read_archived(self.archive, page.segment) + entries, page.opens
 
-    async def pages(self, task_id: str, *, even_closed: bool) -> tuple[EntriesPage, list[Entry]]:
+    async def pages(
+        self, task_id: str, *, even_closed: bool | WorkflowExecution
+    ) -> tuple[EntriesPage, list[Entry]]:
         """Read what a task itself has of its ledger; begin anew when it rolls over meanwhile.
 
         Returns:
@@ -182,9 +184,9 @@ class Reader(TaskQueries):
     async def head(self, task_id: str) -> TaskHead:
         """Read a task's head."""
 
-        async def ask(even_closed: bool) -> TaskHead:  # noqa: FBT001  see `read`
+        async def ask(ended: WorkflowExecution | None) -> TaskHead:
             asked = ViewRequest(head=True)
-            view = await self.query(task_id, "view", View, asked, even_closed=even_closed)
+            view = await self.query(task_id, "view", View, asked, even_closed=ended or False)
             return view.head or TaskHead(agent="")
 
         async def recorded(record: TaskRecord) -> TaskHead:
@@ -195,12 +197,12 @@ class Reader(TaskQueries):
     async def failure(self, task_id: str) -> Failure | None:
         """Read what stands in a task's way, or what ended it; None when nothing is known."""
 
-        async def ask(even_closed: bool) -> Failure | None:  # noqa: FBT001  see `read`
+        async def ask(ended: WorkflowExecution | None) -> Failure | None:
             asked = ViewRequest(failure=True)
             try:
-                view = await self.query(task_id, "view", View, asked, even_closed=even_closed)
+                view = await self.query(task_id, "view", View, asked, even_closed=ended or False)
             except (NoWorkerError, QueryFailedError):
-                if not even_closed:
+                if ended is None:
                     raise
                 return None
             return view.failure
@@ -213,8 +215,8 @@ class Reader(TaskQueries):
     async def upcoming(self, task_id: str) -> list[TaskStep]:
         """Read the step in progress and the queued ones; a closed task has none."""
 
-        async def ask(even_closed: bool) -> list[TaskStep]:  # noqa: FBT001  see `read`
-            return [] if even_closed else await self.query(task_id, "upcoming", list[TaskStep])
+        async def ask(ended: WorkflowExecution | None) -> list[TaskStep]:
+            return [] if ended else await self.query(task_id, "upcoming", list[TaskStep])
 
         async def recorded(_: TaskRecord) -> list[TaskStep]:
             return []
@@ -242,8 +244,8 @@ class Reader(TaskQueries):
             StepNotFoundError: The present branch has no completed step of this ordinal.
         """
 
-        async def ask(even_closed: bool) -> StepView:  # noqa: FBT001  see `read`
-            return await self.query(task_id, "step", StepView, n, even_closed=even_closed)
+        async def ask(ended: WorkflowExecution | None) -> StepView:
+            return await self.query(task_id, "step", StepView, n, even_closed=ended or False)
 
         async def recorded(record: TaskRecord) -> StepView:
             return StepView(segment=record.segment)

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.output_type import typed_output
@@ -243,7 +243,7 @@ def hook_calls(
         output: Output of the step, if it is the last.
     """
     member = team.of(of.step.agent)
-    agent = own(member)
+    agent = users_agent(member)
     prompt = agent.instructions if isinstance(agent.instructions, str) else None
     handoffs = handoff_names(of, member)
     for batch, found in groupby(step_happenings(of), key=_batch):
@@ -280,7 +280,7 @@ def _call_of(
     happening: OfCall, team: Team, handoffs: Collection[str]
 ) -> tuple[int, HookCall] | None:
     """Return the call of a hook for something that happened to a tool call, and its number."""
-    agent, call = own(team.of(happening.body.step.agent)), happening.call
+    agent, call = users_agent(team.of(happening.body.step.agent)), happening.call
     place, outcome = (call.batch, call.i), call.outcome
     is_done = isinstance(happening, CallDone)
     item = result_item(happening.body, call, team, handoffs) if is_done else None

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.handoffs.filters import input_left
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
@@ -81,7 +81,7 @@ def run_data(
         input=said,
         new_items=[*items, *asked],
         raw_responses=responses,
-        last_agent=own(last_agent),
+        last_agent=users_agent(last_agent),
         last_member=last_agent.name,
         context_wrapper=RunContextWrapper(
             context=_context(task.extra_state, context),

@@ -1,10 +1,11 @@
-"""Tasks as Temporal's visibility store lists them."""
+"""Tasks and sessions as Temporal's visibility store lists them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
-from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from holdfast.engine.search_attributes import (
@@ -16,8 +17,10 @@ from holdfast.engine.search_attributes import (
     TASKS,
     is_,
 )
+from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.state import TaskInput
 from holdfast.values.base import Json
+from holdfast.values.checks.ids import app_of_session, session_name
 from holdfast.values.steps import CLOSED, Task, TaskStatus
 
 PREVIEW_CHARACTERS = 120
@@ -124,3 +127,33 @@ def _status_query(status: TaskStatus) -> str:
         return said
     unsaid = f"ExecutionStatus IN ({ended}) AND {HF_STATUS.name} NOT IN ({_CLOSED_LIST})"
     return f"({said} OR ({unsaid}))"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionName:
+    """A session of a list.
+
+    Attributes:
+        name: Its name.
+        begun: When it was begun, or reset, seconds since the epoch.
+    """
+
+    name: str
+    begun: float
+
+
+async def list_sessions(client: Client, app: str, limit: int) -> list[SessionName]:
+    """List the newest sessions of an app, newest first.
+
+    Raises:
+        ConnectError: The server could not be reached.
+    """
+    found: dict[str, SessionName] = {}
+    with server_errors():
+        async for each in client.list_workflows("WorkflowType = 'Session'"):
+            name = session_name(each.id)
+            if name and name not in found and app_of_session(each.id, each.task_queue) == app:
+                found[name] = SessionName(name=name, begun=each.start_time.timestamp())
+            if len(found) >= limit:
+                break
+    return [*found.values()]

@@ -359,7 +359,7 @@ async def test_a_state_that_a_step_spoils_parks_it_with_a_clear_text(
     await until_status(runner, task, "needs_attention")
 
 
-@pytest.mark.parametrize("task_id", ["with/slash", "ünïcode", "a b", "..", "'quoted'", "%2e"])
+@pytest.mark.parametrize("task_id", ["with/slash", "ünïcode", "a b", "a/../b", "'quoted'", "%2e"])
 async def test_a_task_id_may_be_any_text(make_runner: MakeRunner, task_id: str) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         return ends(step, "ok")
@@ -370,6 +370,15 @@ async def test_a_task_id_may_be_any_text(make_runner: MakeRunner, task_id: str) 
     assert str(await runner.finalize_response(task_id)) == "ok"
     assert (await runner.get_task(task_id)).status == "finished"
     await runner.delete_task(task_id)
+
+
+@pytest.mark.parametrize("task_id", [".", ".."])
+async def test_an_id_that_no_address_can_name_is_refused_where_it_is_given(
+    make_runner: MakeRunner, task_id: str
+) -> None:
+    runner = await make_runner()
+    with pytest.raises(InvalidArgumentError, match="take it out of an address"):
+        await runner.create_task("q", task_id=task_id)
 
 
 async def test_a_malformed_answer_is_recorded_nowhere(

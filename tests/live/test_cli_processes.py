@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -252,6 +253,68 @@ def test_a_reader_that_has_gone_changes_neither_work_nor_exit_code(
     kept = [each["status"] for each in cli("tasks", "--json").lines]
     done = "waiting" if code == 3 else "finished"
     assert kept == ([done, "finished"] if "run" in arguments else ["finished"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--version",), 1),
+        (("--help",), 1),
+        (("tasks",), 1),
+        (("tasks", "--json"), 1),
+        (("show", "sum"), 1),
+        (("audit", "sum"), 1),
+        (("show", "nowhere", "--json"), 4),
+        (("nothing", "--json"), 2),
+        (("run", "calc", "What is 2 + 3?", *SERVED_HERE), 1),
+        (("run", "calc", "What is 2 + 3?", *SERVED_HERE, "--json"), 1),
+        (("run", "calc", "What is 2 + 3?", *SERVED_HERE, "--max-turns", "0"), 3),
+    ],
+)
+def test_a_full_disk_is_told_in_one_line_and_the_work_is_done(
+    cli: Cli, arguments: tuple[str, ...], code: int
+) -> None:
+    cli("run", "calc", "What is 1 + 1?", "--task-id", "sum", *SERVED_HERE)
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "holdfast.cli", *arguments],
+            cwd=cli.home,
+            env=cli.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+    assert ended.returncode == code, ended.stderr
+    assert "Traceback" not in ended.stderr
+    if code != 3:  # it has the answer alone on stdout, and there is none yet
+        last = ended.stderr.splitlines()[-1]
+        assert last.startswith("error: stdout could not be written (No space left on device)")
+    kept = [each["status"] for each in cli("tasks", "--json").lines]
+    done = "waiting" if code == 3 else "finished"
+    assert kept == ([done, "finished"] if "run" in arguments else ["finished"])
+
+
+def test_an_mcp_client_that_cannot_be_answered_is_told_in_one_line(cli: Cli) -> None:
+    about: dict[str, object] = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    params = {**about, "clientInfo": {"name": "test", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "holdfast.cli", "mcp", "my_agents:agents"],
+            cwd=cli.home,
+            env=cli.environment(),
+            input=json.dumps(begin) + "\n",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+    assert ended.returncode == 1, ended.stderr
+    assert "error: The MCP client at stdout cannot be answered" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_command_ends_well_without_a_stdout(cli: Cli) -> None:

@@ -444,6 +444,33 @@ def test_a_session_is_verified_by_its_name(run: Run) -> None:
     assert "Name a task or a session" in both["message"]
 
 
+def test_sessions_are_listed_and_one_is_shown(run: Run) -> None:
+    assert "No sessions" in run("sessions", "--app", "without-any").err
+    run("run", "desk", "do book rome", "--session", "trip", "--task-id", "first")
+    run("run", "desk", "do book oslo", "--session", "trip", "--task-id", "second")
+    run("run", "desk", "do book bern", "--session", "other", "--task-id", "third")
+    found = {each["session"]: each for each in run("sessions", "--json").lines}
+    assert found["trip"] == {"session": "trip", "turns": 2, "last_task": "second"}
+    assert found["other"] == {"session": "other", "turns": 1, "last_task": "third"}
+    listed = run("sessions").out.splitlines()
+    assert listed[0].split() == ["session", "turns", "last", "task"]
+    assert ["trip", "2", "second"] in [line.split() for line in listed]
+    assert "--limit" in run("sessions", "--limit", "1").err
+    shown = run("sessions", "trip").out.splitlines()
+    assert [line for line in shown if line.startswith("user")] == [
+        "user       do book rome",
+        "user       do book oslo",
+    ]
+    assert "calls book" in "\n".join(shown)
+    items = run("sessions", "trip", "--json").lines
+    assert [item["content"] for item in items if item.get("role") == "user"] == [
+        "do book rome",
+        "do book oslo",
+    ]
+    assert "no session 'nobody'" in run("sessions", "nobody", expect=4).err
+    assert "no session 'trip' of app 'x'" in run("sessions", "trip", "--app", "x", expect=4).err
+
+
 def test_a_session_that_is_not_there_is_not_found(run: Run) -> None:
     run("run", "desk", "do book rome", "--session", "mine")
     for options in (("--session", "typo"), ("--session", "mine", "--app", "other")):

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -315,6 +316,46 @@ async def test_steps_are_undone_and_a_task_is_forked_paused_and_given_up(
     assert ended.json()["verb"] == "abandon"
     closed = await api.post(f"{other}/abandon", json={"reason": "again"})
     assert closed.status_code == 409
+
+
+ODD_IDS = (
+    "x",
+    "x/steps",
+    "x/steps/s2",
+    "x/feedback",
+    "events",
+    "x/../y",
+    "a b",
+    "what?now#ü",
+    "x%2Fsteps",
+)
+
+
+async def test_a_task_is_found_by_its_encoded_id_also_where_that_ends_like_a_route(
+    api: httpx.AsyncClient,
+) -> None:
+    for task_id in ODD_IDS:
+        await created(api, "hello", task_id=task_id, step_mode="manual")
+    for task_id in ODD_IDS:
+        at = f"/api/v1/tasks/{quote(task_id, safe='')}"
+        assert (await api.get(at)).json()["task_id"] == task_id
+        assert (await api.get(f"{at}/steps")).json()["upcoming"][0]["task_id"] == task_id
+        assert (await api.get(f"{at}/effects")).json() == []
+        body = {"input": f"of {task_id}"}
+        edited = await api.put(f"{at}/steps/s1", json=body)
+        assert edited.json()["status"] == "applied", edited.text
+    for task_id in ODD_IDS:
+        at = f"/api/v1/tasks/{quote(task_id, safe='')}"
+        [queued] = (await api.get(f"{at}/steps")).json()["upcoming"]
+        assert queued["input"] == f"of {task_id}"
+
+
+async def test_slashes_of_an_id_need_no_encoding_where_it_does_not_end_like_a_route(
+    api: httpx.AsyncClient,
+) -> None:
+    await created(api, "hello", task_id="x/y", step_mode="manual")
+    assert (await api.get("/api/v1/tasks/x/y")).json()["task_id"] == "x/y"
+    assert (await api.get("/api/v1/tasks/x/y/steps")).json()["upcoming"][0]["task_id"] == "x/y"
 
 
 async def test_lists_have_filters_and_pages(api: httpx.AsyncClient, runner: AgentRunner) -> None:

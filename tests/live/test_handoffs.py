@@ -785,6 +785,26 @@ async def test_the_handler_of_an_error_gets_that_input(team: Team, model: FakeOp
     assert events == ["only this"]
 
 
+async def test_the_history_of_an_error_has_messages_twice_that_were_moved_to_the_input(
+    team: Team, model: FakeOpenAI
+) -> None:
+    found: list[Any] = []
+
+    def handler(given: Any) -> str:
+        found.append(given.run_data)
+        return "handled"
+
+    model.call("transfer_to_bob", text="over")
+    config = RunConfig(nest_handoff_history=True)
+    options = {"error_handlers": {"max_turns": handler}, "max_turns": 1}
+    result = await team.run(run_config=config, **options)
+    [data] = found
+    assert data.history == [*data.input, *data.output]
+    assert [str(item).count("over") for item in data.history].count(1) == 2
+    assert kinds(data.history)[:4] == ["assistant", "message", "assistant", "message"]
+    assert kinds(result.to_input_list()).count("message") == 2  # the other one is the handler's
+
+
 @pytest.fixture
 def old_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """Record handoffs as releases did that did not say what of a view is the input."""

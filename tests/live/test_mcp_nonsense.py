@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner
+from holdfast import Agent, AgentRunner
 from holdfast.errors import StepFailedError, UserError
-from holdfast.mcp import MCPServerStdio, MCPServerStreamableHttp
+from holdfast.mcp import MCPServerStdio, MCPServerStreamableHttp, create_static_tool_filter
 from holdfast.testing import FakeOpenAI
 from tests.support import mcp_raw_server
 from tests.support.mcp_raw_server import BEGINNING, TOOL
@@ -34,9 +34,12 @@ FITS = {
 Serve = Callable[..., Awaitable[AgentRunner]]
 
 
-def answering(answers: dict[str, Any], **options: Any) -> MCPServerStdio:
-    """Describe a server that answers so."""
-    args = [str(Path(mcp_raw_server.__file__)), json.dumps(answers)]
+def answering(
+    answers: dict[str, Any], *, asked: Path | None = None, **options: Any
+) -> MCPServerStdio:
+    """Describe a server that answers so, and writes into a file what it was asked for."""
+    files = [] if asked is None else [str(asked)]
+    args = [str(Path(mcp_raw_server.__file__)), json.dumps(answers), *files]
     return MCPServerStdio(
         {"command": sys.executable, "args": args},
         name="raw",
@@ -50,8 +53,12 @@ async def serve(rig: Rig, make_agent: MakeAgent) -> Any:
     """Serve an agent with such a server, and end it after the test."""
     used: list[MCPServerStdio] = []
 
-    async def made(answers: dict[str, Any], **options: Any) -> AgentRunner:
+    async def made(
+        answers: dict[str, Any], servers: list[MCPServerStdio] | None = None, **options: Any
+    ) -> AgentRunner:
         used.append(answering(answers, **options))
+        if servers is not None:
+            servers += used
         await rig.serve(make_agent(mcp_servers=used))
         return rig.runner()
 
@@ -114,6 +121,65 @@ async def test_a_server_without_a_list_that_can_be_read_is_named(
     with pytest.raises(StepFailedError, match="MCP server 'raw'") as caught:
         await runner.run_task(task)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("listed", "asked", "status", "said"),
+    [
+        ({"tools": [TOOL]}, ["tools/list", "tools/call"], "done", "gone"),
+        ({"tools": "none"}, ["tools/list"], "failed", "gave no list of tools"),
+        ({"tools": []}, ["tools/list"], "failed", "is gone since this task began"),
+    ],
+)
+async def test_a_call_on_a_new_connection_is_made_once_the_tools_are_listed_on_it(
+    serve: Serve,
+    model: FakeOpenAI,
+    tmp_path: Path,
+    *,
+    listed: dict[str, Any],
+    asked: list[str],
+    status: str,
+    said: str,
+) -> None:
+    file = tmp_path / "asked"
+    called = {"result": {"content": [{"type": "text", "text": "gone"}]}}
+    answers = {"tools/list": {"result": listed}, "tools/call": called}
+    used: list[MCPServerStdio] = []
+
+    async def replaced(_: Any) -> None:
+        """Start the server anew, between the look at its tools and the call."""
+        used[0].params = answering(answers, asked=file).params
+        await used[0].cleanup()
+
+    runner = await serve({}, servers=used, tool_meta_resolver=replaced)
+    model.call("go", {"thing": "x"})
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    [call] = [entry for entry in await runner.audit(task) if entry.tool == "go"]
+    assert call.status == status
+    assert model.requests[1].holds(said)
+    requests = [line for line in file.read_text().splitlines() if line.startswith("tools/")]
+    assert requests[: len(asked)] == asked
+    assert requests.count("tools/call") == asked.count("tools/call")
+
+
+async def test_tools_of_one_name_of_one_server_are_refused_with_what_helps(
+    serve: Serve, model: FakeOpenAI
+) -> None:
+    on = {**TOOL, "name": "on"}
+    listed = {"tools/list": {"result": {"tools": [TOOL, on, {**TOOL, "description": "Stop."}]}}}
+    runner = await serve(listed)
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match=r"'raw'.* lists 2 tools named 'go'") as caught:
+        await runner.run_task(task)
+    assert "names of their own at the server" in str(caught.value)
+    assert "include_server_in_tool_names" not in str(caught.value)
+    filtered = create_static_tool_filter(blocked_tool_names=["go"])  # as the error says
+    assert repr(["go"]) in str(caught.value)
+    async with answering(listed, tool_filter=filtered) as server:
+        agent = Agent(name="agent", mcp_servers=[server])
+        assert [tool.name for tool in await agent.get_mcp_tools()] == ["on"]
 
 
 async def test_an_empty_cursor_ends_a_list() -> None:

@@ -472,6 +472,27 @@ async def test_a_terminated_task_is_abandoned_and_readable_and_not_running(
             await verb(task)
 
 
+async def test_a_task_without_a_record_is_described_once_for_each_read(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await runner.create_task("the question")
+    await runner.run_step(task)
+    await runner.client.get_workflow_handle(task.task_id).terminate("by an operator")
+    described: list[str] = []
+    describe = Reader.describe
+
+    async def counted(reader: Reader, task_id: str) -> Any:
+        described.append(task_id)
+        return await describe(reader, task_id)
+
+    monkeypatch.setattr(Reader, "describe", counted)
+    reader = runner.reader
+    for read in (reader.task, reader.ledger, reader.head, reader.failure, reader.steps):
+        described.clear()
+        await read(task.task_id)
+        assert described == [task.task_id]
+
+
 async def test_a_task_terminated_before_any_worker_saw_it_is_still_described(rig: Rig) -> None:
     runner = rig.runner()
     task = await runner.create_task("the question")

@@ -42,7 +42,7 @@ async def test_an_agent_with_a_name_of_its_own_may_be_edited_but_not_lead_to_oth
     stopped = await Runner.run(led("One."), "q", runner=runner)
     state = stopped.to_state()
     state.approve(stopped.interruptions[0])
-    with pytest.raises(UserError, match="'boss' now is not declared as that of the task, or leads"):
+    with pytest.raises(UserError, match="'boss' now is declared otherwise than the one"):
         await Runner.run(rest_of(led("One.", swapped=True)), state, runner=runner)
     result = await Runner.run(rest_of(led("Two.")), state, runner=runner)
     assert result.final_output == "It is paid."

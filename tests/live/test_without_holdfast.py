@@ -116,6 +116,43 @@ def test_a_workflow_whose_input_cannot_be_read_is_shown_with_the_reason(
     assert "it never began" in cli("audit", task, "--verify", expect=5).err
 
 
+@pytest.mark.parametrize(
+    ("given", "unknown"),
+    [
+        ('{"head": {"agent": "sums"}, "imput": "What is 6 * 7?"}', "imput. Did you mean 'input'?"),
+        ('{"head": {"agent": "sums"}, "prompt": "What is 6 * 7?"}', "prompt. There are: head,"),
+        ('{"head": {"agent": "sums", "input": "What is 6 * 7?"}}', "of its head: input."),
+    ],
+    ids=["misspelt", "another word", "in the head"],
+)
+def test_a_start_whose_request_is_in_a_field_that_nothing_reads_is_refused_with_its_name(
+    shell: Shell, cli: Cli, given: str, unknown: str
+) -> None:
+    task = f"unknown-{len(given)}"
+    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", task)
+    shell("temporal", "workflow", "start", *started, "--input", given)
+    shell.ended(task)
+    shown = cli("show", task, "--json").json["task"]
+    assert shown["status"] == "failed"
+    assert unknown in shown["error"]
+    assert "Nothing has begun" in shown["error"]
+
+
+def test_a_start_with_a_field_of_newer_clients_runs(shell: Shell) -> None:
+    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", "newer")
+    newer = '{"head": {"agent": "sums", "new": 1}, "input": "What is 6 * 7?", "newer": true}'
+    shell("temporal", "workflow", "start", *started, "--input", newer)
+    assert shell.query("newer", "task")["input"] == "What is 6 * 7?"
+
+
+def test_a_start_without_a_request_takes_the_one_of_its_first_step(shell: Shell) -> None:
+    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", "later")
+    shell("temporal", "workflow", "start", *started, "--input", '{"head": {"agent": "sums"}}')
+    updating = ("temporal", "workflow", "update", "execute", "--workflow-id", "later")
+    shell(*updating, "--name", "run", "--input", '{"input": "What is 6 * 7?"}')
+    assert shell.query("later", "approvals")
+
+
 def test_a_terminated_task_is_shown_with_the_reason(shell: Shell, cli: Cli) -> None:
     started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", "ended")
     shell("temporal", "workflow", "start", *started, "--input", SUM)

@@ -11,7 +11,7 @@ from holdfast.desk.views.axis import Bar, axis_of
 from holdfast.desk.views.branches import branches_of, origin_of, path_of
 from holdfast.desk.views.comparison import compare, prompt_of, prompts_differ
 from holdfast.desk.views.effects import effects_of
-from holdfast.desk.views.sessions import name_of, turn_of
+from holdfast.desk.views.sessions import turn_of
 from holdfast.desk.views.tasks import TaskFilter, row_of
 from holdfast.desk.views.timeline import Timeline, timeline_of
 from holdfast.desk.views.words import age, counted, span, spent
@@ -29,6 +29,7 @@ from holdfast.task.data.records import (
 )
 from holdfast.task.happenings import happenings
 from holdfast.task.ledger.references import SAID_IN_ADDS
+from holdfast.values.checks.ids import session_name
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import Task, TaskStep
 
@@ -317,7 +318,7 @@ def test_a_turn_of_a_session_has_its_task_and_what_was_said() -> None:
     assert turn.task_id == "t1"
     assert [(said.role, said.text) for said in turn.said] == [("user", "hi"), ("assistant", "yo")]
     assert turn_of("-import", []).task_id == ""
-    assert name_of("default~session~ann") == "ann"
+    assert session_name("default~session~ann") == "ann"
 
 
 def test_lengths_of_time_are_said_with_two_units_at_most() -> None:

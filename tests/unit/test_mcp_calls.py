@@ -29,6 +29,7 @@ async def test_a_call_that_finds_its_client_closed_has_not_run(
     connection: Any = SimpleNamespace(name="Bank")
     call = ServerCall(
         connection=connection,
+        ready=lambda: connection,
         inquiries=Inquiries(),
         tool=tool,
         arguments={},

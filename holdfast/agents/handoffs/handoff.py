@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
-from holdfast.agents.agent_base import AgentBase, own
+from holdfast.agents.agent_base import AgentBase, users_agent
 from holdfast.agents.handoffs.invocation import (
     Invocation,
     UnfitInputError,
@@ -141,7 +141,7 @@ class Handoff(Generic[ContextT, AgentT]):
     def policy(self) -> ToolPolicy:
         """Describe as data how a task hands over; only the user's code has an effect."""
         effect: ToolEffect = "read" if self.code is None else "irreversible"
-        name, known_as = self.agent.name, own(self.agent).name
+        name, known_as = self.agent.name, users_agent(self.agent).name
         return ToolPolicy(
             effect=effect,
             handoff=name,
@@ -246,7 +246,7 @@ class HandoffTool(Tool):
             text = f"on_handoff of handoff {self.name!r} raised {kind}: {why}"
             raise HandoffFailedError(text, kind=kind, remedy=remedy_of(error)) from error
         target = self.handoff.agent
-        wanted = own(target)
+        wanted = users_agent(target)
         # Where names are shared, only the object itself says which agent is meant.
         is_wanted = to is wanted or (wanted is target and getattr(to, "name", None) == wanted.name)
         if not is_wanted:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.agents.agent_base import AgentBase, own
+from holdfast.agents.agent_base import AgentBase, users_agent
 from holdfast.agents.items.raw_items import member, plain
 from holdfast.agents.items.tool_origin import ToolOrigin
 from holdfast.errors import UserError
@@ -56,7 +56,7 @@ class RunItemBase:
         self.__dict__["_member"] = getattr(self.agent, "name", "")
         for name in AGENTS:
             if name in self.__dict__:
-                self.__dict__[name] = own(self.__dict__[name])
+                self.__dict__[name] = users_agent(self.__dict__[name])
 
     def to_input_item(self) -> dict[str, Json]:
         """Return the item as input for another run.

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
-from holdfast.agents.agent_base import AgentBase, own
+from holdfast.agents.agent_base import AgentBase, users_agent
 from holdfast.agents.nesting.nested_run import (
     RunOptions,
     check_run_options,
@@ -216,7 +216,7 @@ class AgentTool(Tool[..., Any]):
                 agent_tool_invocation=invocation_of(ctx),
             )
             if self.options["on_stream"] is not None:
-                await tell(self, ctx, ctx.nested.events(), own(self.agent))
+                await tell(self, ctx, ctx.nested.events(), users_agent(self.agent))
             if self.options["hooks"] is not None:
                 await ctx.nested.call_hooks(self.options["hooks"], ctx.context)
         if self.extractor is None:

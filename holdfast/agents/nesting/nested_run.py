@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.hooks import check_run_hooks
 from holdfast.agents.tools.context import ToolContext
 from holdfast.errors import UserError
@@ -143,8 +143,8 @@ async def run_apart(tool: Any, ctx: ToolContext[Any, Any], made: str | list[Any]
         "session": options["session"],
     }
     if options["on_stream"] is None:
-        return await runner.run(own(tool.agent), made, **arguments)
-    streamed = runner.run_streamed(own(tool.agent), made, **arguments)
+        return await runner.run(users_agent(tool.agent), made, **arguments)
+    streamed = runner.run_streamed(users_agent(tool.agent), made, **arguments)
     await tell(tool, ctx, streamed.stream_events(), streamed.current_agent)
     return streamed
 

@@ -47,7 +47,9 @@ class RunErrorData:
     Attributes:
         input: The run's input: a text, or items of the Responses API.
         new_items: The items that the run made, oldest first.
-        history: Input and new items in one list.
+        history: Input and new items in one list. As in the Agents SDK, it has messages twice that a
+            handoff has moved into the input: there, and where the run made them. The list of a
+            result, `to_input_list()`, has them once.
         output: The new items, as input items for another run.
         raw_responses: The model's answers of the turn that failed.
         last_agent: The agent that ran last.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Never, TypeVar
 
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.guardrails import (
     GuardrailFunctionOutput,
     InputGuardrail,
@@ -226,7 +226,7 @@ def with_known(
             if isinstance(agent, str):  # a failure has only its name, and no large output
                 output = typed_output(None if mine is None else mine.made_output, output)
                 output = recorded[-1].agent_output if output is None and recorded else output
-            shown = agent if mine is None else own(mine)
+            shown = agent if mine is None else users_agent(mine)
             return replace(result, guardrail=own_output, agent=shown, agent_output=output)
         case ToolInputGuardrailResult(guardrail=guardrail):
             checks = (each for tool in known.tools() for each in tool.tool_input_guardrails)
@@ -259,7 +259,9 @@ def _run_result(
         return InputGuardrailResult(known.input_guardrail(name, agent), found)
     guardrail = known.output_guardrail(name, agent)
     mine = known.agents.get(agent)
-    return OutputGuardrailResult(guardrail, output, agent if mine is None else own(mine), found)
+    return OutputGuardrailResult(
+        guardrail, output, agent if mine is None else users_agent(mine), found
+    )
 
 
 def _calls_of(of: StepBody) -> Iterator[tuple[str, str, tuple[ToolGuarded, ...]]]:

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, cast
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import is_named_for, own
+from holdfast.agents.agent_base import is_named_for, users_agent
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
     OF_PROVIDER,
@@ -216,7 +216,9 @@ def _tell_tool(item: ToolCallItem | ToolCallOutputItem, tool: Tool | None) -> No
         item.tool_origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name=server)
     elif isinstance(tool, AgentTool):
         item.tool_origin = ToolOrigin(
-            ToolOriginType.AGENT_AS_TOOL, agent_name=own(tool.agent).name, agent_tool_name=tool.name
+            ToolOriginType.AGENT_AS_TOOL,
+            agent_name=users_agent(tool.agent).name,
+            agent_tool_name=tool.name,
         )
     else:
         item.tool_origin = ToolOrigin(ToolOriginType.FUNCTION)

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, Self, cast
 from typing_extensions import TypeVar
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.items.raw_items import RawItem, dumped, plain
 from holdfast.agents.items.run_items import ToolApprovalItem, member_of
 from holdfast.agents.runs.item_helpers import ItemHelpers
@@ -393,7 +393,7 @@ class RunState(Generic[ContextT, AgentT]):
         ]
         state = cls.of(saved.task_id, items, id=saved.id)
         state._restore(saved)  # noqa: SLF001  of this class
-        runs = own(team.of(saved.runs)) if team.has(saved.runs) else initial_agent
+        runs = users_agent(team.of(saved.runs)) if team.has(saved.runs) else initial_agent
         state._outer = lambda: runs  # noqa: SLF001  nobody else may have it
         begins = str((saved.current_agent or {}).get("name", ""))
         if begins and not team.has(begins):

@@ -2,7 +2,8 @@
 
 A task knows its agents by name: its snapshot, records, queue and audit do. The user's agents may
 share names, so a run begins by giving them names that are apart, see `members`. From there on only
-what is shown to the user, or handed to the user's code, goes back to the user's objects, by `own`.
+what is shown to the user, or handed to the user's code, goes back to the user's objects, by
+`users_agent`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import as_member, names_apart, own, walk, walk_all
+from holdfast.agents.agent_base import as_member, names_apart, users_agent, walk, walk_all
 from holdfast.agents.handoffs.handoff import HandoffTool
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.parts.declared import as_handoff
@@ -63,7 +64,33 @@ def members(first: Agent) -> Agent:
 
 def is_apart(agent: Agent) -> bool:
     """Whether an agent is one of a run in which two of the user's agents share a name."""
-    return own(agent) is not agent
+    return users_agent(agent) is not agent
+
+
+def changed_places(name: str, outcome: str) -> tuple[str, str]:
+    """Say that an agent may have changed places with another of its name, and what to do.
+
+    Agents that share a name are told apart by the order in which the program lists them, which an
+    edit may change.
+
+    Args:
+        name: The name by which the task knows the agent.
+        outcome: What has become of the task.
+
+    Returns:
+        The text of the error and its remedy.
+    """
+    msg = (
+        f"Several agents of the run share a name, and the one that is {name!r} now is declared"
+        " otherwise than the one that the task began with, or leads to others of them: it may be"
+        f" another of them. {outcome}"
+    )
+    remedy = (
+        "Declare these agents as they were, in the same order, and go on with the agent that the"
+        " task began with, after a restart of its worker process. Names of their own allow such"
+        " changes."
+    )
+    return msg, remedy
 
 
 def _next_to(agent: Agent) -> list[Agent]:
@@ -115,7 +142,7 @@ class Team:
 
     def name_of(self, agent: object) -> str:
         """Return the name by which the task knows an agent of the user's; empty for another."""
-        return next((name for name, each in self._agents.items() if own(each) is agent), "")
+        return next((name for name, each in self._agents.items() if users_agent(each) is agent), "")
 
     def has(self, name: str) -> bool:
         """Whether this process has an agent of this name."""
@@ -147,7 +174,7 @@ class Team:
         """
         tool = self.tool(agent, handoff) if handoff else None
         to = tool.handoff.agent if isinstance(tool, HandoffTool) else None
-        return to if to is not None and own(to).name == named else self.of(named)
+        return to if to is not None and users_agent(to).name == named else self.of(named)
 
 
 def team_of(agent: Agent, *, first: str = "") -> Team:

@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.engine.listening import bound_socket
-from holdfast.errors import InvalidArgumentError, ServerStartError
+from holdfast.errors import HoldfastError, InvalidArgumentError, ServerStartError
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 PATH = "/mcp"
@@ -28,9 +28,25 @@ BACKLOG = 128
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Serve a client at stdin and stdout until it goes away."""
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+    """Serve a client at stdin and stdout until it goes away.
+
+    Raises:
+        HoldfastError: stdout cannot be written.
+    """
+    try:
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+    except ExceptionGroup as several:
+        lost, rest = several.split(OSError)
+        if lost is None or rest is not None:
+            raise
+        cause: Exception = lost
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
+        if isinstance(cause, BrokenPipeError):  # the client has gone
+            return
+        msg = f"The MCP client at stdout cannot be answered: {cause}. Tasks that were begun go on."
+        raise HoldfastError(msg) from cause
 
 
 class _Quiet(uvicorn.Server):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.hooks import RunHooks, check_run_hooks
 from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
@@ -133,7 +133,7 @@ def _next_agent(given: Agent, name: str) -> Agent:
             " that can hand over to it."
         )
         raise UserError(msg)
-    return own(team.of(name))
+    return users_agent(team.of(name))
 
 
 _KEPT = ("conversation_id", "previous_response_id")

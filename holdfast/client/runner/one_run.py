@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from temporalio.exceptions import TemporalError
 
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.nesting.nested_run import invocation_of
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_helpers import RunInput
@@ -307,7 +307,7 @@ class _Run:
             error.add_note(f"What the run had produced could not be read: {trouble}")
             data = RunData(
                 input=listed([] if call.input is None else call.input),
-                last_agent=own(call.agent),
+                last_agent=users_agent(call.agent),
                 context_wrapper=RunContextWrapper(self._context, task_id=call.task_id),
                 task_id=call.task_id,
             )

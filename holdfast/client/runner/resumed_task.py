@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import shared_name
-from holdfast.agents.runs.teams import is_apart
+from holdfast.agents.runs.teams import changed_places, is_apart
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.runner.run_call import RunCall
@@ -46,9 +46,6 @@ async def check_resumable(engine: AgentRunner, call: RunCall, before: Recorded) 
 async def _check_roles(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
     """Refuse to go on with agents that share a name, if they may have changed places.
 
-    Their names in the task follow from the order in which they are found, beginning with the agent
-    that was given.
-
     Raises:
         UserError: One may be another than that which the task began with under its name.
     """
@@ -61,15 +58,7 @@ async def _check_roles(engine: AgentRunner, call: RunCall, before: Recorded) -> 
     shared |= {name for name, each in known.items() if each.shared}
     for agent in agents:
         if _may_be_another(agent, known.get(agent.name), shared):
-            msg = (
-                f"Several agents of the run of task {call.task_id!r} share a name, and the one that"
-                f" is {agent.name!r} now is not declared as that of the task, or leads to others of"
-                " them: it may be another of them. Nothing was changed."
-            )
-            remedy = (
-                "Run the state with the agent that it began with, and declare these agents as they"
-                " were, in the same order. Names of their own allow such changes."
-            )
+            msg, remedy = changed_places(agent.name, "Nothing was changed.")
             raise UserError(msg, remedy=remedy)
 
 

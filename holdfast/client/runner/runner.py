@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import Unpack
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.run_config import RunConfig
@@ -234,7 +234,7 @@ async def _run(
             check_new_id(call.task_id)
         engine = await find_engine(call.agent, runner)
     if not engine.is_embedded:  # other processes know their agents by the names these were given
-        reachable([own(call.agent)])
+        reachable([users_agent(call.agent)])
     if isinstance(given, RunState):
         return await go_on(engine, call, given, started)
     return await begin(engine, call, given, started)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from temporalio.exceptions import TemporalError
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.items.run_items import RunItem
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.summaries import summary
@@ -112,7 +112,7 @@ class RunResultStreaming(Streamed[RunResult]):
             wrap: How to reach the engine's loop.
         """
         self._given = given if isinstance(given, str) else list(given)
-        self.current_agent: Any = own(agent)
+        self.current_agent: Any = users_agent(agent)
         self.current_turn = 0
         self._context = context
         self._reviver = reviver

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 from fastapi import Depends, Request
+from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse
+from starlette.routing import Match
+from starlette.types import Scope
 
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.identity.guard import Guard
@@ -19,6 +23,9 @@ from holdfast.values.steps import Task
 RUN_SECONDS = 10.0
 """How long a request waits for the run that it has begun."""
 
+_SLASH = "\x1f"
+"""Stands for a slash of an id while a route is looked for; no id has it."""
+
 _running: set[asyncio.Task[object]] = set()
 
 
@@ -28,6 +35,29 @@ class CleanJSON(JSONResponse):
     def render(self, content: Any) -> bytes:
         """Encode the content."""
         return super().render(without_secrets(content))
+
+
+class IdRoute(APIRoute):
+    """A route with an id, which may have slashes.
+
+    Those that are sent as `%2F` are never those of the route: `/tasks/x%2Fsteps` is the task
+    `x/steps`, and `/tasks/x/steps` the steps of `x`.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Say whether a request is for this route, and what the parts of its address are."""
+        raw: bytes = scope.get("raw_path") or b""
+        kept = unquote(raw.replace(b"%2F", b"%1F").replace(b"%2f", b"%1f"))
+        if _SLASH not in kept or kept.replace(_SLASH, "/") != scope["path"]:
+            return super().matches(scope)
+        match, found = super().matches({**scope, "path": kept})
+        parts = found.get("path_params")
+        if parts:
+            found["path_params"] = {
+                name: part.replace(_SLASH, "/") if isinstance(part, str) else part
+                for name, part in parts.items()
+            }
+        return match, found
 
 
 class Access:

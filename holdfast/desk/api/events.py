@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
-from holdfast.desk.api.access import Access, Asked
+from holdfast.desk.api.access import Access, Asked, IdRoute
 from holdfast.desk.identity.problems import problem_of
 from holdfast.desk.views.words import shortened, without_secrets
 from holdfast.errors import HoldfastError, InvalidArgumentError
@@ -30,7 +30,7 @@ RETRY_MS = 1000
 MOST_DIGITS = 20
 """Digits of the longest number that an event can have."""
 
-events = APIRouter()
+events = APIRouter(route_class=IdRoute)
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}

@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 
 from holdfast.archive.segments import turns
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.desk.api.access import Asked, CleanJSON
+from holdfast.desk.api.access import Asked, CleanJSON, IdRoute
 from holdfast.desk.identity.identities import Role
 from holdfast.desk.pages.feed import Feed
 from holdfast.desk.pages.sessions import read_sessions
@@ -23,13 +23,13 @@ from holdfast.desk.views.branches import Branch, ForkedTask, branches_of
 from holdfast.desk.views.cards import Card, card_of, task_of
 from holdfast.desk.views.effects import Effect, effects_of
 from holdfast.desk.views.filters import InboxFilter
-from holdfast.desk.views.sessions import SessionName
 from holdfast.desk.views.tasks import TaskFilter
 from holdfast.desk.views.timeline import Timeline, timeline_of
 from holdfast.desk.views.words import without_secrets
 from holdfast.desk.views.workers import Queue, ServedAgent, agents_of
 from holdfast.errors import NotFoundError, TaskNotFoundError
 from holdfast.reading.audit.event import AuditEvent
+from holdfast.reading.visibility import SessionName
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.state import SessionState
 from holdfast.task.happenings import happenings
@@ -40,7 +40,7 @@ from holdfast.values.steps import AgentResponse, Task, TaskStatus, TaskStep, Tas
 PAGE = 50
 MOST = 500
 
-reads = APIRouter(default_response_class=CleanJSON)
+reads = APIRouter(default_response_class=CleanJSON, route_class=IdRoute)
 
 
 _JSON_LINES: dict[int | str, dict[str, Any]] = {

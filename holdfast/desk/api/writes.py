@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from holdfast.desk.api.access import Asked, CleanJSON
+from holdfast.desk.api.access import Asked, CleanJSON, IdRoute
 from holdfast.desk.views.branches import origin_of
 from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.task.data.calls import Approval
@@ -21,7 +21,7 @@ from holdfast.values.steps import AgentResponse, Task, UndoReceipt
 
 KEY_DIGITS = 24
 
-writes = APIRouter(default_response_class=CleanJSON)
+writes = APIRouter(default_response_class=CleanJSON, route_class=IdRoute)
 
 
 class Body(BaseModel):

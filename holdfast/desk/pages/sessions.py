@@ -27,10 +27,10 @@ from holdfast.desk.pages.parts import (
     text,
     url,
 )
-from holdfast.desk.views.sessions import SessionName, Turn, app_in, name_of, turn_of
+from holdfast.desk.views.sessions import Turn, turn_of
 from holdfast.desk.views.words import clock, cost_shown
 from holdfast.errors import TaskNotFoundError
-from holdfast.reading.server_errors import server_errors
+from holdfast.reading.visibility import SessionName, list_sessions
 from holdfast.task.data.state import SessionState
 from holdfast.values.text.redact import redact
 
@@ -97,15 +97,7 @@ async def read_sessions(runner: AgentRunner) -> list[SessionName]:
     Raises:
         ConnectError: The server could not be reached.
     """
-    found: dict[str, SessionName] = {}
-    with server_errors():
-        async for each in runner.client.list_workflows("WorkflowType = 'Session'"):
-            name = name_of(each.id)
-            if name and name not in found and app_in(each.id, each.task_queue) == runner.app:
-                found[name] = SessionName(name=name, begun=each.start_time.timestamp())
-            if len(found) >= MOST:
-                break
-    return [*found.values()]
+    return await list_sessions(runner.client, runner.app, MOST)
 
 
 def _draw_names(found: list[SessionName]) -> None:

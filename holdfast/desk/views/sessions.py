@@ -6,24 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.desk.views.words import cut
-from holdfast.values.checks.ids import MADE, app_of, session_id
 from holdfast.values.messages import Message, shown
 from holdfast.values.text.redact import redact
-
-_BETWEEN = f"{MADE}session{MADE}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionName:
-    """A session of a list.
-
-    Attributes:
-        name: Its name.
-        begun: When it was begun, or reset, seconds since the epoch.
-    """
-
-    name: str
-    begun: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +47,3 @@ def turn_of(task: str, messages: Sequence[Message]) -> Turn:
         task_id="" if task.startswith("-") else task,
         said=tuple(each for each in said if each.text.strip()),
     )
-
-
-def name_of(workflow_id: str) -> str:
-    """Return the name that people use of a session."""
-    return workflow_id.partition(_BETWEEN)[2]
-
-
-def app_in(workflow_id: str, queue: str) -> str:
-    """Return the app of a session."""
-    app = workflow_id.partition(_BETWEEN)[0]
-    return app if session_id(app, name_of(workflow_id)) == workflow_id else app_of(queue)

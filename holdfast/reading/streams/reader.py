@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Iterator
 from typing import Any, Literal
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import own
+from holdfast.agents.agent_base import users_agent
 from holdfast.agents.items.run_items import HandoffCallItem
 from holdfast.agents.runs.item_reading import message_items
 from holdfast.agents.runs.teams import Team
@@ -228,7 +228,7 @@ class StreamReader:
             upcoming = (current.open.step.agent for current in look.opens)
             self._agent = (next(upcoming, "") if self._resumes else "") or look.task.agent
             if self._resumes:
-                now = own(self._team.of(self._agent))
+                now = users_agent(self._team.of(self._agent))
                 events.append(AgentUpdatedStreamEvent(new_agent=now, offset=self.offset))
             events += self._tell_agent(Offset(0, 0, 1), self._agent)
         found = [m for step in look.steps for m in moments(step, self._first_agent)]
@@ -258,7 +258,7 @@ class StreamReader:
 
     def _tell_agent(self, at: Offset, agent: str) -> Iterator[StreamEvent]:
         if self._advance(at):
-            new = own(self._team.of(agent))
+            new = users_agent(self._team.of(agent))
             yield AgentUpdatedStreamEvent(new_agent=new, offset=self.offset)
 
     def _tell_undo(self, told: Undone) -> Iterator[StreamEvent]:

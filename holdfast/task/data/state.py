@@ -86,6 +86,12 @@ class TaskInput(Value):
     secret: str = ""
     described: Described | None = None
 
+    @property
+    def has_request(self) -> bool:
+        """Whether it says what the task is to do, or goes on with a task that knows."""
+        request = (self.input, self.stored, self.images, self.head.history, self.carried)
+        return any(request)
+
 
 MOST_LOST = 5
 """Attempts of one activity that may be lost: one that ends its worker would do so for ever."""

@@ -80,8 +80,15 @@ def check_new_id(given: object) -> str:
     """Return the id for a new task, checked.
 
     Raises:
-        InvalidArgumentError: As for `check_name`, or it has the character of derived ids.
+        InvalidArgumentError: As for `check_name`, or it has the character of derived ids, or no
+            address can name it.
     """
+    if given in (".", ".."):
+        msg = (
+            f"task_id may not be {given!r}: browsers and HTTP clients take it out of an address, so"
+            " that the desk could not show the task. Add a letter or a digit."
+        )
+        raise InvalidArgumentError(msg)
     return _without_made("task_id", check_name("task_id", given))
 
 
@@ -191,6 +198,22 @@ def session_id(app: str, name: str) -> str:
 def is_session(workflow_id: str) -> bool:
     """Whether an id is a session's; that of a child task has other text after the first `~`."""
     return workflow_id[workflow_id.find(MADE) :].startswith(_SESSION)
+
+
+def session_name(workflow_id: str) -> str:
+    """Return the name that people use of a session; empty for another workflow."""
+    return workflow_id.partition(_SESSION)[2]
+
+
+def app_of_session(workflow_id: str, queue: str) -> str:
+    """Return the app of a session.
+
+    Args:
+        workflow_id: Its id.
+        queue: Its task queue.
+    """
+    app = workflow_id.partition(_SESSION)[0]
+    return app if session_id(app, session_name(workflow_id)) == workflow_id else app_of(queue)
 
 
 def is_nested(task_id: str) -> bool:

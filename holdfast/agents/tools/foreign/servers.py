@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
@@ -146,18 +147,28 @@ def server_keys(servers: Sequence[ToolServer]) -> dict[str, ToolServer]:
     return found
 
 
-def check_names(agent: str, names: Sequence[str], taken: Mapping[str, str]) -> None:
+def check_names(agent: str, tools: Sequence[ServerTool], taken: Mapping[str, str]) -> None:
     """Refuse names of servers' tools that the model could not tell apart.
 
     Args:
         agent: Name of the agent.
-        names: Names of the tools.
+        tools: The tools.
         taken: Names of its other tools and its handoffs, and what each is.
 
     Raises:
         UserError: A name is there twice.
     """
-    twice = sorted({name for name in names if names.count(name) > 1 or name in taken})
+    keys = Counter((tool.served.server, tool.served.name) for tool in tools)
+    for (server, name), often in keys.items():
+        if often > 1:  # no call of it could say which one it is for
+            msg = f"MCP server {server!r} of agent {agent!r} lists {often} tools named {name!r}."
+            remedy = (
+                "Give them names of their own at the server, or leave all of them out with"
+                f" tool_filter=create_static_tool_filter(blocked_tool_names=[{name!r}])."
+            )
+            raise UserError(msg, remedy=remedy)
+    names = Counter(tool.name for tool in tools)
+    twice = sorted(name for name, often in names.items() if often > 1 or name in taken)
     if not twice:
         return
     msg = (
