@@ -28,7 +28,7 @@ from holdfast.values.messages import Usage, cost_written, shown
 from holdfast.values.steps import Task, TaskStatus
 
 READ_AT_ONCE = 20
-"""Tasks that are read side by side for their cost."""
+"""Tasks and sessions that are read side by side."""
 
 
 async def tasks_command(
@@ -79,7 +79,13 @@ async def sessions_command(
         if name is not None:
             return await _messages(common, runner, name, app)
         found = await list_sessions(runner.client, app, limit)
-        lengths = [await _length(runner, each.name) for each in found]
+        lengths = [
+            length
+            for start in range(0, len(found), READ_AT_ONCE)
+            for length in await asyncio.gather(
+                *(_length(runner, each.name) for each in found[start : start + READ_AT_ONCE])
+            )
+        ]
     if common.json:
         for each, (turns, task) in zip(found, lengths, strict=True):
             output.emit({"session": each.name, "turns": turns, "last_task": task})
