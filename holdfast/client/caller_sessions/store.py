@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from holdfast.client.caller_sessions.protocol import SessionLike, name_of, takes, takes_wrapper
+from holdfast.client.caller_sessions.tail import Tail
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array
@@ -23,6 +24,7 @@ class CallerStore:
 
     Attributes:
         wrapper: The run's context, for sessions that take it.
+        seen: What it had when the run read it; None for a run that has not.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class CallerStore:
         self._takes_wrapper = takes_wrapper(session)
         self._takes_limit = takes(session.get_items, "limit")
         self.wrapper = wrapper
+        self.seen: Tail | None = None
 
     @property
     def name(self) -> str:
