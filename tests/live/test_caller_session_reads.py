@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import RunConfig, Runner, RunState, SessionSettings, tool
 from holdfast.client.agent_runner.task_ids import new_id
-from holdfast.client.caller_sessions import turns
+from holdfast.client.caller_sessions import store, turns
 from holdfast.client.caller_sessions.tail import FEW, TAIL
 from holdfast.errors import SessionUnclearError
 from holdfast.testing import FakeOpenAI
@@ -168,6 +168,33 @@ async def test_a_callback_that_changes_the_items_does_not_change_what_was_read(
         await run("q", **given)
     await run("q", **given)
     assert session.said == [("user", "before"), ("user", "q"), ("assistant", "done")]
+
+
+async def test_what_was_read_long_ago_is_read_once_more(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "FRESH_SECONDS", 0.0)
+    session = Breaking(items=[user("before")])
+    session.adds_before = 0
+
+    @tool(effect="read")
+    def note() -> str:
+        session.items.append(user("of another"))
+        return "noted"
+
+    model.call("note")
+    model.reply("done")
+    name = new_id("caller")
+    with pytest.raises(OSError, match="connection"):
+        await run("q", note, session=session, task_id=name)
+    assert session.reads == [None, ONCE_MORE]
+    await run("q", session=session, task_id=name, exist_ok=True)
+    assert [kind for kind, _ in session.said[2:]] == [
+        "user",
+        "function_call",
+        "function_call_output",
+        "assistant",
+    ]
 
 
 @pytest.mark.parametrize("written", [True, False])

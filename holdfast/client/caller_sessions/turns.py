@@ -5,8 +5,8 @@ holds the newest items of the session before the turn; then it calls `add_items`
 this is done. A process that finds a claim without that note waits, as its owner may be at work,
 claims the turn again, and compares the session with the first claim: it adds what is missing.
 
-The first claim takes what the process has read for the run, if it has: nothing is added before a
-claim, so the turn was not in the session then, and the session need not be read once more.
+The first claim may take what the process has read for the run: nothing is added before a claim, so
+the turn was not in the session then, and the session need not be read once more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.archive.contents import resolve_message
 from holdfast.archive.names import record_name
 from holdfast.archive.segments import read_json, read_messages, read_record
 from holdfast.client.caller_sessions.store import CallerStore, Item
-from holdfast.client.caller_sessions.tail import TAIL, marks, stored_count, tail_of
+from holdfast.client.caller_sessions.tail import marks, stored_count
 from holdfast.errors import BlobMissingError, SessionUnclearError
 from holdfast.models.openai.item_contents import answer_parts
 from holdfast.models.openai.items import to_response_items
@@ -156,10 +156,7 @@ class _Writing:
         mine = Claim(owner=uuid.uuid4().hex, at=time.time())
         if first is not None:
             return mine.model_copy(update={"before": first.before, "is_whole": first.is_whole})
-        seen = self._store.seen
-        if seen is None or not seen.is_enough:
-            limit = TAIL + 1
-            seen = tail_of(await self._store.items(limit), limit)
+        seen = await self._store.tail()
         return mine.model_copy(update={"before": seen.marks, "is_whole": seen.is_whole})
 
     async def _leave_to(self, claim: Claim, number: int) -> None:

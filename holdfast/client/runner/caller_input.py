@@ -8,7 +8,6 @@ from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.archive.archive import Archive
 from holdfast.client.caller_sessions.store import CallerStore
-from holdfast.client.caller_sessions.tail import tail_of
 from holdfast.client.runner.input import Call, Given, Item, chosen_items, messages_of, stored
 from holdfast.errors import TaskNotFoundError
 from holdfast.models.openai.items import from_response_items
@@ -45,7 +44,7 @@ async def with_caller_input(
     settings = config.session_settings
     limit = settings.limit if settings is not None and settings.limit is not None else session.limit
     seen = await session.items(limit)
-    session.seen = tail_of(seen, limit)  # before a callback can change the items
+    session.remember(seen, limit)  # before a callback can change the items
     if config.session_input_callback is not None:
         chosen, adds = await chosen_items(config.session_input_callback, seen, given, call)
         read = Given(None, from_response_items(whole_calls(chosen)))
