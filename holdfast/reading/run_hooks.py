@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -53,6 +54,9 @@ Call = Callable[..., Awaitable[Any]]
 POLL_SECONDS = 0.2
 AGAIN_SECONDS = 0.2
 LONGEST_AGAIN_SECONDS = 2.0
+AFTER_TOOLS = sys.maxsize
+"""The place of a handoff among the calls of its answer: behind those of tools, as in the SDK."""
+
 LAST_LOOKS = 5
 """Attempts to read the end of a run before the remaining hooks are given up."""
 
@@ -248,7 +252,10 @@ def hook_calls(
     handoffs = handoff_names(of, member)
     for batch, found in groupby(step_happenings(of), key=_batch):
         if batch is not None:
-            calls = [_call_of(each, team, handoffs) for each in found if isinstance(each, OfCall)]
+            about = [each for each in found if isinstance(each, OfCall)]
+            calls = [_call_of(each, team, handoffs) for each in about]
+            if not _are_done(about):  # the next agent takes over once no call waits any more
+                calls = [each for each in calls if each is None or each[1].hook != "on_handoff"]
             made = [each for each in calls if each is not None]
             yield from (each for _, each in sorted(made, key=itemgetter(0)))
             continue
@@ -276,6 +283,11 @@ def _batch(happening: InStep) -> int | None:
     return happening.call.batch if isinstance(happening, OfCall) else None
 
 
+def _are_done(about: Sequence[OfCall]) -> bool:
+    done = {each.call.i for each in about if isinstance(each, CallDone)}
+    return all(each.call.i in done for each in about)
+
+
 def _call_of(
     happening: OfCall, team: Team, handoffs: Collection[str]
 ) -> tuple[int, HookCall] | None:
@@ -287,7 +299,8 @@ def _call_of(
     if call.call.name in handoffs:
         if not isinstance(item, HandoffOutputItem) or not call.done:
             return None
-        return call.done, HookCall(("handoff", *place), "on_handoff", (agent, item.target_agent))
+        handed = HookCall(("handoff", *place), "on_handoff", (agent, item.target_agent))
+        return AFTER_TOOLS, handed
     if outcome is not None and outcome.attempts == 0:  # it did not run: rejected, or not on offer
         return None
     tool = agent.tool(call.call.name)

@@ -13,8 +13,9 @@ WITHHELD = "[withheld: an output guardrail has blocked this]"
 def after_block(current: OpenState, placeholder: str = "") -> tuple[Message, ...]:
     """Return the messages of a blocked step that may be shown again, oldest first.
 
-    The answer is left out; a text stands in for the results of its tools, because one of them may
-    be the blocked output. The input of the user and the tool calls of the model stay.
+    The answer is left out, and so are words and reasoning beside tool calls, which may tell of it;
+    a text stands in for the results of its tools, because one of them may be the blocked output.
+    The input of the user and the tool calls of the model stay: the tools were called.
 
     Args:
         current: The step, open when the task ended.
@@ -27,8 +28,10 @@ def after_block(current: OpenState, placeholder: str = "") -> tuple[Message, ...
     for message in adds:
         if message.role == "tool":
             kept.append(message.model_copy(update={"content": placeholder or WITHHELD}))
-        elif message.role != "assistant" or message.calls:
+        elif message.role != "assistant":
             kept.append(message)
+        elif message.calls:
+            kept.append(Message(role="assistant", calls=message.calls))
     _, said = last_round(adds, current.calls)
     for call in current.calls:
         if call.id not in said and not current.result.quiet:

@@ -8,20 +8,27 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from holdfast import Agent, Runner, SQLiteSession
+from holdfast import Agent, RunConfig, Runner, SessionSettings, SQLiteSession
+from holdfast.client.caller_sessions import store, turns
 from tests.crash.programs import AGENT, Job, log_to, make_runner, note
 
 
 class Mortal(SQLiteSession):
     """A session whose process dies before a turn is added, in between, or after.
 
-    It adds items one by one, as stores without transactions do.
+    It adds items one by one, as stores without transactions do, and notes that it is read.
     """
 
     def __init__(self, home: Path, dies: str = "") -> None:
         """Name where the process dies: "before", "in", "after", or nowhere."""
         super().__init__("mine", home / "mine.db")
+        self.home = home
         self.dies = dies
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Read items."""
+        note(self.home, "read", limit=limit)
+        return await super().get_items(limit)
 
     async def add_items(self, items: list[Any]) -> None:
         """Add items, or die."""
@@ -39,14 +46,28 @@ class Mortal(SQLiteSession):
 def talk(job: Job) -> None:
     """Run an agent in a session that dies where the job's `die` says, and note the answer."""
     log_to(job.home)
-    asyncio.run(_talk(job))
+    asyncio.run(_talk(job, None))
 
 
-async def _talk(job: Job) -> None:
+def talk_and_see_little(job: Job) -> None:
+    """Do what `talk` does, with a limit that shows the run two items of its session."""
+    log_to(job.home)
+    asyncio.run(_talk(job, 2))
+
+
+async def _talk(job: Job, limit: int | None) -> None:
+    turns.GRACE_SECONDS = 1.0  # a claim that was left costs the tests no more
+    store.FRESH_SECONDS = 600.0  # nor does a busy machine change what is read
     session = Mortal(job.home, job.die[0][0] if job.die else "")
     agent = Agent(name=AGENT)
     runner = await make_runner(job)
     result = await Runner.run(
-        agent, job.input, session=session, task_id=job.task_id, exist_ok=True, runner=runner
+        agent,
+        job.input,
+        session=session,
+        task_id=job.task_id,
+        exist_ok=True,
+        runner=runner,
+        run_config=RunConfig(session_settings=SessionSettings(limit=limit)),
     )
     note(job.home, "answered", text=str(result.final_output))

@@ -19,7 +19,6 @@ from holdfast import (
     RunConfig,
     Runner,
     RunState,
-    SessionABC,
     SessionSettings,
     SQLiteSession,
     UserError,
@@ -28,47 +27,12 @@ from holdfast.archive.archive import record_name
 from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.client.caller_sessions import turns
 from holdfast.errors import InvalidArgumentError, SessionUnclearError, TaskExistsError
+from holdfast.task.blocked_output import WITHHELD
 from holdfast.testing import FakeOpenAI
+from tests.support.kept_session import Items, Kept, worded
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look, tools
 from tests.support.workers import said
-
-Items = list[dict[str, Any]]
-
-
-class Kept(SessionABC):
-    """A session in memory that notes the thread of each call, and fails when it is told to."""
-
-    def __init__(self, session_id: str = "mine", items: Items | None = None) -> None:
-        self.session_id = session_id
-        self.items: Items = list(items or [])
-        self.reads: list[int | None] = []
-        self.adds: list[Items] = []
-        self.threads: set[int] = set()
-        self.fails = False
-
-    async def get_items(self, limit: int | None = None) -> list[Any]:
-        self.threads.add(threading.get_ident())
-        self.reads.append(limit)
-        return list(self.items) if limit is None else self.items[-limit:] if limit else []
-
-    async def add_items(self, items: list[Any]) -> None:
-        self.threads.add(threading.get_ident())
-        if self.fails:
-            msg = "the disk is full"
-            raise OSError(msg)
-        self.adds.append(items)
-        self.items.extend(items)
-
-    async def pop_item(self) -> Any:
-        return self.items.pop() if self.items else None
-
-    async def clear_session(self) -> None:
-        self.items.clear()
-
-    @property
-    def said(self) -> list[tuple[Any, Any]]:
-        return [(each.get("role", each.get("type")), worded(each)) for each in self.items]
 
 
 def answer(text: str) -> dict[str, Any]:
@@ -76,12 +40,6 @@ def answer(text: str) -> dict[str, Any]:
     part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     kind = {"type": "message", "role": "assistant", "status": "completed"}
     return {**kind, "content": [part]}
-
-
-def worded(item: Any) -> Any:
-    """Return the content of an item; the text of an answer."""
-    content: Any = item.get("content")
-    return content if isinstance(content, str | None) else content[0]["text"]
 
 
 async def resume(run: Runs, state: RunState, **options: Any) -> Any:
@@ -293,6 +251,32 @@ async def test_what_failed_runs_leave_is_as_in_other_sessions(run: Runs, model: 
             "q", session=session, run_config=RunConfig(output_guardrails=[OutputGuardrail(trip)])
         )
     assert session.said == [("user", "q")]
+
+
+async def test_a_session_has_the_calls_of_a_blocked_turn_without_words_and_results(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    def trip(*_: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    await run.serve(look, tool_use_behavior="stop_on_first_tool")
+    session = Kept()
+    model.call("look", {"where": "up"}, text="it is up", reasoning="where is it?")
+    config = RunConfig(output_guardrails=[OutputGuardrail(trip)])
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await run("q", session=session, run_config=config)
+    assert [role for role, _ in session.said] == ["user", "function_call", "function_call_output"]
+    assert session.items[1]["arguments"] == '{"where": "up"}'
+    assert session.items[2]["output"] == WITHHELD
+    assert "it is" not in str(session.items)
+    model.reply("done")
+    await run("again", look, session=session)
+    assert [role for role, _ in said(model.requests[-1].messages)] == [
+        "user",
+        "assistant",
+        "tool",
+        "user",
+    ]
 
 
 async def test_an_abandoned_run_writes_nothing(run: Runs, model: FakeOpenAI) -> None:

@@ -189,6 +189,31 @@ async def test_hooks_of_an_approved_call_are_told_once_it_runs_and_the_earlier_o
     assert again.told == []
 
 
+async def test_a_handoff_is_told_once_no_other_call_of_its_answer_waits(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    await run.serve(pay, handoffs=[run.make_agent(name="other")])
+    model.calls([("transfer_to_other", {}), ("pay", {})])
+    before = Recorder()
+    state = (await run("q", hooks=before)).to_state()
+    assert [said[0] for said in before.told] == ["agent_start", "llm_start", "llm_end"]
+    state.approve(state.get_interruptions()[0])
+    model.reply("done")
+    after = Recorder()
+    await run(state, hooks=after)
+    assert [said[0] for said in after.told][:4] == [
+        "tool_start",
+        "tool_end",
+        "handoff",
+        "agent_start",
+    ]
+
+
 async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(
     run: Runs, model: FakeOpenAI
 ) -> None:

@@ -46,7 +46,7 @@ from holdfast.task.data.records import (
     StepResult,
 )
 from holdfast.values.code.code_refs import look_up
-from holdfast.values.messages import ToolCall, assistant
+from holdfast.values.messages import Message, ToolCall, assistant
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import TaskStep
 
@@ -174,12 +174,14 @@ def test_the_result_of_a_trip_gets_the_output_type_that_this_process_has() -> No
 
 def test_a_blocked_step_keeps_the_question_and_withholds_the_answer() -> None:
     call = ToolCall(id="c", name="act")
+    reasoning: dict[str, Any] = {"type": "reasoning", "id": "r", "summary": []}
+    asks = Message(role="assistant", content="secret", calls=(call,), items=(reasoning,))
     current = OpenState(
         open=OpenStep(step=TaskStep(step_id="s1", input="hi")),
         n=1,
         started=0.0,
         journal=(
-            JournalEntry(request="", answer=ModelAnswer(message=assistant("", calls=(call,)))),
+            JournalEntry(request="", answer=ModelAnswer(message=asks)),
             JournalEntry(request="", calls=(call,), outcomes=(Outcome(content="secret"),)),
         ),
         result=StepResult(
@@ -188,6 +190,7 @@ def test_a_blocked_step_keeps_the_question_and_withholds_the_answer() -> None:
     )
     kept = after_block(current)
     assert [message.role for message in kept] == ["user", "assistant", "tool"]
+    assert kept[1] == assistant("", calls=(call,))
     assert kept[-1].content == WITHHELD
     assert after_block(current, "gone")[-1].content == "gone"
 

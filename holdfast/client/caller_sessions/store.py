@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 from holdfast.client.caller_sessions.protocol import SessionLike, name_of, takes, takes_wrapper
+from holdfast.client.caller_sessions.tail import TAIL, Tail, tail_of
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
+
+FRESH_SECONDS = 60.0
+"""How long a read of a session serves for the turn: what others add later hides its place."""
 
 Item = dict[str, Json]
 Invoke = Callable[..., Awaitable[Any]]
@@ -40,6 +45,8 @@ class CallerStore:
         self._takes_wrapper = takes_wrapper(session)
         self._takes_limit = takes(session.get_items, "limit")
         self.wrapper = wrapper
+        self._seen: Tail | None = None
+        self._seen_at = 0.0
 
     @property
     def name(self) -> str:
@@ -83,6 +90,27 @@ class CallerStore:
             raise UserError(msg)
         items = [self._item(each) for each in found]
         return items if limit is None else items[max(len(items) - max(limit, 0), 0) :]
+
+    def remember(self, items: Sequence[Item], limit: int | None) -> None:
+        """Keep what the run has read of it, for its turn.
+
+        Args:
+            items: What it gave.
+            limit: The number of items that it was asked for; None for all.
+        """
+        self._seen, self._seen_at = tail_of(items, limit), time.monotonic()
+
+    async def tail(self) -> Tail:
+        """Return its newest items: as the run has read them, unless that was little or long ago.
+
+        Raises:
+            Exception: As for `items`.
+        """
+        is_fresh = time.monotonic() < self._seen_at + FRESH_SECONDS
+        if self._seen is not None and self._seen.is_enough and is_fresh:
+            return self._seen
+        limit = TAIL + 1
+        return tail_of(await self.items(limit), limit)
 
     async def add(self, items: Sequence[Item]) -> None:
         """Add items behind the others.

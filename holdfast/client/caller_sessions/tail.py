@@ -3,13 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from holdfast.values.base import Json, canonical, digest
+
+TAIL = 99
+"""Number of a session's newest items by which the place of a turn is known again."""
+
+FEW = 10
+"""A place after fewer items is too easily found twice in a conversation that goes on."""
 
 UNSTABLE = ("id", "status")
 """Fields that a session may add to an item or leave out."""
 
 Item = dict[str, Json]
+
+
+class Tail(NamedTuple):
+    """The newest items of a session at one time.
+
+    Attributes:
+        marks: Their marks, oldest first, at most `TAIL`.
+        is_whole: Whether these were all of its items.
+    """
+
+    marks: tuple[str, ...]
+    is_whole: bool
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether a turn after them is found again."""
+        return self.is_whole or len(self.marks) >= FEW
+
+
+def tail_of(items: Sequence[Item], limit: int | None) -> Tail:
+    """Return the tail of a session that was read.
+
+    Args:
+        items: What it gave.
+        limit: The number of items that it was asked for; None for all.
+    """
+    has_all = limit is None or len(items) < limit
+    return Tail(marks(items[-TAIL:]), is_whole=has_all and len(items) <= TAIL)
 
 
 def marks(items: Iterable[Item]) -> tuple[str, ...]:

@@ -1,9 +1,12 @@
 """The turn of a run in a session of the caller's own: written once, whoever dies meanwhile.
 
 A process that is to write the turn of a closed task claims it with a record in the archive, which
-holds the newest items of the session at that time; then it calls `add_items`, then it notes that
+holds the newest items of the session before the turn; then it calls `add_items`, then it notes that
 this is done. A process that finds a claim without that note waits, as its owner may be at work,
 claims the turn again, and compares the session with the first claim: it adds what is missing.
+
+The first claim may take what the process has read for the run: nothing is added before a claim, so
+the turn was not in the session then, and the session need not be read once more.
 """
 
 from __future__ import annotations
@@ -28,9 +31,6 @@ from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.pauses import pauses
 
-TAIL = 99
-"""Number of a session's newest items that a claim holds."""
-
 ALL = 1_000_000
 """A limit that no session reaches: without one, some give what their settings say."""
 
@@ -46,7 +46,7 @@ class Claim(Value):
     Attributes:
         owner: Names the attempt.
         at: When it was made, in seconds since 1970.
-        before: Marks of the newest items that the session had before the first attempt.
+        before: Marks of the newest items of the session, read at a time before the first attempt.
         is_whole: Whether these were all of its items.
         failed: Whether add_items has raised: the next attempt need not wait.
     """
@@ -156,9 +156,8 @@ class _Writing:
         mine = Claim(owner=uuid.uuid4().hex, at=time.time())
         if first is not None:
             return mine.model_copy(update={"before": first.before, "is_whole": first.is_whole})
-        tail = marks(await self._store.items(TAIL + 1))
-        known = {"before": tail[-TAIL:], "is_whole": len(tail) <= TAIL}
-        return mine.model_copy(update=known)
+        seen = await self._store.tail()
+        return mine.model_copy(update={"before": seen.marks, "is_whole": seen.is_whole})
 
     async def _leave_to(self, claim: Claim, number: int) -> None:
         """Wait until the owner of a claim has done its work, has failed, or counts as dead."""

@@ -44,6 +44,7 @@ async def with_caller_input(
     settings = config.session_settings
     limit = settings.limit if settings is not None and settings.limit is not None else session.limit
     seen = await session.items(limit)
+    session.remember(seen, limit)  # before a callback can change the items
     if config.session_input_callback is not None:
         chosen, adds = await chosen_items(config.session_input_callback, seen, given, call)
         read = Given(None, from_response_items(whole_calls(chosen)))
