@@ -18,7 +18,7 @@ from holdfast.task.data.undo import NO_FOLLOWUP, Before
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.open_steps import INLINE_BYTES
 from holdfast.task.ledger.queue import problem, queued_with
-from holdfast.task.ledger.queue_changes import found_by, lasts_after, pending, taken_from
+from holdfast.task.ledger.queue_changes import found_by, pending, taken_from
 from holdfast.task.ledger.references import (
     cost_of,
     is_thought,
@@ -356,33 +356,6 @@ class Ledger(UpcomingSteps):
         self._forget_approvals(n)
         self._move_head(record, current, state=state, transcript=transcript)
         return record
-
-    def _move_head(
-        self,
-        record: StepRecord,
-        current: OpenState,
-        *,
-        state: dict[str, Json],
-        transcript: ChainRef,
-    ) -> None:
-        """Let the task go on from a step that is recorded, with its state and transcript."""
-        answered = record.last and current.alone
-        if not self.s.path or self.s.path[-1][0] != self.s.branch:
-            self.change(path=(*self.s.path, (self.s.branch, record.n)))
-        self.change(
-            opens=tuple(other for other in self.s.opens if other.n != current.n),
-            steps=record.n,
-            queue=queued_with(self.s.queue, record.next),
-            extra_state=state,
-            transcript=transcript,
-            answered=answered,
-            concluded=answered,
-            last_step=record.step if answered and record.step.agent else None,
-            lasts=lasts_after(self.s.lasts, record),
-        )
-        self._hand_on(record)
-        if answered and self.s.followups:
-            self.follow_up()
 
     def _merged(
         self, current: OpenState, outcomes: Sequence[Outcome]

@@ -15,7 +15,6 @@ from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.data.undo import Before, Newest, WaitingChange
 from holdfast.task.ledger.archived_steps import answer_of, lines_after, records_here
 from holdfast.task.ledger.indexes import Asked
-from holdfast.task.ledger.queue import ready_steps
 from holdfast.task.ledger.queue_changes import (
     change_if_any,
     pending,
@@ -81,7 +80,6 @@ class LedgerState(Recording):
         self.reserved: dict[object, Decimal] = {}
         self.needs: dict[int, Decimal] = {}
         self._asked = Asked(self.s.approvals)
-        self._ready = (self.s.opens, self.s.queue, self._ready_now())
         self.base = self.s.transcript.length
         if carried is None:
             self.note(CREATED, now=now, body={"extra_state": given.extra_state})
@@ -282,19 +280,6 @@ class LedgerState(Recording):
     def put_child(self, id: str, child: ChildState) -> None:
         """Store the state of a child task: in place, because there may be thousands."""
         self.s.children[id] = child
-
-    def ready(self) -> tuple[TaskStep, ...]:
-        """List the queued steps that wait for no other."""
-        opens, queue = self.s.opens, self.s.queue
-        if self._ready[0] is not opens or self._ready[1] is not queue:
-            self._ready = (opens, queue, self._ready_now())
-        return self._ready[2]
-
-    def _ready_now(self) -> tuple[TaskStep, ...]:
-        if any(c.open.step.is_join for c in self.s.opens):
-            return ()
-        ready = ready_steps(self.s.queue, [c.open.step.step_id for c in self.s.opens])
-        return tuple(step for step in ready if step.is_join) or ready
 
     def task(self) -> Task:
         """Describe the task."""

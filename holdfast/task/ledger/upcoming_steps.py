@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.task.data.commands import RunRequest
-from holdfast.task.data.records import InputRef, StepRecord
+from holdfast.task.data.records import InputRef, OpenState, StepRecord
+from holdfast.task.data.state import TaskInput
 from holdfast.task.data.undo import FollowUp
 from holdfast.task.ledger.open_steps import OpenSteps
-from holdfast.task.ledger.queue import serial_of
-from holdfast.task.ledger.queue_changes import join_of
+from holdfast.task.ledger.queue import queued_with, ready_steps, serial_of
+from holdfast.task.ledger.queue_changes import join_of, lasts_after
 from holdfast.task.ledger.references import output_digest
+from holdfast.values.base import ChainRef, Json
 from holdfast.values.messages import ImagePart
 from holdfast.values.steps import TaskStep
 
@@ -20,6 +22,57 @@ DONE_KEPT = 1000
 
 class UpcomingSteps(OpenSteps):
     """The part of the ledger that queues steps."""
+
+    def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
+        """Begin a task, or go on with one that continued as new.
+
+        Args:
+            given: The workflow's input.
+            task_id: The task's id.
+            now: Time in seconds since the epoch.
+        """
+        super().__init__(given, task_id=task_id, now=now)
+        self._ready = (self.s.opens, self.s.queue, self._ready_now())
+
+    def ready(self) -> tuple[TaskStep, ...]:
+        """List the queued steps that wait for no other."""
+        opens, queue = self.s.opens, self.s.queue
+        if self._ready[0] is not opens or self._ready[1] is not queue:
+            self._ready = (opens, queue, self._ready_now())
+        return self._ready[2]
+
+    def _ready_now(self) -> tuple[TaskStep, ...]:
+        if any(c.open.step.is_join for c in self.s.opens):
+            return ()
+        ready = ready_steps(self.s.queue, [c.open.step.step_id for c in self.s.opens])
+        return tuple(step for step in ready if step.is_join) or ready
+
+    def _move_head(
+        self,
+        record: StepRecord,
+        current: OpenState,
+        *,
+        state: dict[str, Json],
+        transcript: ChainRef,
+    ) -> None:
+        """Let the task go on from a step that is recorded, with its state and transcript."""
+        answered = record.last and current.alone
+        if not self.s.path or self.s.path[-1][0] != self.s.branch:
+            self.change(path=(*self.s.path, (self.s.branch, record.n)))
+        self.change(
+            opens=tuple(other for other in self.s.opens if other.n != current.n),
+            steps=record.n,
+            queue=queued_with(self.s.queue, record.next),
+            extra_state=state,
+            transcript=transcript,
+            answered=answered,
+            concluded=answered,
+            last_step=record.step if answered and record.step.agent else None,
+            lasts=lasts_after(self.s.lasts, record),
+        )
+        self._hand_on(record)
+        if answered and self.s.followups:
+            self.follow_up()
 
     def _hand_on(self, record: StepRecord) -> None:
         """Keep a step's output for the steps that wait for it; join last outputs.
