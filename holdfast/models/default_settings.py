@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 from holdfast.values.settings import ModelSettings
 
 _TEXT_ONLY = re.compile(r"gpt-5(\.[123])?-chat-latest")

@@ -142,7 +142,9 @@ async def none_for_a_model_of_the_run(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "q", run_config=config)
 
 
-@RESPONSES.script(answer(called("ask", '{"input": "what?"}', "call_a")), reply("that"), reply("done"))
+@RESPONSES.script(
+    answer(called("ask", '{"input": "what?"}', "call_a")), reply("that"), reply("done")
+)
 async def none_for_an_agent_as_a_tool(lib: Lib) -> Any:
     low = lib.agent("low", model="gpt-5.2-pro")
     tool = low.as_tool(tool_name="ask", tool_description="Asks.")
