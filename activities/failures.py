@@ -119,6 +119,12 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
             non_retryable=0 < attempts <= activity.info().attempt,
             category=ApplicationErrorCategory.BENIGN,
         ) from None
+    except asyncio.CancelledError as error:
+        if user_calls.is_cancelled():
+            raise
+        msg = "Code of this activity raised CancelledError, though nothing has cancelled it."
+        log.warning("An activity failed: %s", msg, exc_info=True)
+        raise LoggedError(msg, type=type(error).__name__, non_retryable=True) from None
     except Exception as error:
         is_ours = isinstance(error, HoldfastError)
         log.warning("An activity failed: %s", text_of(error), exc_info=not is_ours)

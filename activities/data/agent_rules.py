@@ -78,7 +78,7 @@ def makes_first_step(agent: Agent) -> bool:
 
 def _rules(registry: Registry, snapshot: AgentSnapshot, head: TaskHead) -> dict[str, Any]:
     """Say what the task must know of one agent."""
-    settings = snapshot.settings.resolve(head.settings)
+    settings = snapshot.settings_in(head)
     return {
         "model": head.model or snapshot.model,
         "policies": snapshot.policies,

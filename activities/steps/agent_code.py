@@ -363,7 +363,9 @@ class RegisteredCode(AgentCode):
         tools: dict[str, Tool] = {tool.name: tool for tool in self._live.made_tools}
         tools |= self._live.served_tools(self.agent)
         told = [_told(result, tools.get(result.tool_name)) for result in results]
-        said: object = await invoke(decide, await self.context(state), told)
+        context = await self.context(state)
+        with naming(f"tool_use_behavior of agent {self.agent.name!r}", decide):
+            said: object = await invoke(decide, context, told)
         if not isinstance(said, ToolsToFinalOutputResult):
             msg = (
                 f"The tool_use_behavior of agent {self.agent.name!r} must return a"

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
 
 
+class HandoffMissingError(NotFoundError):
+    """The agent of this process has lost a handoff that a model calls."""
+
+
 class AgentHandoffs(StepHandoffs):
     """The handoffs of the agent whose turn a step is, and of the run.
 
@@ -196,12 +200,12 @@ class AgentHandoffs(StepHandoffs):
         found = self._handoffs.get(name)
         if found is None:
             msg = (
-                f"The model calls handoff {name!r}, which agent {self._agent.name!r} of this worker"
-                f" process has no more; it has: {', '.join(self._handoffs) or 'none'}. The task"
+                f"Tool {name} not found in agent {self._agent.name} of this worker process, which"
+                f" has lost this handoff; it has: {', '.join(self._handoffs) or 'none'}. The task"
                 " waits, nothing is lost."
             )
             remedy = "Give it back, restart the worker process, and run the step again."
-            raise NotFoundError(msg, remedy=remedy)
+            raise HandoffMissingError(msg, remedy=remedy)
         return found
 
 

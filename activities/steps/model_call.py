@@ -34,6 +34,7 @@ from holdfast.reading.streams.progress import write_progress
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
+from holdfast.values.code.user_calls import kept_alive
 from holdfast.values.money import NOTHING
 from holdfast.values.runs.failed_attempts import next_failure
 from holdfast.values.text.logs import log
@@ -216,8 +217,9 @@ class Asking:
     async def _attempted(self, request: ModelRequest) -> ModelAnswer:
         key, model = self._key, self._model
         if key is None or not isinstance(model, StreamingModel):
-            return await model.respond(request)
-        with publishing(local_hub, self._pulse, key, self._attempt) as publish:
+            with kept_alive():
+                return await model.respond(request)
+        with kept_alive(), publishing(local_hub, self._pulse, key, self._attempt) as publish:
             leaves_out = self._has_unique_ids and self._head.dialect.unknown_tool == "raise"
             tell = unrepeated(publish, request.messages) if leaves_out else publish
             return await model.stream(request, tell)

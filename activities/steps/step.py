@@ -292,7 +292,7 @@ class StepActivities:
         self, head: TaskHead, first: AgentSnapshot, agent: AgentSnapshot, at: ChainRef
     ) -> bool:
         """Whether the agent has used a tool; found out only where its tool choice depends on it."""
-        wanted = agent.settings.resolve(head.settings).tool_choice
+        wanted = agent.settings_in(head).tool_choice
         if wanted in (None, "auto") or agent.keeps_tool_choice:
             return False
         return agent.name in who_used_tools(first, await self._source.transcript(at))

@@ -22,7 +22,7 @@ from holdfast.agents.tools.error_texts import ToolErrorFormatter
 from holdfast.agents.tools.functions.schema import is_same_shape
 from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.failures import NOT_REPEATABLE, facts
+from holdfast.task.data.failures import NOT_REPEATABLE, TOOL_MISSING, facts
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
@@ -109,15 +109,15 @@ def tool_of(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> Tool:
         return tool
     served = [each.name for each in agent.made_tools]
     msg = (
-        f"Step {n} calls tool {call.name!r}, but this worker serves: {', '.join(served) or 'none'}."
-        " The task waits, nothing is lost."
+        f"Tool {call.name} not found in agent {agent.name} of this worker process: step {n} calls"
+        f" it, and there is: {', '.join(served) or 'none'}. The task waits, nothing is lost."
     )
     remedy = (
         f"Give the tool back to agent {agent.name!r}, restart the worker, and ask again for what"
         " you had asked for."
     )
     known = facts(remedy=remedy)
-    raise ApplicationError(msg, *known, type="ToolMissingError", non_retryable=True)
+    raise ApplicationError(msg, *known, type=TOOL_MISSING, non_retryable=True)
 
 
 def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -> None:

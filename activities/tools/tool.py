@@ -50,13 +50,14 @@ from holdfast.errors import (
     OutcomeUnknownError,
     ToolTimeoutError,
     UserError,
+    message_of,
 )
 from holdfast.task.data.calls import SHORTEST, Outcome
 from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, facts
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
-from holdfast.values.code.user_calls import calling, invoke, place_of
+from holdfast.values.code.user_calls import StoppedError, calling, invoke, naming, place_of
 from holdfast.values.messages import Blob, FilePart, clean
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import SourceNode, nodes_of
@@ -343,7 +344,8 @@ async def timeout_text(ready: Ready, error: ToolTimeoutError) -> str:
     if formatter is None:
         return _short(error)
     try:
-        return str(await invoke(formatter, ready.ctx, error))
+        with naming("timeout_error_function", formatter):
+            return str(await invoke(formatter, ready.ctx, error))
     except Exception as failed:
         where = place_of(formatter, failed)
         log.exception("The timeout_error_function of %r failed: %s", ready.tool.name, where)
@@ -387,7 +389,8 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
         raise ApplicationError(msg, type="UserError", non_retryable=True) from None
     if callable(formatter) and isinstance(error, Exception):
         try:
-            return str(await invoke(formatter, ready.ctx, formatted_error(error)))
+            with naming("failure_error_function", formatter):
+                return str(await invoke(formatter, ready.ctx, formatted_error(error)))
         except Exception as failed:
             where = place_of(formatter, failed)
             log.exception("The failure_error_function of tool %r failed: %s", tool.name, where)
@@ -413,8 +416,8 @@ async def _worded(ready: Ready, text: str, error: BaseException) -> str:
 
 def said(error: BaseException) -> str:
     """Return the text of an error, without secrets and of readable length."""
-    if isinstance(error, SystemExit):
-        return f"the tool wanted to end the process (SystemExit: {error.code})"
+    if isinstance(error, StoppedError):
+        return f"the tool stopped: {message_of(error)}"
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  an error that cannot even say what it is
@@ -425,7 +428,7 @@ def said(error: BaseException) -> str:
 def named(error: BaseException) -> str:
     """Return the class of an error with its text: that of a KeyError is the key alone."""
     text, name = said(error), type(error).__name__
-    return text if isinstance(error, SystemExit) or text == name else f"{name}: {text}"
+    return text if isinstance(error, StoppedError) or text == name else f"{name}: {text}"
 
 
 def _short(error: BaseException) -> str:

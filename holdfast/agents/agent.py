@@ -49,7 +49,9 @@ from holdfast.agents.tools.hooks import (
 from holdfast.agents.tools.retriever import ToolRetriever
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
+from holdfast.models.default_settings import default_settings, were_given
 from holdfast.models.libraries.llama_index import LLM
+from holdfast.models.resolve import default_name
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -73,7 +75,8 @@ class Agent(DeclaredAgent[ContextT]):
         tools: Tools, tools of LlamaIndex, plain functions to be made into tools, or tools that
             the provider runs, as WebSearchTool() (Responses API only). More may be appended to
             `agent.tools`, for tasks that start afterwards.
-        model_settings: How the model is called: a ModelSettings, or a dict of its fields.
+        model_settings: How the model is called: a ModelSettings, or a dict of its fields. An agent
+            that is given none has, in runs of Runner, those of its model's name (GPT-5).
         worker: The step logic: an AgentWorker, or any object with `async def run_step(step, ctx)`.
         tool_retriever: Used in place of `tools`: chooses from its catalogue the tools that each
             step offers the model. See `holdfast.agents.tools.retriever`. An ObjectRetriever of
@@ -317,6 +320,13 @@ class Agent(DeclaredAgent[ContextT]):
             if each.server in servers
         }
 
+    def _settings_of_model(self) -> ModelSettings | None:
+        if were_given(self.model_settings):
+            return None
+        if self.model is None and self.prompt is None:
+            return default_settings(default_name())
+        return default_settings(self.model if isinstance(self.model, str) else "")
+
     def snapshot(self, model: str, served: Sequence[Tool] = ()) -> AgentSnapshot:
         """Describe this agent as data, without its team.
 
@@ -338,6 +348,7 @@ class Agent(DeclaredAgent[ContextT]):
             instructions=self.instructions if isinstance(self.instructions, str) else "",
             model=model,
             settings=self.model_settings,
+            of_model=self._settings_of_model(),
             tools=tuple(tool.spec() for tool in tools),
             handoffs=tuple(each.spec() for each in handoffs),
             policies={

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from holdfast.engine.tracebacks import shortened
 from holdfast.errors import HoldfastError
+from holdfast.values.text.logs import log
 
 T = TypeVar("T")
 
@@ -159,7 +160,8 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(self._started.set)
         try:
-            self._loop.run_forever()
+            while self._is_ended_by_code():
+                pass
             left = asyncio.all_tasks(self._loop)
             for task in left:
                 task.cancel()
@@ -168,6 +170,15 @@ class LoopThread:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
+
+    def _is_ended_by_code(self) -> bool:
+        """Run the loop; return whether code that runs in it has ended it, and not `close`."""
+        try:
+            self._loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:  # the task that raised it has it, too
+            log.warning("Code on %s raised %s", self._thread.name, type(error).__name__)
+            return True
+        return False
 
 
 def _copy_outcome(task: asyncio.Task[T], done: Future[T]) -> None:

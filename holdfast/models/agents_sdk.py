@@ -15,7 +15,7 @@ from holdfast.models.base import Model as OneMethodModel
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell, ToolSpec, is_passing
 from holdfast.models.openai.items import to_response_items
 from holdfast.values.base import Json
-from holdfast.values.settings import MCPToolChoice
+from holdfast.values.settings import MCPToolChoice, ModelSettings
 
 
 class ModelTracing(enum.Enum):
@@ -271,7 +271,7 @@ def _arguments(request: ModelRequest) -> dict[str, Any]:
     return {
         "system_instructions": request.instructions or None,
         "input": [_sent(item) for item in to_response_items(request.messages)],
-        "model_settings": request.settings.model_copy(update={"tool_choice": choice}),
+        "model_settings": _settings(request.settings, choice),
         "tools": [_offered(tool) for tool in request.tools],
         "output_schema": None if request.output is None else AskedOutput(request.output),
         "handoffs": [],
@@ -280,6 +280,17 @@ def _arguments(request: ModelRequest) -> dict[str, Any]:
         "conversation_id": request.conversation_id or None,
         "prompt": request.prompt and {"version": None, "variables": None, **request.prompt},
     }
+
+
+def _settings(settings: ModelSettings, choice: object) -> ModelSettings:
+    """Return settings as the Agents SDK's models read them: `reasoning` has attributes."""
+    reasoning: object = settings.reasoning_options
+    if settings.reasoning_options is not None:
+        from openai.types.shared import Reasoning
+
+        reasoning = Reasoning.construct(**settings.reasoning_options)
+    changes = {"tool_choice": choice, "reasoning": reasoning, "reasoning_effort": None}
+    return settings.model_copy(update=changes)
 
 
 def _offered(tool: ToolSpec) -> OfferedTool | OfferedHostedTool:

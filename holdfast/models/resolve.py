@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.agents_sdk import AskedModel, AskingModel, is_asked
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, Tell, streamed
+from holdfast.models.default_settings import reasons
 from holdfast.models.defaults import default_api, default_client
 from holdfast.models.libraries.llama_index import LLM, as_model
 from holdfast.models.providers import (
@@ -29,7 +30,8 @@ _MADE: dict[tuple[str, str], Model] = {}
 _SERVED: dict[str, tuple[Any, ServedModel]] = {}
 
 
-def _default_name() -> str:
+def default_name() -> str:
+    """Return the name of the model of an agent that names none."""
     return os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
 
 
@@ -38,8 +40,7 @@ def is_gpt_5_default() -> bool:
 
     For settings and filters that such models alone want, or refuse.
     """
-    name = re.split("[:/]", _default_name().lower())[-1]
-    return name.startswith("gpt-5") and not name.startswith("gpt-5-chat")
+    return reasons(re.split("[:/]", default_name().lower())[-1])
 
 
 def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
@@ -59,7 +60,7 @@ def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
         ModuleNotFoundError: The library of its prefix is not installed.
     """
     if model is None:
-        model = _default_name()
+        model = default_name()
     if not isinstance(model, str):
         made: Model = AskingModel(model) if is_asked(model) else as_model(model)
         return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from pydantic import (
@@ -152,6 +153,29 @@ class ModelSettings(Settings):
         " numbers in a Model of yours.",
     }
 
+    if not TYPE_CHECKING:  # as for Written
+
+        def __init__(self, /, *given: Any, **fields: Any) -> None:
+            """Take fields also in the order in which the Agents SDK has them.
+
+            Raises:
+                UserError: There are more than that, or one is given twice.
+            """
+            named = dict(zip(_IN_ORDER, given, strict=False))
+            twice = [name for name in named if name in fields]
+            if len(given) > len(_IN_ORDER) or twice:
+                msg = (
+                    f"ModelSettings was given {twice[0]} twice."
+                    if twice
+                    else f"ModelSettings takes at most {len(_IN_ORDER)} fields without their names;"
+                    f" it was given {len(given)}."
+                )
+                raise UserError(msg)
+            super().__init__(**named, **fields)
+
+        __init__.__signature__ = signature(BaseModel.__init__)
+        __init__.__pydantic_base_init__ = True  # as for Worded
+
     temperature: float | None = None
     top_p: float | None = None
     frequency_penalty: float | None = None
@@ -254,6 +278,33 @@ class ModelSettings(Settings):
             changes["extra_args"] = {**(self.extra_args or {}), **over.extra_args}
         return self.model_copy(update=changes)
 
+
+_IN_ORDER = (
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "tool_choice",
+    "parallel_tool_calls",
+    "truncation",
+    "max_tokens",
+    "reasoning",
+    "verbosity",
+    "metadata",
+    "store",
+    "prompt_cache_retention",
+    "include_usage",
+    "response_include",
+    "top_logprobs",
+    "extra_query",
+    "extra_body",
+    "extra_headers",
+    "extra_args",
+    "retry",
+    "context_management",
+    "prompt_cache_options",
+)
+"""The fields in the order of the Agents SDK, for settings that are given without names."""
 
 _SAME = (("reasoning", "reasoning_effort"), ("timeout", "timeout_seconds"))
 """Two names of one thing: to set one is to unset the other."""

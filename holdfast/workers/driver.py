@@ -19,7 +19,7 @@ from holdfast.task.data.records import OVER_BUDGET, JournalEntry, OpenStep, Step
 from holdfast.task.data.wire import Advanced
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, as_text, canonical
-from holdfast.values.code.user_calls import calling, invoke, message_with_place
+from holdfast.values.code.user_calls import calling, invoke, kept_alive, message_with_place
 from holdfast.values.messages import Message, ToolCall, assistant, clean, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.values.text.logs import log
@@ -73,7 +73,7 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
 async def _run(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     """Run the step with the agent's instructions and tools of this turn."""
     await ctx.prepare()
-    with calling(f"run_step of agent {ctx.agent.name!r}"):
+    with calling(f"run_step of agent {ctx.agent.name!r}"), kept_alive():
         return await worker.run_step(step, ctx)
 
 

@@ -258,6 +258,7 @@ KNOWN: tuple[Known, ...] = (
             "agents_as_tools/what_a_child_says_is_replaced",
             "agents_as_tools/a_guarded_child_that_needs_approval",
             "agents_as_tools/a_child_that_nobody_is_asked_about",
+            "model_settings/none_for_an_agent_as_a_tool",
             "agents_as_tools/a_child_that_cannot_be_asked_so",
             "agents_as_tools/an_approval_in_a_guarded_child",
         ),

@@ -125,6 +125,32 @@ async def settings_as_dicts(lib: Lib) -> Any:
     return await lib.run(agent, "q", run_config={"model_settings": {"top_p": 0.9}})
 
 
+@RESPONSES.script(reply("done"))
+async def none_for_a_model_of_the_gpt_5_family(lib: Lib) -> Any:
+    return await lib.run(lib.agent(model="gpt-5"), "q")
+
+
+@RESPONSES.script(reply("done"))
+async def empty_ones_for_a_model_of_the_gpt_5_family(lib: Lib) -> Any:
+    return await lib.run(lib.agent(model="gpt-5", model_settings=lib.ModelSettings()), "q")
+
+
+@RESPONSES.script(reply("done"), reply("done"))
+async def none_for_a_model_of_the_run(lib: Lib) -> Any:
+    config = lib.RunConfig(model="gpt-5.6", model_settings=lib.ModelSettings(top_p=0.5))
+    await lib.run(lib.agent(model="gpt-5"), "q", run_config=config)
+    return await lib.run(lib.agent(), "q", run_config=config)
+
+
+@RESPONSES.script(
+    answer(called("ask", '{"input": "what?"}', "call_a")), reply("that"), reply("done")
+)
+async def none_for_an_agent_as_a_tool(lib: Lib) -> Any:
+    low = lib.agent("low", model="gpt-5.2-pro")
+    tool = low.as_tool(tool_name="ask", tool_description="Asks.")
+    return await lib.run(lib.agent(model="gpt-5.5-pro", tools=[tool]), "q")
+
+
 @RESPONSES.script(raises="TypeError", left=0)
 async def an_extra_argument_that_is_set_already(lib: Lib) -> Any:
     return await run(lib, temperature=0.5, extra_args={"temperature": 1.0})

@@ -33,11 +33,18 @@ from holdfast import (
     Tool,
     ToolContext,
     Usage,
+    handoff,
     output_guardrail,
     retry_policies,
     tool,
 )
-from holdfast.errors import ArchiveError, ModelRequestError, TaskNotFoundError, UserError
+from holdfast.errors import (
+    ArchiveError,
+    ModelBehaviorError,
+    ModelRequestError,
+    TaskNotFoundError,
+    UserError,
+)
 from holdfast.models import ModelAnswer, ModelRequest, from_response_items
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.code import raised
@@ -447,6 +454,59 @@ async def test_state_with_an_answer_is_refused_with_an_agent_that_does_not_know_
         lead = Agent(name="lead", model=ScriptedModel([]), handoffs=[agent])
         result = await Runner.run(lead, state, runner=runner)
     assert result.last_agent is agent
+
+
+def noted(_context: Any) -> None:
+    """Do what a handoff asks for."""
+
+
+async def approved(agent: Agent, runner: AgentRunner) -> RunState[Any]:
+    """Run an agent until it waits, and approve the call for which it does."""
+    state: RunState[Any] = (await Runner.run(agent, "Go.", runner=runner)).to_state()
+    state.approve(state.get_interruptions()[0])
+    return state
+
+
+async def test_an_approved_call_of_a_lost_tool_is_the_agents_sdks_error_and_waits() -> None:
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    call = ToolCall(id="c1", name="pay", arguments="{}")
+    agent = Agent(name="a", model=ScriptedModel([call, "done"]), tools=[pay])
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        state = await approved(agent, runner)
+        agent.tools = []
+        with pytest.raises(ModelBehaviorError, match="Tool pay not found in agent a") as caught:
+            await Runner.run(agent, state, runner=runner)
+        error: Any = caught.value
+        assert isinstance(error, StepFailedError)
+        assert (error.task_id, error.cause_type) == (state.task_id, "ToolMissingError")
+        assert "Give the tool back to agent 'a'" in error.remedy
+        agent.tools = [pay]
+        result = await Runner.run(agent, RunState.of(error.task_id), runner=runner)
+    assert result.final_output == "done"
+
+
+async def test_a_handoff_that_is_lost_before_its_turn_is_the_agents_sdks_error_and_waits() -> None:
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    low = Agent(name="low", model=ScriptedModel(["of low"]))
+    to_low = handoff(low, on_handoff=noted)
+    names = ("pay", "transfer_to_low")
+    calls = tuple(ToolCall(id=name, name=name, arguments="{}") for name in names)
+    agent = Agent(name="a", model=ScriptedModel([calls]), tools=[pay], handoffs=[to_low])
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        state = await approved(agent, runner)
+        agent.handoffs = []
+        with pytest.raises(ModelBehaviorError, match="Tool transfer_to_low not found") as caught:
+            await Runner.run(agent, state, runner=runner)
+        assert isinstance(caught.value, StepFailedError)
+        assert (await runner.get_task(caught.value.task_id)).status == "needs_attention"
 
 
 async def test_several_tools_of_one_name_are_as_the_policy_says() -> None:

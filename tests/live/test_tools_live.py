@@ -310,7 +310,7 @@ async def test_a_tool_that_is_missing_in_the_worker_parks_the_task_and_then_runs
     await until_status(runner, task, "paused")
     await rig.serve(make_agent())
     await runner.resume(task)
-    with pytest.raises(StepFailedError, match=r"'look'.*worker serves: none") as caught:
+    with pytest.raises(StepFailedError, match=r"Tool look not found.*there is: none") as caught:
         await runner.run_step(task)
     assert caught.value.cause_type == "ToolMissingError"
     assert (await runner.get_task(task)).status == "needs_attention"
@@ -338,7 +338,7 @@ async def test_a_call_that_is_done_is_not_repeated_because_its_sibling_failed(
     await until_status(runner, task, "paused")
     await rig.serve(make_agent(act))
     await runner.resume(task)
-    with pytest.raises(StepFailedError, match="'look'"):
+    with pytest.raises(StepFailedError, match="Tool look not found"):
         await runner.run_step(task)
     await rig.serve(make_agent(act, look))
     output = await runner.run_step(task)

@@ -204,3 +204,16 @@ def test_the_frames_of_the_caller_s_own_function_stay(loop: LoopThread) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         loop.run(refuse())
     assert frames(caught.value)[-1] == "refuse"
+
+
+async def _leave() -> None:
+    raise SystemExit(3)
+
+
+def test_a_loop_goes_on_when_code_on_it_wants_to_end_the_process() -> None:
+    loop = LoopThread()
+    with pytest.raises(SystemExit):
+        loop.submit(_leave()).result(timeout=10)
+    assert loop.run(asyncio.sleep(0, "still here")) == "still here"
+    loop.close()
+    assert loop.loop.is_closed()

@@ -154,6 +154,18 @@ async def test_a_model_of_the_agents_sdk_is_asked_by_its_signature() -> None:
     assert asked["previous_response_id"] is asked["conversation_id"] is asked["prompt"] is None
 
 
+@pytest.mark.parametrize(
+    "given", [{"reasoning": {"effort": "high", "new": 1}}, {"reasoning_effort": "high"}]
+)
+async def test_a_model_is_asked_for_reasoning_by_an_object(given: dict[str, Any]) -> None:
+    own = Own(message("hello"))
+    asked = ASKED.model_copy(update={"settings": ModelSettings(**given)})
+    await resolve_model(own).respond(asked)
+    await resolve_model(own).respond(ASKED)
+    high, none = (each["model_settings"] for each in own.asked)
+    assert (high.reasoning.effort, high.reasoning_effort, none.reasoning) == ("high", None, None)
+
+
 async def test_its_events_are_passed_on_and_the_last_one_is_the_answer() -> None:
     told: list[Delta] = []
     made = resolve_model(Own(message("hello")))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
+from agents import ModelSettings as TheirSettings
 from openai.types.shared import Reasoning
 
 from holdfast import Agent, Budget, ModelSettings, RunConfig, Runner
@@ -126,6 +128,20 @@ def test_settings_that_cannot_be_used_are_refused_with_what_would_fit(
 def test_a_setting_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(InvalidArgumentError, match="Did you mean 'verbosity'"):
         ModelSettings(verbosty="low")  # type: ignore[call-arg]
+
+
+def test_settings_may_be_given_in_the_order_of_the_agents_sdk() -> None:
+    made: Any = ModelSettings
+    names = [each.name for each in fields(TheirSettings)][:23]
+    assert vars(made(*range(2))) == vars(ModelSettings(temperature=0, top_p=1))
+    values: dict[str, Any] = {"temperature": 0.5, "tool_choice": "look", "max_tokens": 9}
+    given = [values.get(name) for name in names]
+    assert made(*given) == ModelSettings(**values)
+    assert made(*given[:8], store=True) == ModelSettings(**values, store=True)
+    with pytest.raises(UserError, match="at most 23 fields"):
+        made(*[None] * 24)
+    with pytest.raises(UserError, match="temperature twice"):
+        made(0.5, temperature=0.5)
 
 
 def test_what_asks_for_nothing_is_no_error() -> None:

@@ -26,6 +26,7 @@ from holdfast.agents.tools.foreign.servers import MCPConfig
 from holdfast.agents.tools.retriever import ToolRetriever
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
+from holdfast.models.default_settings import NoSettings
 from holdfast.models.libraries.llama_index import LLM
 from holdfast.values.runs.run_context import ContextT
 from holdfast.values.settings import ModelSettings
@@ -46,7 +47,7 @@ class DeclaredAgent(AgentBase[ContextT]):
     prompt: Prompt | DynamicPromptFunction | None = None
     model: str | Model | LLM | AskedModel | None = None
     tools: list[Any] = field(default_factory=list[Any])
-    model_settings: ModelSettings = field(default_factory=ModelSettings)
+    model_settings: ModelSettings = field(default_factory=NoSettings)
     worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
     tool_retriever: ToolRetriever | None = None
     mcp_servers: list[Any] = field(default_factory=list[Any])

@@ -13,7 +13,7 @@ from holdfast.errors import UserError
 from holdfast.models.base import ModelRequest
 from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.values.base import Json
-from holdfast.values.code.user_calls import invoke
+from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ async def filtered(
     """
     items = to_response_items(request.messages)
     data = ModelInputData(input=items, instructions=request.instructions or None)
-    edited = await invoke(filter_, CallModelData(data, agent, context))
+    with naming("call_model_input_filter of the run", filter_):
+        edited = await invoke(filter_, CallModelData(data, agent, context))
     if not isinstance(edited, ModelInputData):
         msg = (
             "call_model_input_filter must return a ModelInputData; it returned a"

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
+from holdfast.models.default_settings import default_settings
 from holdfast.task.data.head import AGENTS_SDK, KeptConversation, RunRules, TaskHead
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.values.code.code_refs import refer
@@ -46,6 +47,7 @@ def run_head(
     rules = RunRules(
         context=type_ref(context),
         model="" if isinstance(model, str) else ref(model),
+        of_model=None if model is None else default_settings(_name(model)),
         model_provider=ref(config.model_provider),
         retry_policy=ref(retry.policy if retry is not None else None),
         model_input_filter=ref(config.call_model_input_filter),
@@ -77,6 +79,10 @@ def run_head(
         settings=config.model_settings,
         run=rules,
     )
+
+
+def _name(model: object) -> str:
+    return model if isinstance(model, str) else ""
 
 
 def _sensitive(config: RunConfig) -> bool | None:

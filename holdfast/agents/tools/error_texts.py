@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal
 
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.errors import ModelBehaviorError
-from holdfast.values.code.user_calls import invoke, place_of
+from holdfast.values.code.user_calls import invoke, naming, place_of
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.logs import log
 
@@ -60,7 +60,8 @@ ToolErrorFormatter = Callable[[ToolErrorFormatterArgs[Any]], str | Awaitable[str
 async def worded(formatter: ToolErrorFormatter, args: ToolErrorFormatterArgs[Any]) -> str:
     """Return a formatter's text; the default text if it returns none, or fails itself."""
     try:
-        text = await invoke(formatter, args)
+        with naming("tool_error_formatter of the run", formatter):
+            text = await invoke(formatter, args)
     except Exception as error:  # the tool may have run: an error here must not make it run again
         where = place_of(formatter, error)
         log.exception("The tool_error_formatter (%s) failed for tool %r", where, args.tool_name)

@@ -32,6 +32,7 @@ from holdfast.errors import (
     GuardrailTripwireTriggered,
     HoldfastError,
     InvalidArgumentError,
+    ModelBehaviorError,
     StepFailedError,
     TaskClosedError,
     TaskExistsError,
@@ -40,6 +41,7 @@ from holdfast.errors import (
 from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.reading.run_hooks import HookFailed, HookNotifier
 from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result_beside
+from holdfast.task.data.failures import HANDOFF_MISSING, TOOL_MISSING
 from holdfast.task.data.head import TaskHead
 from holdfast.values.code import raised, user_calls
 from holdfast.values.code.code_refs import beginning, forget, refer
@@ -324,6 +326,10 @@ def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | St
     if not isinstance(error, StepFailedError):
         return error
     cause = raised.take(error.task_id, error.cause_type, str(error))
+    if error.cause_type in (TOOL_MISSING, HANDOFF_MISSING):
+        made = raised.also_of(error, ModelBehaviorError(*error.args))
+        made.__cause__ = None
+        return made
     if cause is not None and not isinstance(cause, UserError):
         return raised.also_of(error, cause)
     if error.cause_type == UserError.__name__:

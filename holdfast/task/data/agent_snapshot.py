@@ -11,6 +11,7 @@ from pydantic import Field
 from holdfast.errors import AgentNotFoundError
 from holdfast.models.base import OutputSpec, ToolSpec
 from holdfast.task.data.guard_rules import GuardRule
+from holdfast.task.data.head import TaskHead
 from holdfast.values.base import Json, Value, digest
 from holdfast.values.messages import CallKind, ToolCall
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -126,6 +127,8 @@ class AgentSnapshot(Value):
         instructions: System prompt.
         model: Model name.
         settings: Model settings.
+        of_model: Settings that go with the model's name, of an agent that was given none: they hold
+            where the dialect of a task says so. None where some were given.
         tools: Tool definitions that the model gets.
         policies: Tool name to the rules by which the task runs the tool.
         served: Those of the tools that a tool server runs, by the name that the model knows.
@@ -151,6 +154,7 @@ class AgentSnapshot(Value):
     instructions: str = ""
     model: str = ""
     settings: ModelSettings = ModelSettings()
+    of_model: ModelSettings | None = None
     tools: tuple[ToolSpec, ...] = ()
     policies: dict[str, ToolPolicy] = Field(default_factory=dict)
     served: dict[str, ServedTool] = Field(default_factory=dict[str, ServedTool])
@@ -186,6 +190,13 @@ class AgentSnapshot(Value):
         """The agents that its handoffs and its agents as tools lead to, by the names of these."""
         to = {name: policy.handoff or policy.agent for name, policy in self.policies.items()}
         return {name: agent for name, agent in to.items() if agent}
+
+    def settings_in(self, head: TaskHead) -> ModelSettings:
+        """Return the settings of model calls in a task, without limits of its budget."""
+        own = self.settings
+        if self.of_model is not None and head.dialect.settings_of_model:
+            own = (head.run.of_model or self.of_model).resolve(own)
+        return own.resolve(head.settings)
 
     def of(self, name: str) -> AgentSnapshot:
         """Return the snapshot of an agent of the team; without a name, this one.

@@ -32,6 +32,12 @@ REFUSAL = "refusal"
 NOT_STARTED = "NotStarted"
 """Type of the failure of a call that was certainly not made, and may be scheduled again."""
 
+TOOL_MISSING = "ToolMissingError"
+"""Type of the failure of a call whose tool the agent of the worker process has lost."""
+
+HANDOFF_MISSING = "HandoffMissingError"
+"""The same of a handoff."""
+
 INTERRUPTED = "Interrupted"
 """Type of the failure of a call that was started and whose outcome is lost; its text says why."""
 

@@ -19,17 +19,22 @@ class Dialect(Value):
         tool_error: Whether the model gets the exception's text, or a fixed text without detail;
             a rejection without a reason has a fixed text then, too.
         keeps_failed: Whether the session gets the finished turns of a task that a verdict ended.
+        settings_of_model: Whether an agent that was given no settings has those of its model's
+            name.
     """
 
     unknown_tool: Literal["tell", "raise"] = "tell"
     tool_error: Literal["text", "fixed"] = "text"
     keeps_failed: bool = False
+    settings_of_model: bool = False
 
 
 STEPS = Dialect()
 
 
-AGENTS_SDK = Dialect(unknown_tool="raise", tool_error="fixed", keeps_failed=True)
+AGENTS_SDK = Dialect(
+    unknown_tool="raise", tool_error="fixed", keeps_failed=True, settings_of_model=True
+)
 
 
 class SessionRef(Value):
@@ -90,6 +95,8 @@ class RunRules(Value):
             started it serves it too; empty elsewhere.
         context: Reference to the class of the context object; empty for plain JSON data.
         model: Reference to a Model object that answers for every agent.
+        of_model: Settings that go with the run's model, of agents that were given none; None when
+            the run names no model.
         model_provider: Reference to what makes models of names.
         retry_policy: Reference to what decides whether a failed model call is made again.
         model_input_filter: Reference to the filter of the input of each model call.
@@ -123,6 +130,7 @@ class RunRules(Value):
     agent: str = ""
     context: str = ""
     model: str = ""
+    of_model: ModelSettings | None = None
     model_provider: str = ""
     retry_policy: str = ""
     model_input_filter: str = ""

@@ -112,22 +112,73 @@ def calling(name: str) -> Generator[None]:
         calls.names.remove(name)
 
 
+class StoppedError(HoldfastError):
+    """Code of the user's raised what is not for it to raise: the end of a process or of a task."""
+
+
+@contextmanager
+def kept_alive() -> Generator[None]:
+    """Make an error of an exception that would end the worker process, as `sys.exit()` raises it.
+
+    An event loop ends with such an exception, and with it all that other tasks do there. Ctrl-C
+    reaches the main thread only.
+
+    Raises:
+        StoppedError: The block raised one.
+    """
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt):
+            if threading.current_thread() is threading.main_thread():
+                raise
+            said = type(error).__name__
+        else:
+            said = f"SystemExit: {error.code}"
+        msg = f"it wanted to end the process ({said})"
+        raise StoppedError(msg, remedy="Raise an error of your own instead.") from error
+
+
+def is_cancelled() -> bool:
+    """Whether a CancelledError comes from a cancellation of the task of asyncio in which it is."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 @contextmanager
 def naming(what: str, function: Any) -> Generator[None]:
     """Keep the name of a call while the block runs, and add it to an exception as a note.
+
+    A CancelledError of the function's own becomes an error: to Temporal it would look like an
+    activity that was cancelled, and be repeated for ever.
 
     Args:
         what: Role of the function, in words.
         function: The function, whose name, file and line are in the note; ignored if it is not
             callable.
+
+    Raises:
+        StoppedError: The function raised CancelledError or the like.
     """
     with calling(what):
         try:
-            yield
+            with kept_alive(), _cancelled_by_others():
+                yield
         except Exception as error:
             place = f": {place_of(function, error)}" if callable(function) else ""
             error.add_note(RaisedBy(f"Raised by {what}{place}"))
             raise
+
+
+@contextmanager
+def _cancelled_by_others() -> Generator[None]:
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        msg = "it raised CancelledError, though nothing has cancelled it"
+        raise StoppedError(msg, remedy="Raise an error of your own instead.") from error
 
 
 def message_with_place(error: BaseException) -> str:
@@ -277,10 +328,11 @@ async def invoke(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
 
     Raises:
         BusyError: All threads are in use.
+        StoppedError: The function wanted to end the process.
         Exception: An error that the function raised.
     """
     call, name = functools.partial(function, *args, **kwargs), name_of(function)
-    with calling(name):
+    with calling(name), kept_alive():
         result = call() if is_async(function) else await _in_thread(call, name)
         return await result if inspect.isawaitable(result) else result
 

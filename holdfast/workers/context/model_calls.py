@@ -157,7 +157,7 @@ def settings_within(agent: AgentSnapshot, head: TaskHead, tokens: int) -> ModelS
         head: The task's head, whose settings override the agent's.
         tokens: Output tokens that are left; 0 for no limit.
     """
-    settings = agent.settings.resolve(head.settings)
+    settings = agent.settings_in(head)
     if not tokens:
         return settings
     most = min(tokens, settings.max_tokens or tokens)
@@ -168,7 +168,7 @@ def own_choice(agent: AgentSnapshot, head: TaskHead, *, used_tools: bool) -> str
     """Return the tool choice of the settings; None once a tool was used, if that resets it."""
     if used_tools and not agent.keeps_tool_choice:
         return None
-    return agent.settings.resolve(head.settings).choice
+    return agent.settings_in(head).choice
 
 
 def request_digest(

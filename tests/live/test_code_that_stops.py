@@ -1,0 +1,176 @@
+"""Code of a run that raises what ends tasks of asyncio or processes: the run ends with an error.
+
+To Temporal a CancelledError looks like an activity that was cancelled, and SystemExit ends the loop
+of the worker: either way the run would wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    AgentHooks,
+    InputGuardrail,
+    OutputGuardrail,
+    RunConfig,
+    Runner,
+    StepFailedError,
+    ToolInputGuardrail,
+    function_tool,
+    tool,
+)
+from holdfast.testing import FakeOpenAI
+from holdfast.testing.fake_api.replies import call as called
+from tests.support.rig import MakeAgent, Rig
+from tests.support.runs import Runs, look
+
+Code = Callable[..., Any]
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Runs:
+    return Runs(rig, make_agent)
+
+
+def _cancels(*_: Any) -> Any:
+    raise asyncio.CancelledError
+
+
+def _exits(*_: Any) -> Any:
+    raise SystemExit(3)
+
+
+async def _cancels_async(*_: Any) -> Any:
+    raise asyncio.CancelledError
+
+
+async def _exits_async(*_: Any) -> Any:
+    raise SystemExit(3)
+
+
+STOPS = {
+    _cancels: "CancelledError",
+    _exits: "SystemExit: 3",
+    _cancels_async: "CancelledError",
+    _exits_async: "SystemExit: 3",
+}
+stops = pytest.mark.parametrize("code", STOPS, ids=lambda code: code.__name__)
+
+
+def instructions(code: Code) -> dict[str, Any]:
+    async def made(_context: Any, _agent: Any) -> Any:
+        said = code()
+        return await said if asyncio.iscoroutine(said) else said
+
+    return {"instructions": made}
+
+
+PLACES: dict[str, Callable[[Code], dict[str, Any]]] = {
+    "before the model": lambda code: {
+        "input_guardrails": [InputGuardrail(code, run_in_parallel=False)]
+    },
+    "beside the model": lambda code: {"input_guardrails": [InputGuardrail(code)]},
+    "after the model": lambda code: {"output_guardrails": [OutputGuardrail(code)]},
+    "at the start": lambda code: {"hooks": type("H", (AgentHooks,), {"on_start": code})()},
+    "at an answer": lambda code: {"hooks": type("H", (AgentHooks,), {"on_llm_end": code})()},
+    "instructions": instructions,
+    "behaviour": lambda code: {"tool_use_behavior": code},
+}
+
+
+@stops
+@pytest.mark.parametrize("place", PLACES)
+async def test_code_that_stops_is_an_error_of_the_run(
+    run: Runs, model: FakeOpenAI, place: str, code: Code
+) -> None:
+    model.when(lambda _: True, called("look") if place == "behaviour" else "done")
+    agent = await run.serve(look, **PLACES[place](code))
+    async with asyncio.timeout(30):
+        with pytest.raises(StepFailedError):
+            await Runner.run(agent, "q", runner=run.runner)
+
+
+@stops
+async def test_the_error_names_the_code_and_what_it_raised(
+    run: Runs, model: FakeOpenAI, code: Code
+) -> None:
+    model.reply("done")
+    agent = await run.serve(output_guardrails=[OutputGuardrail(code, name="check")])
+    with pytest.raises(StepFailedError, match="output guardrail 'check'") as raised:
+        await Runner.run(agent, "q", runner=run.runner)
+    assert STOPS[code] in str(raised.value)
+    assert "Raise an error of your own instead." in str(raised.value)
+
+
+@stops
+async def test_code_that_stops_before_a_tool_leaves_its_call_to_be_made(
+    run: Runs, model: FakeOpenAI, code: Code
+) -> None:
+    ran: list[str] = []
+
+    def act() -> str:
+        ran.append("act")
+        return "done"
+
+    guarded = function_tool(act, tool_input_guardrails=[ToolInputGuardrail(code)])
+    model.call("act")
+    agent = await run.serve(guarded)
+    with pytest.raises(StepFailedError) as raised:
+        await Runner.run(agent, "q", runner=run.runner)
+    assert (STOPS[code] in str(raised.value), ran) == (True, [])
+    assert await run.runner.pending_approvals(raised.value.task_id) == []
+
+
+@stops
+async def test_a_predicate_for_approvals_that_stops_runs_nothing(
+    run: Runs, model: FakeOpenAI, code: Code
+) -> None:
+    ran: list[str] = []
+
+    def act() -> str:
+        ran.append("act")
+        return "done"
+
+    model.call("act")
+    agent = await run.serve(function_tool(act, needs_approval=code))
+    with pytest.raises(StepFailedError, match="needs_approval of tool 'act'"):
+        await Runner.run(agent, "q", runner=run.runner)
+    assert ran == []
+
+
+@stops
+async def test_words_for_a_failed_call_that_stop_are_passed_over(
+    run: Runs, model: FakeOpenAI, code: Code
+) -> None:
+    @tool(effect="read")
+    def fails() -> str:
+        """Fail."""
+        raise ValueError
+
+    def fails_too() -> str:
+        raise ValueError
+
+    worded = function_tool(fails_too, failure_error_function=code)
+    model.calls([("fails", {}), ("fails_too", {}), ("nowhere", {})])
+    model.reply("done")
+    config = RunConfig(tool_error_formatter=code, tool_not_found_behavior="return_error_to_model")
+    agent = await run.serve(fails, worded)
+    async with asyncio.timeout(30):
+        result = await Runner.run(agent, "q", runner=run.runner, run_config=config)
+    assert (result.final_output, len(model.requests)) == ("done", 2)
+
+
+@stops
+async def test_an_error_handler_that_stops_leaves_the_run_waiting(
+    run: Runs, model: FakeOpenAI, code: Code
+) -> None:
+    model.call("look")
+    agent = await run.serve(look)
+    handlers: Any = {"max_turns": code}
+    async with asyncio.timeout(30):
+        with pytest.raises(StepFailedError, match="error handler 'max_turns'"):
+            await Runner.run(agent, "q", runner=run.runner, max_turns=1, error_handlers=handlers)
