@@ -11,12 +11,10 @@ from functools import cache
 from typing import Any, NamedTuple, get_args
 
 from holdfast.agents.items.raw_items import RawItem, plain
+from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.models.openai.item_contents import answer_parts
 from holdfast.models.openai.output_items import OutputItem
 from holdfast.values.base import Json
-
-FAKE_ID = "__fake_id__"
-"""Id that the Agents SDK gives items for which the provider has none."""
 
 AS_DICTS = frozenset({"shell_call", "apply_patch_call", "compaction", "mcp_approval_response"})
 """Types of items of a provider that are dicts in the Agents SDK's items of a run."""
@@ -72,9 +70,9 @@ def typed(item: dict[str, Json], shown_id: str = "") -> Any:
     made = _classes().get(kind)
     if made is None or (kind == "message" and item.get("role") != "assistant"):
         return RawItem(item)
-    shown = {"id": shown_id} if shown_id else {}
-    found = made.construct(**{**_IMPLIED.get(kind, {}), **shown, **item})
-    found.model_fields_set.intersection_update(item)
+    apart = _IMPLIED.get(kind, {}) | ({"id": shown_id} if shown_id else {})
+    found = made.construct(**{**apart, **item})
+    found.model_fields_set.difference_update(apart.keys() - item.keys())
     for part in found.content or () if kind == "message" else ():
         if getattr(part, "type", None) == "output_text" and getattr(part, "logprobs", 0) is None:
             part.logprobs = []  # as the API has it

@@ -27,6 +27,7 @@ from holdfast.models.openai.hosted_items import (
     approval_request,
 )
 from holdfast.models.openai.item_checks import (
+    FAKE_ID,
     check_item,
     has_annotations,
     has_logprobs,
@@ -151,8 +152,9 @@ def _ids(turn: _Turn, message: Message) -> tuple[str, ...]:
 
 
 def _id(item: Item) -> str:
-    """Return an item's id; empty where its call has it anyway."""
-    return "" if kind_of(item) == APPROVAL_REQUEST else as_text(item.get("id"))
+    """Return an item's id; empty where its call has it anyway, or it says nothing."""
+    found = "" if kind_of(item) == APPROVAL_REQUEST else as_text(item.get("id"))
+    return "" if found == FAKE_ID else found
 
 
 class _Turn:
