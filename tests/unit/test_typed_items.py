@@ -114,7 +114,8 @@ def test_unread_and_read_items_survive_copies() -> None:
 
 
 def test_what_the_package_does_not_know_is_a_dict_and_so_is_input() -> None:
-    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {}}
+    action = {"type": "search", "query": "q"}
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
     odd = {"type": "odd_call", "id": "o_1"}
     items = items_of(assistant_message([search, odd]), user("more"))
     assert isinstance(items[0].raw_item, ResponseFunctionWebSearch)
