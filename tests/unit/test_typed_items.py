@@ -38,7 +38,7 @@ CALL = ResponseFunctionToolCall(
 OTHER = ResponseFunctionToolCall(
     id="fc_2", type="function_call", call_id="c2", name="pay", arguments="{}"
 )
-AS_INPUT = [
+AS_INPUT: list[dict[str, Any]] = [
     {
         "type": "message",
         "role": "assistant",
