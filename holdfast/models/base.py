@@ -305,7 +305,7 @@ def _kept(answer: ModelAnswer) -> Json:
     """Return what of an answer stays in the history whatever its size."""
     message = answer.message
     calls = [[call.id, call.name, call.arguments] for call in message.calls]
-    about = [answer.model, answer.response_id, answer.finish]
+    about = [answer.model, answer.response_id, answer.finish, *message.item_ids]
     return {"calls": calls, "items": list(message.items), "about": about}
 
 

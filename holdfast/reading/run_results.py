@@ -12,22 +12,25 @@ from holdfast.agents.agent_base import users_agent
 from holdfast.agents.handoffs.filters import input_left
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
+from holdfast.agents.items.typed_items import Unread, UnreadList, raw_of, unread
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.item_helpers import RunInput
-from holdfast.agents.runs.item_reading import raw_output, step_items, step_messages
+from holdfast.agents.runs.item_reading import step_items, step_messages
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult, said_by, said_in
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import approval_request
 from holdfast.models.openai.items import to_response_items
 from holdfast.models.openai.local_items import call_item
+from holdfast.models.openai.output_items import to_output_items
 from holdfast.reading.recorded import Recorded
 from holdfast.task.data.calls import Approval
 from holdfast.task.ledger.references import cost_of
 from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_text
 from holdfast.values.code.context_data import KEY, CallersContext
 from holdfast.values.messages import ToolCall, user
 from holdfast.values.runs.run_context import Origin, RunContextWrapper
@@ -156,10 +159,19 @@ async def run_result_beside(
 
 def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
     """List the tool calls that wait for a person."""
+    if not recorded.approvals:
+        return []
+    written = [
+        each
+        for of in recorded.steps[-1:]
+        for answer in of.answers
+        for each in to_output_items(answer.message)
+    ]
+    ids = {as_text(each.item.get("call_id")): each.id for each in written}
     return [
         ToolApprovalItem(
             team.of(approval.agent),
-            _call(approval),
+            _call(approval, ids.get(approval.call_id, "")),
             approval_id=approval.id,
             digest=approval.digest,
         )
@@ -168,12 +180,12 @@ def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
     ]
 
 
-def _call(approval: Approval) -> RawItem:
+def _call(approval: Approval, shown_id: str) -> RawItem | Unread:
     """Write the call that an approval is about as an item of the Responses API."""
     if approval.server:
         name, server = approval.tool, approval.server
         call = ToolCall(id=approval.call_id, name=name, arguments=approval.arguments, server=server)
-        return RawItem(approval_request(call))
+        return raw_of(approval_request(call))
     if approval.call_kind:
         of_tool = ToolCall(
             id=approval.call_id,
@@ -181,21 +193,22 @@ def _call(approval: Approval) -> RawItem:
             arguments=approval.arguments,
             kind=approval.call_kind,
         )
-        return RawItem({**call_item(of_tool), "name": approval.tool})
-    return RawItem(
+        return raw_of({**call_item(of_tool), "name": approval.tool})
+    return raw_of(
         {
             "type": "function_call",
             "call_id": approval.call_id,
             "name": approval.tool,
             "arguments": approval.arguments,
-        }
+        },
+        shown_id,
     )
 
 
 def response(answer: ModelAnswer) -> ModelResponse:
     """Return a model's answer in the form of the Agents SDK."""
     return ModelResponse(
-        output=[raw_output(item) for item in to_response_items([answer.message])],
+        output=UnreadList(map(unread, to_output_items(answer.message))),
         usage=Usage.of(cost_of(answer)),
         response_id=answer.response_id or None,
     )

@@ -166,6 +166,8 @@ class Message(Value):
         items: Provider items (reasoning, for example) to be sent back unchanged, before `content`.
         kept: Where the archive keeps items too large for history; `items` then has outlines of
             those of the provider's own tools. Agent workers always get whole items.
+        item_ids: The provider's ids of the content and of the calls, in this order, for readers:
+            "" for none, shorter where the last have none. Ids that it needs again are in `items`.
     """
 
     role: Role
@@ -175,6 +177,7 @@ class Message(Value):
     is_error: bool = False
     items: tuple[dict[str, Json], ...] = ()
     kept: Blob | None = None
+    item_ids: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

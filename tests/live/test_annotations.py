@@ -53,6 +53,6 @@ async def test_citations_are_in_items_inputs_and_sessions(
         await rig.stop()
         await model.close()
     [item] = result.new_items
-    held = [item.raw_item, result.to_input_list()[-1], kept[-1]]
+    held = [item.raw_item.to_dict(), result.to_input_list()[-1], kept[-1]]
     assert [each["content"][0]["annotations"] for each in held] == [[CITATION]] * 3
     assert result.final_output == "done"

@@ -117,7 +117,7 @@ async def test_a_run_shows_items_of_hosted_tools_in_stream_and_result(
         "tool_call_item",
         "message_output_item",
     ]
-    assert streamed.new_items[1].raw_item["id"] == "ws_1"
+    assert streamed.new_items[1].raw_item.id == "ws_1"
     assert streamed.to_input_list()[2] == SEARCH
 
 
@@ -237,7 +237,7 @@ async def test_the_state_of_a_run_decides_on_a_request(
     result = await Runner.run(agent, "Pay Kim.", runner=runner)
     [item] = result.interruptions
     assert (item.name, item.tool_key) == ("pay", ("crm", "pay"))
-    assert item.raw_item["type"] == "mcp_approval_request"
+    assert item.raw_item.type == "mcp_approval_request"
     state = await RunState.from_string(agent, result.to_state().to_string())
     state.approve(state.get_interruptions()[0])
     result = await Runner.run(agent, state, runner=runner)

@@ -85,7 +85,7 @@ async def test_of_two_messages_the_last_is_final_and_both_are_items(
     model.raw(body(*message("one", "two")))
     result = await run("q")
     assert result.final_output == "two"
-    assert [i.raw_item["content"][0]["text"] for i in result.new_items] == ["one", "two"]
+    assert [i.raw_item.content[0].text for i in result.new_items] == ["one", "two"]
 
 
 async def test_an_output_type_is_sent_validated_and_given_back_typed(

@@ -423,7 +423,7 @@ async def test_what_an_answer_includes_is_kept_and_sent_back(run: Run, model: Fa
     settings = ModelSettings(response_include=wanted, top_logprobs=0, store=False)  # type: ignore[arg-type]
     result = await run("q", of={"model_settings": settings})
     assert model.requests[0].body["include"] == [*wanted, "message.output_text.logprobs"]
-    assert [dict(item.raw_item) for item in result.new_items] == [thought, said]
+    assert [item.raw_item.to_dict() for item in result.new_items] == [thought, said]
     model.reply("more")
     await run(
         [*result.to_input_list(), {"role": "user", "content": "more"}],

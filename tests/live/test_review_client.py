@@ -714,7 +714,7 @@ async def test_a_failed_run_gives_the_answers_of_the_step_in_which_it_failed(rig
         "tool_call_output_item",
         "tool_call_item",
     ]
-    assert data.new_items[-1].raw_item["name"] == "nothing"
+    assert data.new_items[-1].raw_item.name == "nothing"
     assert data.usage.requests == 2
     kept = await rig.runner().session("s").chat_history()
     assert [message.role for message in kept] == ["user", "assistant", "tool"]  # whole turns only

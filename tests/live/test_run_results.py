@@ -33,7 +33,7 @@ async def test_a_result_has_its_items_responses_and_agent(run: Runs, model: Fake
     result = await run("q", look)
     assert types(result) == ["tool_call_item", "tool_call_output_item", "message_output_item"]
     call, output, message = result.new_items
-    assert (call.raw_item.name, call.raw_item["call_id"]) == ("look", output.call_id)
+    assert (call.raw_item.name, call.raw_item.call_id) == ("look", output.call_id)
     assert output.output == "seen there"
     assert ItemHelpers.text_message_outputs(result.new_items) == "done"
     assert ItemHelpers.extract_last_text(message.raw_item) == "done"

@@ -375,7 +375,7 @@ def standing(events: list[StreamEvent]) -> list[str]:
         if isinstance(event, StepUndoneStreamEvent):
             told = {at: word for at, word in told.items() if not event.is_void(at)}
         elif isinstance(event, RunItemStreamEvent):
-            told[event.offset] = f"{event.item.type} {event.item.raw_item['call_id']}"
+            told[event.offset] = f"{event.item.type} {event.item.call_id}"
     return list(told.values())
 
 
@@ -419,7 +419,7 @@ async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_late
     again = await run(state)
     anew = await catch_up()
     items = [item for item in again.new_items if item.type.startswith("tool_call")]
-    made = [f"{item.type} {item.raw_item['call_id']}" for item in items]
+    made = [f"{item.type} {item.call_id}" for item in items]
     assert made[0] == "tool_call_item c4"
     assert standing(anew) == standing(live) == made
     await runner.abandon(task_id, "enough")
@@ -450,7 +450,7 @@ async def test_items_of_a_stream_that_was_undone_meanwhile_are_those_of_the_reco
     await run.runner.undo_step(stream.task_id)
     with pytest.raises(HoldfastError, match="undone"):
         await reading
-    assert [item.raw_item["call_id"] for item in stream.new_items] == ["c1", "c1"]
+    assert [item.raw_item.call_id for item in stream.new_items] == ["c1", "c1"]
 
 
 async def test_a_printed_stream_says_how_far_the_run_is(run: Runs, model: FakeOpenAI) -> None:

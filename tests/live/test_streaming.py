@@ -290,7 +290,7 @@ async def test_a_plain_run_gives_the_same_items(streaming: Streaming, model: Fak
     plain = await streaming.plain(look)
     run = await streaming(look)
     await read(run.stream_events())
-    seen = [[(item.type, item.raw_item) for item in each.new_items] for each in (run, plain)]
+    seen = [[(item.type, item.to_input_item()) for item in each.new_items] for each in (run, plain)]
     assert seen[0] == seen[1]
     assert run.final_output == plain.final_output
     assert run.usage.requests == plain.usage.requests

@@ -187,7 +187,9 @@ def call_item(call_id: str, **more: Any) -> Item:
 
 def test_plain_answer_keeps_no_items() -> None:
     message = assistant_message([said_item("Hi", id="msg_1"), call_item("c1", id="fc_1")])
-    assert message == assistant("Hi", calls=(ToolCall(id="c1", name="add"),))
+    said = assistant("Hi", calls=(ToolCall(id="c1", name="add"),))
+    assert message == said.model_copy(update={"item_ids": ("msg_1", "fc_1")})
+    assert to_response_items([message]) == to_response_items([said])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import Agent, ToolOrigin, ToolOriginType, tool
-from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
+from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallItem, ToolCallOutputItem
 from holdfast.agents.runs.item_reading import message_items, step_items, step_messages
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models import from_response_items
@@ -64,7 +64,8 @@ def test_a_step_with_calls_shows_each_response_item_once_and_in_order() -> None:
     assert types(items) == ["message_output_item", "tool_call_item", "tool_call_output_item"]
     assert isinstance(items[2], ToolCallOutputItem)
     assert (items[2].output, items[2].call_id, items[2].agent.name) == ("seen", "c1", "a")
-    assert items[1].raw_item.name == items[1].raw_item["name"] == "look"
+    assert isinstance(items[1], ToolCallItem)
+    assert items[1].raw_item.name == items[1].tool_name == "look"
     assert items[0].raw_item.content[0].text == "hm"
     said: dict[str, Any] = {"type": "output_text", "text": "hm", "annotations": []}
     as_input = items[0].to_input_item()

@@ -55,7 +55,7 @@ def plain(raw: Any) -> dict[str, Json]:
         )
         raise WrongTypeError(msg)
     # Parts of a streamed answer that was not validated may have members of any type.
-    made: dict[str, Json] = dump(exclude_unset=True, warnings=False)
+    made: dict[str, Json] = dump(by_alias=True, exclude_unset=True, warnings=False)
     return made
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.agents.agent_base import AgentBase, users_agent
 from holdfast.agents.items.raw_items import member, plain
 from holdfast.agents.items.tool_origin import ToolOrigin
+from holdfast.agents.items.typed_items import Unread, whole
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.runs.call_decisions import ToolKey
@@ -44,8 +45,10 @@ class RunItemBase:
     Attributes:
         agent: The agent that the item belongs to. In a process that does not have the agent, an
             Agent with its name alone. None after `release_agent`, once nothing else has the agent.
-        raw_item: The item in the form of the Responses API: in results a RawItem (a dict), in an
-            item made by hand also an object of `openai.types.responses`.
+        raw_item: The item in the form of the Responses API, as the Agents SDK has it: what a model
+            says is an object of `openai.types.responses` (ResponseOutputMessage,
+            ResponseFunctionToolCall, ...), the rest a dict whose members are attributes as well
+            (results of tools, handoffs, calls of shells and patches, compactions, input).
     """
 
     agent: AgentBase = field(repr=False)
@@ -53,6 +56,8 @@ class RunItemBase:
 
     def __post_init__(self) -> None:
         """Show the user's own agents; the name by which the task knows the item's is kept."""
+        if isinstance(self.raw_item, Unread):
+            self.__dict__["_unread"] = self.__dict__.pop("raw_item")
         self.__dict__["_member"] = getattr(self.agent, "name", "")
         for name in AGENTS:
             if name in self.__dict__:
@@ -64,7 +69,21 @@ class RunItemBase:
         Raises:
             WrongTypeError: `raw_item` is neither a dict nor an object of the API.
         """
-        return plain(self.raw_item)
+        return plain(self._known)
+
+    def shown_item(self) -> dict[str, Json]:
+        """Return the item for readers: also with the provider's id of it.
+
+        Raises:
+            WrongTypeError: As for `to_input_item`.
+        """
+        return whole(self.__dict__.get("_unread") or self.raw_item)
+
+    @property
+    def _known(self) -> Any:
+        """The raw item, as data if nobody has read it yet."""
+        unread: Unread | None = self.__dict__.get("_unread")
+        return self.raw_item if unread is None else unread.item
 
     def mark(self) -> str:
         """Mark the item, unless it is, so that a copy of it can be known; return the mark."""
@@ -83,7 +102,11 @@ class RunItemBase:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return an agent that was released, or None."""
+            """Return the raw item, which is made when it is read, or an agent that was released."""
+            if name == "raw_item" and "_unread" in self.__dict__:
+                made = self.__dict__.setdefault(name, self.__dict__["_unread"].read())
+                self.__dict__.pop("_unread", None)
+                return made
             released = self.__dict__.get("_released", {})
             if name in released:
                 return released[name]()
@@ -116,13 +139,13 @@ class ToolCallItem(RunItemBase):
     @property
     def tool_name(self) -> str | None:
         """Name of the tool, or None for a call without one."""
-        found: str | None = member(self.raw_item, "name")
+        found: str | None = member(self._known, "name")
         return found
 
     @property
     def call_id(self) -> str | None:
         """The model's id of the call."""
-        found: str | None = member(self.raw_item, "call_id", "id")
+        found: str | None = member(self._known, "call_id", "id")
         return found
 
 
@@ -142,7 +165,7 @@ class ToolCallOutputItem(RunItemBase):
     @property
     def call_id(self) -> str | None:
         """The model's id of the call."""
-        found: str | None = member(self.raw_item, "call_id", "id")
+        found: str | None = member(self._known, "call_id", "id")
         return found
 
 
@@ -155,7 +178,7 @@ class HandoffCallItem(RunItemBase):
     @property
     def call_id(self) -> str | None:
         """The model's id of the call."""
-        found: str | None = member(self.raw_item, "call_id", "id")
+        found: str | None = member(self._known, "call_id", "id")
         return found
 
 
@@ -202,9 +225,9 @@ class ToolApprovalItem(RunItemBase):
         """Read the names from the call."""
         super().__post_init__()
         if self.tool_name is None:
-            self.tool_name = member(self.raw_item, "name", "tool_name")
+            self.tool_name = member(self._known, "name", "tool_name")
         if self.tool_namespace is None:
-            self.tool_namespace = member(self.raw_item, "namespace")
+            self.tool_namespace = member(self._known, "namespace")
 
     def __eq__(self, other: object) -> bool:
         """Whether it is this very item: two calls may be alike."""
@@ -222,7 +245,7 @@ class ToolApprovalItem(RunItemBase):
     @property
     def tool_key(self) -> ToolKey:
         """Identity of the tool, for decisions on all its calls."""
-        raw: Any = self.raw_item
+        raw: Any = self._known
         request: Any = raw if member(raw, "type") == MCP_REQUEST else member(raw, "provider_data")
         if request is None or member(request, "type") != MCP_REQUEST:
             return self.qualified_name or ""
@@ -237,7 +260,7 @@ class ToolApprovalItem(RunItemBase):
     @property
     def arguments(self) -> str | None:
         """The arguments, as the model wrote them; None when the call has none."""
-        given = member(self.raw_item, "arguments", "params", "input")
+        given = member(self._known, "arguments", "params", "input")
         if given is None or isinstance(given, str):
             return given
         return json.dumps(given, default=str)
@@ -245,7 +268,7 @@ class ToolApprovalItem(RunItemBase):
     @property
     def call_id(self) -> str | None:
         """The model's id of the call."""
-        found: str | None = member(self.raw_item, "call_id", "id")
+        found: str | None = member(self._known, "call_id", "id")
         return found
 
     def to_input_item(self) -> dict[str, Json]:

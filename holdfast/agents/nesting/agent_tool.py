@@ -350,7 +350,9 @@ def said(result: NestedResult) -> Any:
     if result.final_output not in ("", None):
         return result.final_output
     for item in reversed(result.new_items):
-        raw = item.raw_item
+        if item.type == "tool_approval_item":
+            continue
+        raw = item.to_input_item()
         text = raw.get("output") if item.type == "tool_call_output_item" else _text(raw)
         if item.type in ("tool_call_output_item", "message_output_item") and text:
             return text

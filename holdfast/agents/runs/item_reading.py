@@ -22,17 +22,17 @@ from holdfast.agents.items.run_items import (
     ToolCallOutputItem,
 )
 from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from holdfast.agents.items.typed_items import raw_of
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.foreign.servers import ServerTool
-from holdfast.models.openai.item_contents import answer_parts
-from holdfast.models.openai.items import to_response_items
 from holdfast.models.openai.local_items import LOCAL_RESULTS, shell_text
+from holdfast.models.openai.output_items import OutputItem, to_output_items
 from holdfast.task.ledger.references import last_round
 from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.checks.json_shapes import as_text, is_object
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.text.redact import bare_addresses
 
@@ -163,20 +163,22 @@ def _items(
         tools |= {call.id: call.name for call in message.calls}
         ids -= {call.id for call in message.calls}.difference(handoffs)
         ids |= {call.id for call in message.calls if call.name in names}
-        for raw in to_response_items([message]):
-            item = _item(raw, agent, ids, team, tools)
+        for written in to_output_items(message):
+            item = _item(written, agent, ids, team, tools)
             if isinstance(item, ToolCallItem | ToolCallOutputItem):
-                _tell_tool(item, team.tool(agent, tools.get(item.call_id or "", "")))
+                tool = team.tool(agent, tools.get(item.call_id or "", ""))
+                _tell_tool(item, tool, written.item)
             found.append(item)
     return found
 
 
 def _item(
-    raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team, called: Mapping[str, str]
+    written: OutputItem, agent: Agent, handoffs: set[str], team: Team, called: Mapping[str, str]
 ) -> RunItem:
+    raw = written.item
     match raw.get("type", "message"):
         case "message" if raw.get("role") == "assistant":
-            return MessageOutputItem(agent, _full_message(raw))
+            return MessageOutputItem(agent, raw_of(*written))
         case "message":
             return InputItem(agent, RawItem(raw))
         case "function_call_output":
@@ -188,23 +190,25 @@ def _item(
                 return HandoffOutputItem(agent, RawItem(raw), agent, target)
             return ToolCallOutputItem(agent, RawItem(raw), raw.get("output"))
         case "function_call" if raw.get("call_id") in handoffs:
-            return HandoffCallItem(agent, RawItem(raw))
+            return HandoffCallItem(agent, raw_of(*written))
         case "reasoning":
-            return ReasoningItem(agent, RawItem(raw))
+            return ReasoningItem(agent, raw_of(*written))
         case "shell_call_output":
             return ToolCallOutputItem(agent, RawItem(raw), shell_text(raw))
         case kind if kind in LOCAL_RESULTS:
             return ToolCallOutputItem(agent, RawItem(raw), raw.get("output", ""))
         case kind if kind in OF_PROVIDER:
-            return cast("RunItem", OF_PROVIDER[kind](agent, RawItem(raw)))
+            return cast("RunItem", OF_PROVIDER[kind](agent, raw_of(*written)))
         case _:
-            return ToolCallItem(agent, RawItem(raw))
+            return ToolCallItem(agent, raw_of(*written))
 
 
-def _tell_tool(item: ToolCallItem | ToolCallOutputItem, tool: Tool | None) -> None:
+def _tell_tool(
+    item: ToolCallItem | ToolCallOutputItem, tool: Tool | None, raw: dict[str, Json]
+) -> None:
     """Add to an item what this process knows of its tool."""
-    if item.raw_item.get("type") == "mcp_call":  # of a server that the provider asks
-        server = item.raw_item.get("server_label")
+    if raw.get("type") == "mcp_call":  # of a server that the provider asks
+        server = as_text(raw.get("server_label"))
         item.tool_origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name=server)
     if tool is None:
         return
@@ -222,16 +226,6 @@ def _tell_tool(item: ToolCallItem | ToolCallOutputItem, tool: Tool | None) -> No
         )
     else:
         item.tool_origin = ToolOrigin(ToolOriginType.FUNCTION)
-
-
-def raw_output(raw: dict[str, Json]) -> RawItem:
-    """Write an item of an answer as the API does."""
-    return _full_message(raw) if raw.get("role") == "assistant" else RawItem(raw)
-
-
-def _full_message(raw: dict[str, Json]) -> RawItem:
-    """Write a message of the model as the API does: its content as parts."""
-    return RawItem({"type": "message", **raw, "content": answer_parts(raw["content"])})
 
 
 def _known_by(call: ToolCall) -> tuple[str, str, str]:

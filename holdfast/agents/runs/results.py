@@ -10,6 +10,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResult
 from holdfast.agents.items.raw_items import replayable
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
+from holdfast.agents.items.typed_items import UnreadList
 from holdfast.agents.nesting.nested_run import AgentToolInvocation, invocation_of
 from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.model_input import without_reasoning_id
@@ -34,8 +35,8 @@ class ModelResponse:
     """One answer of a model.
 
     Attributes:
-        output: Its items, in the form of the Responses API: RawItems (dicts), or objects of
-            `openai.types.responses` in an answer made by hand.
+        output: Its items, as objects of `openai.types.responses`; dicts, where that does not know
+            their type.
         usage: Its cost.
         response_id: The provider's id of the answer, or None.
     """
@@ -44,9 +45,28 @@ class ModelResponse:
     usage: Usage
     response_id: str | None
 
+    def __post_init__(self) -> None:
+        """Leave the items unread, if they are, until somebody asks for them."""
+        if isinstance(self.output, UnreadList):
+            self.__dict__["_unread"] = self.__dict__.pop("output")
+
     def to_input_items(self) -> list[dict[str, Json]]:
         """Return the items as input for another run."""
-        return [replayable(item) for item in self.output]
+        unread: UnreadList | None = self.__dict__.get("_unread")
+        known = self.output if unread is None else [each.item for each in unread]
+        return [replayable(item) for item in known]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return the items, which are made when they are read."""
+            if name == "output" and "_unread" in self.__dict__:
+                items = [each.read() for each in self.__dict__["_unread"]]
+                made = self.__dict__.setdefault(name, items)
+                self.__dict__.pop("_unread", None)
+                return made
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(msg)
 
 
 @dataclass

@@ -12,8 +12,9 @@ from typing_extensions import TypeVar
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
-from holdfast.agents.items.raw_items import RawItem, dumped, plain
+from holdfast.agents.items.raw_items import dumped
 from holdfast.agents.items.run_items import ToolApprovalItem, member_of
+from holdfast.agents.items.typed_items import raw_of
 from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.state_context import Deserializer, Serializer, as_wrapper, read, written
 from holdfast.agents.runs.state_form import (
@@ -315,7 +316,7 @@ class RunState(Generic[ContextT, AgentT]):
                 agent=member_of(item),
                 approval=item.approval_id,
                 digest=item.digest,
-                item=plain(item.raw_item),
+                item=item.shown_item(),
             )
             for item in self._interruptions
         )
@@ -387,7 +388,7 @@ class RunState(Generic[ContextT, AgentT]):
         team = team_of(initial_agent)
         items = [
             ToolApprovalItem(
-                team.of(a.agent), RawItem(a.item), approval_id=a.approval, digest=a.digest
+                team.of(a.agent), raw_of(a.item), approval_id=a.approval, digest=a.digest
             )
             for a in saved.interruptions
         ]

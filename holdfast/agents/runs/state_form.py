@@ -103,7 +103,7 @@ def item_form(item: RunItem) -> ItemForm:
     return ItemForm(
         type=item.type,
         agent={"name": item.agent.name},
-        raw_item=plain(dumped(item.raw_item)),
+        raw_item=plain(dumped(item.shown_item())),
         tool_origin=None if origin is None else {**origin.to_json_dict()},
     )
 

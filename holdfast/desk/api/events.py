@@ -159,7 +159,7 @@ def _data_of(event: StreamEvent) -> dict[str, Json]:
         case RawResponsesStreamEvent(data=data, attempt=attempt):
             return {"attempt": attempt, "data": _json(data)}
         case RunItemStreamEvent(name=name, item=item):
-            return {"name": name, "item": {"type": item.type, "raw_item": _json(item.raw_item)}}
+            return {"name": name, "item": {"type": item.type, "raw_item": item.shown_item()}}
         case StepUndoneStreamEvent(steps=steps, void=void, by=by, reason=reason):
             return {"steps": [*steps], "void": [*map(list, void)], "by": by, "reason": reason}
 

@@ -17,6 +17,9 @@ _TEXTS = {
 }
 """Members of calls that must be texts."""
 
+FAKE_ID = "__fake_id__"
+"""Id that the Agents SDK gives items for which the provider has none."""
+
 _TEXT_FIELDS = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
 
 

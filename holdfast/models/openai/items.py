@@ -27,6 +27,7 @@ from holdfast.models.openai.hosted_items import (
     approval_request,
 )
 from holdfast.models.openai.item_checks import (
+    FAKE_ID,
     check_item,
     has_annotations,
     has_logprobs,
@@ -56,7 +57,7 @@ from holdfast.models.openai.local_items import (
 )
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.json_shapes import is_array
+from holdfast.values.checks.json_shapes import as_text, is_array
 from holdfast.values.messages import Content, Message, Role, ToolCall
 from holdfast.values.text.shown import shown
 
@@ -121,7 +122,7 @@ def from_response_items(items: Sequence[object]) -> tuple[Message, ...]:
 def assistant_message(output: Sequence[Item]) -> Message:
     """Make the one message of a model's answer.
 
-    Ids are kept only where the provider needs them again: beside reasoning and other own items.
+    Ids are sent again only where the provider needs them: beside reasoning and other own items.
     """
     turn = _Turn()
     for index, item in enumerate(output):
@@ -134,7 +135,26 @@ def assistant_message(output: Sequence[Item]) -> Message:
         or has_annotations(item)
         for item in turn.entries
     )
-    return turn.message(keep_ids=needs_items)
+    message = turn.message(keep_ids=needs_items)
+    return message.model_copy(update={"item_ids": ids}) if (ids := _ids(turn, message)) else message
+
+
+def _ids(turn: _Turn, message: Message) -> tuple[str, ...]:
+    """Return the ids of content and calls, unless the message's items have them."""
+    if any(_usual_place(kind_of(item)) for item in message.items):
+        return ()
+    said = [item for item in turn.entries if kind_of(item) == "message"] if message.content else []
+    called = [item for item in turn.entries if kind_of(item) in _CALLS]
+    ids = [_id(item) for item in (*(said or [{}]), *called)]
+    while ids and not ids[-1]:
+        ids.pop()
+    return tuple(ids)
+
+
+def _id(item: Item) -> str:
+    """Return an item's id; empty where its call has it anyway, or it says nothing."""
+    found = "" if kind_of(item) == APPROVAL_REQUEST else as_text(item.get("id"))
+    return "" if found == FAKE_ID else found
 
 
 class _Turn:

@@ -1,0 +1,99 @@
+"""Items of results as the Agents SDK has them: objects of `openai.types.responses`.
+
+They are made when they are first read: the package takes most of a second to import, and a long
+run has thousands of items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple, get_args
+
+from holdfast.agents.items.raw_items import RawItem, plain
+from holdfast.models.openai.item_checks import FAKE_ID
+from holdfast.models.openai.item_contents import answer_parts
+from holdfast.models.openai.output_items import OutputItem
+from holdfast.values.base import Json
+
+AS_DICTS = frozenset({"shell_call", "apply_patch_call", "compaction", "mcp_approval_response"})
+"""Types of items of a provider that are dicts in the Agents SDK's items of a run."""
+
+_IMPLIED: Mapping[str, dict[str, Json]] = {
+    "message": {"id": FAKE_ID, "status": "completed"},
+    "reasoning": {"id": FAKE_ID},
+}
+"""Type of an item to members that its class needs, where the record lacks them."""
+
+
+class Unread(NamedTuple):
+    """A raw item that nobody has read yet.
+
+    Attributes:
+        item: The item as input of a model.
+        id: The provider's id, if it is not sent to models; else empty.
+    """
+
+    item: dict[str, Json]
+    id: str = ""
+
+    def read(self) -> Any:
+        """Return the raw item."""
+        return typed(self.item, self.id)
+
+
+class UnreadList(list[Unread]):
+    """The raw items of an answer that nobody has read yet."""
+
+
+def unread(written: OutputItem) -> Unread:
+    """Return an item of an answer as the API has it: a message's content as parts."""
+    item = written.item
+    if item.get("role") == "assistant":
+        item = {"type": "message", **item, "content": answer_parts(item["content"])}
+    return Unread(item, written.id)
+
+
+def raw_of(item: dict[str, Json], shown_id: str = "") -> RawItem | Unread:
+    """Return the raw item of a run's item: what the Agents SDK has as a dict is one."""
+    return RawItem(item) if item.get("type") in AS_DICTS else unread(OutputItem(item, shown_id))
+
+
+def typed(item: dict[str, Json], shown_id: str = "") -> Any:
+    """Return an item of an answer as an object of `openai.types.responses`.
+
+    What models are not sent of it is not among the members that are set: the id, if it is given
+    apart, and what the class needs beside the item. So `model_dump(exclude_unset=True)` is the
+    input item. An item of a type that the package does not know is a RawItem.
+    """
+    kind = str(item.get("type"))
+    made = _classes().get(kind)
+    if made is None or (kind == "message" and item.get("role") != "assistant"):
+        return RawItem(item)
+    apart = _IMPLIED.get(kind, {}) | ({"id": shown_id} if shown_id else {})
+    found = made.construct(**{**apart, **item})
+    found.model_fields_set.difference_update(apart.keys() - item.keys())
+    for part in found.content or () if kind == "message" else ():
+        if getattr(part, "type", None) == "output_text" and getattr(part, "logprobs", 0) is None:
+            part.logprobs = []  # as the API has it
+            part.model_fields_set.discard("logprobs")
+    return found
+
+
+def whole(raw: Any) -> dict[str, Json]:
+    """Return a raw item as a dict, with the id that only readers are shown."""
+    if isinstance(raw, Unread):
+        return {**raw.item, "id": raw.id} if raw.id else dict(raw.item)
+    found = plain(raw)
+    shown_id = None if isinstance(raw, Mapping) else getattr(raw, "id", None)
+    return {"id": shown_id, **found} if shown_id not in (None, FAKE_ID) else found
+
+
+@cache
+def _classes() -> dict[str, Any]:
+    """Return the classes of items by their types."""
+    from openai.types.responses import ResponseOutputItem
+
+    classes = get_args(get_args(ResponseOutputItem)[0])
+    kinds = ((get_args(each.model_fields["type"].annotation), each) for each in classes)
+    return {kind: each for names, each in kinds for kind in names}
