@@ -12,9 +12,10 @@ from temporalio import activity
 from holdfast.activities.data.source import Source
 from holdfast.activities.heartbeat import Pulse, ensure_ours
 from holdfast.activities.spans import answered, model_call
-from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
+from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.kept_conversation import Continuation
 from holdfast.activities.steps.money import within
+from holdfast.activities.steps.step_hooks import StepHooks
 from holdfast.errors import ModelRequestError
 from holdfast.models.base import (
     Delta,

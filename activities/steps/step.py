@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,28 +20,27 @@ from holdfast.activities.data.source import (
 from holdfast.activities.failures import failure_by, heals_by_time, typed_failures
 from holdfast.activities.heartbeat import Pulse, ensure_ours, heartbeats
 from holdfast.activities.spans import handoff
-from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
+from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.activities.steps.kept_conversation import Continuation, newest_answer
 from holdfast.activities.steps.model_call import Asking
 from holdfast.activities.steps.money import telling_losses
+from holdfast.activities.steps.step_hooks import StepHooks
+from holdfast.activities.steps.step_texts import StepTexts
 from holdfast.activities.tools.inline import Batch, InlineCalls, handed_over, keep_handed_over
 from holdfast.activities.tools.session_rules import has_no_rules
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.retriever import ask_retriever
-from holdfast.archive.contents import read_json
-from holdfast.archive.segments import write_messages
 from holdfast.reading.streams.hub import StreamKey
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Handed, JournalEntry, OpenState, OpenStep
+from holdfast.task.data.records import JournalEntry, OpenState, OpenStep
 from holdfast.task.data.state import Described, known_head
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_calls
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import ChainRef, Json
+from holdfast.values.base import ChainRef
 from holdfast.values.code.user_calls import invoke, naming
-from holdfast.values.messages import Message
 from holdfast.values.steps import HistoryRef, TaskStep
 from holdfast.values.text.logs import log
 from holdfast.workers.context.context import StepContext
@@ -85,6 +83,7 @@ class StepActivities:
         self._registry = registry
         self._source = source
         self._inline = inline
+        self._texts = StepTexts(source)
 
     @activity.defn(name="describe")
     async def describe(self, head: TaskHead) -> Described:
@@ -117,19 +116,8 @@ class StepActivities:
             if not task.input and not task.images:
                 changes["input"] = None  # nor of tasks whose request is in what came before
             made = made.model_copy(update=changes)
-        [made] = await self._with_references([made])
+        [made] = await self._texts.with_references([made])
         return made.model_copy(update={"task_id": ""})
-
-    async def _with_references(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
-        """Name the images of steps by reference, before history gets to see them."""
-        return tuple(
-            [
-                step.model_copy(
-                    update={"images": tuple([await self._source.refer(i) for i in step.images])}
-                )
-                for step in steps
-            ]
-        )
 
     @activity.defn(name="step")
     async def step(self, given: AdvanceInput) -> Advanced:
@@ -151,14 +139,14 @@ class StepActivities:
             made = made.model_copy(update={"result": following})
         result = made.result
         advanced = _stamped(made, _attempt(given))
-        advanced = advanced.model_copy(update=await self._compact_answer(advanced))
-        memos = [await self._compact_memo(entry) for entry in advanced.memos]
+        advanced = advanced.model_copy(update=await self._texts.compact_answer(advanced))
+        memos = [await self._texts.compact_memo(entry) for entry in advanced.memos]
         advanced = advanced.model_copy(update={"memos": tuple(memos)})
         memory = self._source.memory()
         state: OpenState | None = None
         try:
             await hooks.ended(ctx, result)
-            whole = advanced.model_copy(update=await self._compact_result(advanced))
+            whole = advanced.model_copy(update=await self._texts.compact_result(advanced))
             state = self._expect(given, ready, whole)
             advanced = whole
         except Exception as error:
@@ -196,7 +184,7 @@ class StepActivities:
         """Return an answer that was paid for, here or in a lost process, and is not recorded."""
         known = self._source.memory().unrecorded(given.n, activity.info().activity_id)
         paid = None if known is not None else handed_over().paid
-        return known if paid is None else await self._resolve(paid)
+        return known if paid is None else await self._texts.resolve(paid)
 
     async def _ready(self, given: AdvanceInput, pulse: Pulse) -> Ready:
         """Collect what the step works with: the agent as the task knows it, what was said."""
@@ -211,7 +199,7 @@ class StepActivities:
             snapshot = snapshot.model_copy(update={"handoffs": ()})
         code = RegisteredCode(agent, snapshot, head=head, registry=registry, source=source)
         journal = await source.journal(given)
-        opened = await self._whole(recorded)
+        opened = await self._texts.whole(recorded)
         history, transcript = await seen_before(source, head, opened.step, given.at)
         hooks = StepHooks(agent, registry, source, head, opened, before=len(history))
         continuation = Continuation.of(head, opened, given.n)
@@ -238,12 +226,12 @@ class StepActivities:
             respond=asking,
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
-            inputs=await self._inputs(opened),
+            inputs=await self._texts.inputs(opened),
             at=given.at,
             task_id=task_id(),
             n=given.n,
             history=history,
-            journal=[await self._resolve(entry) for entry in journal],
+            journal=[await self._texts.resolve(entry) for entry in journal],
             limit=given.limit,
             tokens=given.tokens,
             unrecorded=await self._unrecorded(given),
@@ -281,7 +269,7 @@ class StepActivities:
             rules=head.run,
             code=registry.code,
             context=code.context,
-            store=self._keep_messages,
+            store=self._texts.keep_messages,
             recorded=functools.partial(handoff, head, agent.name, step=step),
             given=before[0],
             view=before[1],
@@ -296,79 +284,6 @@ class StepActivities:
         if wanted in (None, "auto") or agent.keeps_tool_choice:
             return False
         return agent.name in who_used_tools(first, await self._source.transcript(at))
-
-    async def _keep_messages(self, messages: Sequence[Message]) -> str:
-        """Store what another agent sees; images by reference, as everywhere."""
-        kept = [await self._source.offload(message) for message in messages]
-        return await write_messages(self._source.archive, kept)
-
-    async def _whole(self, opened: OpenStep) -> OpenStep:
-        """Put an archived input into the step."""
-        if opened.stored is None:
-            return opened
-        text = await self._source.text(opened.stored)
-        return opened.model_copy(update={"step": opened.step.model_copy(update={"input": text})})
-
-    async def _inputs(self, opened: OpenStep) -> dict[str, Json]:
-        """Read the outputs of the steps that this one waited for."""
-        found = await asyncio.gather(*map(self._source.output, opened.inputs.values()))
-        return dict(zip(opened.inputs, found, strict=True))
-
-    async def _compact_memo(self, entry: JournalEntry) -> JournalEntry:
-        """Move a large memo to the archive."""
-        if entry.memo is None:
-            return entry
-        stored = await self._source.store_json(entry.memo.output)
-        return entry if stored is None else entry.model_copy(update={"memo": Handed(stored=stored)})
-
-    async def _resolve(self, entry: JournalEntry) -> JournalEntry:
-        """Put archived contents into a journal entry."""
-        if entry.memo is not None:
-            kept = await read_json(entry.memo.output, entry.memo.stored, self._source.text)
-            memo = Handed(output=kept)
-            return entry.model_copy(update={"memo": memo})
-        answer = entry.answer
-        if answer is not None:
-            message = await self._source.resolve(answer.message)
-            return entry.model_copy(
-                update={"answer": answer.model_copy(update={"message": message})}
-            )
-        outcomes = [
-            o.model_copy(
-                update={
-                    "content": await self._source.content(o.content),
-                    "nodes": await self._source.nodes(o),
-                }
-            )
-            for o in entry.outcomes
-        ]
-        return entry.model_copy(update={"outcomes": tuple(outcomes)})
-
-    async def _compact_answer(self, advanced: Advanced) -> dict[str, object]:
-        """Move a large answer to the archive, before history gets to see it."""
-        if advanced.answer is None:
-            return {}
-        message = await self._source.offload(advanced.answer.message)
-        usage = advanced.answer.usage.model_copy(update={"requests": 0})  # the ledger counts
-        changes: dict[str, object] = {"message": message, "usage": usage}
-        return {"answer": advanced.answer.model_copy(update=changes)}
-
-    async def _compact_result(self, advanced: Advanced) -> dict[str, object]:
-        """Move large texts of a result to the archive."""
-        result = advanced.result
-        if result is None:
-            return {}
-        adds = [
-            await self._source.offload(add) if isinstance(add, Message) else add
-            for add in result.adds
-        ]
-        following = await self._with_references(result.next)
-        changes: dict[str, object] = {"adds": tuple(adds), "next": following}
-        if result.output is not None:
-            stored = await self._source.store_json(result.output)
-            if stored is not None:
-                changes |= {"output": None, "stored": stored}
-        return {"result": result.model_copy(update=changes)}
 
     def _expect(self, given: AdvanceInput, ready: Ready, advanced: Advanced) -> OpenState:
         """Remember what the task is about to record, so that it need not be asked for.

@@ -49,8 +49,8 @@ from holdfast.agents.tools.hooks import (
 from holdfast.agents.tools.retriever import ToolRetriever
 from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
-from holdfast.models.default_settings import default_settings, were_given
 from holdfast.models.libraries.llama_index import LLM
+from holdfast.models.openai.default_settings import default_settings, were_given
 from holdfast.models.resolve import default_name
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule

@@ -11,9 +11,9 @@ from typing import Any
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.agents_sdk import AskedModel, AskingModel, is_asked
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, Tell, streamed
-from holdfast.models.default_settings import reasons
 from holdfast.models.defaults import default_api, default_client
 from holdfast.models.libraries.llama_index import LLM, as_model
+from holdfast.models.openai.default_settings import reasons
 from holdfast.models.providers import (
     is_openai,
     misdirected,

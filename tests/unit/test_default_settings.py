@@ -11,7 +11,7 @@ from agents.models.default_models import get_default_model_settings
 
 from holdfast import Agent, ModelSettings, Prompt, RunConfig
 from holdfast.agents.runs.rules import run_head
-from holdfast.models.default_settings import default_settings
+from holdfast.models.openai.default_settings import default_settings
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import AGENTS_SDK, TaskHead
 from holdfast.testing import ScriptedModel
