@@ -16,6 +16,7 @@ import httpx
 import openai
 import pytest
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.testing import FakeOpenAI, FakeRequest, call, reply
 from holdfast.values.messages import Usage
 
@@ -414,3 +415,8 @@ def test_serves_from_a_process_of_its_own(tmp_path: Path) -> None:
                 http(f"{root}/_fake/script", [{"kind": "nonsense"}])
         finally:
             process.terminate()
+
+
+def test_a_list_is_no_responder() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"api\.reply"):
+        FakeOpenAI(["hello"])  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.testing.fake_api import replies as make
 from holdfast.testing.fake_api.replies import Reply, as_reply
 from holdfast.testing.fake_api.requests import FakeRequest
@@ -28,6 +29,7 @@ from holdfast.testing.fake_api.script import Place, Responder, Script
 from holdfast.testing.fake_api.server import ServerThread
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
+from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -55,7 +57,18 @@ class FakeOpenAI:
     def __init__(
         self, responder: Responder | None = None, *, strict: bool = True, port: int = 0
     ) -> None:
-        """Make the fake; it serves from `start` or `with` on."""
+        """Make the fake; it serves from `start` or `with` on.
+
+        Raises:
+            InvalidArgumentError: The responder cannot be called.
+        """
+        given: object = responder  # a list is a natural mistake
+        if given is not None and not callable(given):
+            msg = (
+                f"FakeOpenAI takes a function of a request, not {shown(given)}. Replies are"
+                " scripted by its methods: api.reply('text'), api.call('tool', {}), api.add(...)."
+            )
+            raise InvalidArgumentError(msg)
         self._script = Script(responder)
         self._strict = strict
         self._port = port
