@@ -35,6 +35,7 @@ class LoopThread:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
+        self._is_closing = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
         self._started.wait()
@@ -140,6 +141,7 @@ class LoopThread:
         if self.is_inside:
             raise RuntimeError("A loop cannot close itself. Call close() from another thread.")
         if self._pid == os.getpid() and not self._loop.is_closed():
+            self._is_closing = True
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(seconds)
 
@@ -160,7 +162,7 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(self._started.set)
         try:
-            while self._is_ended_by_code():
+            while self._is_ended_by_code() and not self._is_closing:  # else the stop may be lost
                 pass
             left = asyncio.all_tasks(self._loop)
             for task in left:

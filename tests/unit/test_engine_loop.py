@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import sys
 import threading
 import traceback
 from collections.abc import Generator
@@ -216,4 +217,15 @@ def test_a_loop_goes_on_when_code_on_it_wants_to_end_the_process() -> None:
         loop.submit(_leave()).result(timeout=10)
     assert loop.run(asyncio.sleep(0, "still here")) == "still here"
     loop.close()
+    assert loop.loop.is_closed()
+
+
+def test_a_loop_closes_also_when_code_on_it_wants_to_end_the_process_meanwhile() -> None:
+    loop, blocked = LoopThread(), threading.Event()
+    [thread] = [each for each in threading.enumerate() if each.ident == loop.ident]
+    loop.loop.call_soon_threadsafe(blocked.wait)
+    loop.close(seconds=0)
+    loop.loop.call_soon_threadsafe(sys.exit)
+    blocked.set()
+    thread.join(timeout=10)
     assert loop.loop.is_closed()
