@@ -25,7 +25,9 @@ from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.models.openai.items import assistant_message
 from holdfast.models.openai.output_items import to_output_items
 from holdfast.reading.run_results import response
+from holdfast.task.data.head import STEPS
 from holdfast.values.messages import Message, ToolCall, assistant, user
+from holdfast.workers.context.model_calls import read
 
 ANN = Agent("Ann")
 TEXT = ResponseOutputText(text="hi", type="output_text", annotations=[], logprobs=[])
@@ -99,15 +101,33 @@ def test_a_members_change_is_in_the_input() -> None:
     assert said.to_input_item()["content"][0]["text"] == "ho"
 
 
+def test_an_item_that_code_puts_in_the_place_of_one_is_the_input() -> None:
+    [said] = items_of(message_of(SAID))
+    said.raw_item = {"role": "assistant", "content": "ho"}
+    assert said.to_input_item() == said.shown_item() == {"role": "assistant", "content": "ho"}
+    answer = response(ModelAnswer(message=message_of(SAID)))
+    answer.output = [CALL]
+    assert answer.to_input_items() == [CALL.model_dump(exclude_unset=True)]
+
+
+def test_a_thread_that_has_missed_an_item_gets_the_one_that_another_has_made() -> None:
+    [said] = items_of(message_of(SAID))
+    answer = response(ModelAnswer(message=message_of(SAID)))
+    for owner, name in ((said, "raw_item"), (answer, "output")):
+        made = getattr(owner, name)
+        missed: Any = owner
+        assert missed.__getattr__(name) is made
+
+
 def test_unread_and_read_items_survive_copies() -> None:
     for _ in range(2):
         items = items_of(message_of(SAID, CALL))
         kept = pickle.loads(pickle.dumps([vars(each) for each in copy.deepcopy(items)]))
         assert [each["_unread"].id for each in kept] == ["msg_1", "fc_1"]
         assert [each.raw_item for each in copy.deepcopy(items)] == [SAID, CALL]
-        read = pickle.loads(pickle.dumps([each.raw_item for each in items]))
-        assert read == [SAID, CALL]
-        assert [each.model_dump(exclude_unset=True) for each in read] == AS_INPUT
+        made = pickle.loads(pickle.dumps([each.raw_item for each in items]))
+        assert made == [SAID, CALL]
+        assert [each.model_dump(exclude_unset=True) for each in made] == AS_INPUT
         answer = response(ModelAnswer(message=message_of(SAID, CALL)))
         assert pickle.loads(pickle.dumps(answer)).output == [SAID, CALL]
         assert answer == copy.copy(answer)
@@ -142,5 +162,8 @@ def test_ids_stay_with_their_calls() -> None:
     )
     assert [each.id for each in to_output_items(quiet)] == ["msg_1"]
     assert [each.id for each in to_output_items(renamed)] == ["msg_1", "fc_1", "fc_2"]
+    twice = message_of(SAID, CALL, CALL.model_copy(update={"id": "fc_0"}), OTHER)
+    once = read(ModelAnswer(message=twice), STEPS).message
+    assert [each.id for each in to_output_items(once)] == ["msg_1", "fc_1", "fc_2"]
     for nothing in (None, FAKE_ID):
         assert message_of(CALL.model_copy(update={"id": nothing})).item_ids == ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.agents.agent_base import AgentBase, users_agent
 from holdfast.agents.items.raw_items import member, plain
 from holdfast.agents.items.tool_origin import ToolOrigin
-from holdfast.agents.items.typed_items import Unread, whole
+from holdfast.agents.items.typed_items import Unread, left_unread, read_once, whole
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.runs.call_decisions import ToolKey
@@ -77,12 +77,12 @@ class RunItemBase:
         Raises:
             WrongTypeError: As for `to_input_item`.
         """
-        return whole(self.__dict__.get("_unread") or self.raw_item)
+        return whole(left_unread(self, "raw_item") or self.raw_item)
 
     @property
     def _known(self) -> Any:
         """The raw item, as data if nobody has read it yet."""
-        unread: Unread | None = self.__dict__.get("_unread")
+        unread: Unread | None = left_unread(self, "raw_item")
         return self.raw_item if unread is None else unread.item
 
     def mark(self) -> str:
@@ -103,10 +103,8 @@ class RunItemBase:
 
         def __getattr__(self, name: str) -> Any:
             """Return the raw item, which is made when it is read, or an agent that was released."""
-            if name == "raw_item" and "_unread" in self.__dict__:
-                made = self.__dict__.setdefault(name, self.__dict__["_unread"].read())
-                self.__dict__.pop("_unread", None)
-                return made
+            if name == "raw_item":
+                return read_once(self, name)
             released = self.__dict__.get("_released", {})
             if name in released:
                 return released[name]()

@@ -45,6 +45,38 @@ class Unread(NamedTuple):
 class UnreadList(list[Unread]):
     """The raw items of an answer that nobody has read yet."""
 
+    def read(self) -> list[Any]:
+        """Return the raw items."""
+        return [each.read() for each in self]
+
+
+def left_unread(owner: Any, name: str) -> Any:
+    """Return what a member is to be made of; None once it is there, made or set by hand.
+
+    Args:
+        owner: Has what is not read yet as `_unread`.
+        name: The member.
+    """
+    members = vars(owner)
+    return None if name in members else members.get("_unread")
+
+
+def read_once(owner: Any, name: str) -> Any:
+    """Return a member that is made when it is first read, the same to all threads.
+
+    Raises:
+        AttributeError: The owner has neither the member nor what it is made of.
+    """
+    members = vars(owner)
+    unread = left_unread(owner, name)
+    if unread is not None:
+        members.setdefault(name, unread.read())
+        members.pop("_unread", None)
+    if name not in members:  # else another thread has made it since it was looked for
+        msg = f"{type(owner).__name__!r} object has no attribute {name!r}"
+        raise AttributeError(msg)
+    return members[name]
+
 
 def unread(written: OutputItem) -> Unread:
     """Return an item of an answer as the API has it: a message's content as parts."""

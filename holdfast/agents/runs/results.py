@@ -10,7 +10,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResult
 from holdfast.agents.items.raw_items import replayable
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
-from holdfast.agents.items.typed_items import UnreadList
+from holdfast.agents.items.typed_items import UnreadList, left_unread, read_once
 from holdfast.agents.nesting.nested_run import AgentToolInvocation, invocation_of
 from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.model_input import without_reasoning_id
@@ -52,7 +52,7 @@ class ModelResponse:
 
     def to_input_items(self) -> list[dict[str, Json]]:
         """Return the items as input for another run."""
-        unread: UnreadList | None = self.__dict__.get("_unread")
+        unread: UnreadList | None = left_unread(self, "output")
         known = self.output if unread is None else [each.item for each in unread]
         return [replayable(item) for item in known]
 
@@ -60,11 +60,8 @@ class ModelResponse:
 
         def __getattr__(self, name: str) -> Any:
             """Return the items, which are made when they are read."""
-            if name == "output" and "_unread" in self.__dict__:
-                items = [each.read() for each in self.__dict__["_unread"]]
-                made = self.__dict__.setdefault(name, items)
-                self.__dict__.pop("_unread", None)
-                return made
+            if name == "output":
+                return read_once(self, name)
             msg = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(msg)
 
