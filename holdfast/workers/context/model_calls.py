@@ -33,8 +33,11 @@ def read(answer: ModelAnswer, dialect: Dialect) -> ModelAnswer:
     calls = answer.message.calls
     if len({call.id for call in calls}) == len(calls):
         return answer
-    apart = tuple(_apart(calls, renames=dialect.unknown_tool == "tell"))
-    message = answer.message.model_copy(update={"calls": apart})
+    apart = dict(_apart(calls, renames=dialect.unknown_tool == "tell"))
+    ids = answer.message.item_ids  # that of the content, then those of the calls
+    left = (*ids[:1], *(id for k, id in enumerate(ids[1:]) if k in apart))
+    changes = {"calls": tuple(apart.values()), "item_ids": left}
+    message = answer.message.model_copy(update=changes)
     return answer.model_copy(update={"message": message})
 
 
@@ -123,23 +126,26 @@ def _reason(answer: ModelAnswer, *, raises: bool) -> str:
     return ""
 
 
-def _apart(calls: Sequence[ToolCall], *, renames: bool) -> Iterator[ToolCall]:
-    """Yield each call once; with `renames`, give a new id to a call whose id is taken."""
+def _apart(calls: Sequence[ToolCall], *, renames: bool) -> Iterator[tuple[int, ToolCall]]:
+    """Yield the position of each call, and the call; a repeated one is left out.
+
+    With `renames`, a call whose id is taken gets a new one.
+    """
     said: set[tuple[str, str, str]] = set()
     taken = {call.id for call in calls}
     first = set(taken)
-    for call in calls:
+    for k, call in enumerate(calls):
         content = (call.id, call.name, sense(call.arguments))
         if content in said:
             continue
         said.add(content)
         if call.id in first or not renames:
             first.discard(call.id)
-            yield call
+            yield k, call
             continue
         name = next(each for n in itertools.count(2) if (each := f"{call.id}_{n}") not in taken)
         taken.add(name)
-        yield call.model_copy(update={"id": name})
+        yield k, call.model_copy(update={"id": name})
 
 
 LAST_CALL = system(
