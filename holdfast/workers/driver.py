@@ -232,7 +232,7 @@ def _result(
 def _forced(ctx: StepContext, opened: OpenStep) -> StepResult:
     """End a step that wanted more after its budget's last model call, with that call's answer."""
     newest = _newest(ctx)
-    if newest is not None and newest.message not in ctx.adds:
+    if newest is not None and not any(each in _forms(newest.message) for each in ctx.adds):
         ctx.add(newest.message)
     return StepResult(
         echo=True,
@@ -258,7 +258,7 @@ def _adds(ctx: StepContext, opened: OpenStep) -> tuple[Message | str, ...]:
     adds: list[Message | str] = []
     known = _references(ctx, opened)
     for message in ctx.adds:
-        if newest is not None and message.calls and message == newest.message:
+        if newest is not None and message.calls and message in _forms(newest.message):
             adds.append(message.model_copy(update={"calls": ()}))
         else:
             adds.append(known.get(_key(message), message))
@@ -277,7 +277,13 @@ def _references(ctx: StepContext, opened: OpenStep) -> dict[bytes, str]:
             named.append((entry.answer.message, f"j{k}"))
         said = (outcome.message(entry.calls[i]) for i, outcome in enumerate(entry.outcomes))
         named += [(message, f"j{k}.{i}") for i, message in enumerate(said)]
-    return {_key(message): name for message, name in reversed(named)}
+    written = [(form, name) for message, name in named for form in _forms(message)]
+    return {_key(message): name for message, name in reversed(written)}
+
+
+def _forms(message: Message) -> tuple[Message, Message]:
+    """Return a message as it is, and as an AgentWorker makes it anew: without ids for readers."""
+    return message, message.model_copy(update={"item_ids": ()})
 
 
 def _key(message: Message) -> bytes:

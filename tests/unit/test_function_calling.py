@@ -90,6 +90,28 @@ async def test_a_text_ends_the_task() -> None:
     assert got.result.adds == ("input", "j0")
 
 
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("limit", ["", "finish"])
+async def test_an_answer_that_a_worker_makes_anew_is_said_once_whatever_its_ids(
+    limit: str, again: bool
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        answer = await ctx.call_model()
+        ctx.add(assistant(answer.text, calls=answer.message.calls))
+        return ends(step) if not (again and limit) else await body(step, ctx)
+
+    calls = (call(),) if limit else ()
+    said = assistant("hello", calls=calls).model_copy(update={"item_ids": ("msg_1",)})
+    got = await Bench(Doing(body), ScriptedModel([ModelAnswer(message=said)]), limit=limit).run()
+    assert got.result is not None
+    answers = [add for add in got.result.adds if add == "j0" or as_role(add) == "assistant"]
+    assert answers == ([assistant("hello")] if limit else ["j0"])
+
+
+def as_role(added: Message | str) -> str:
+    return added.role if isinstance(added, Message) else ""
+
+
 async def test_calls_end_the_step_and_are_named_not_repeated() -> None:
     model = ScriptedModel([(call(), call())])
     got = await Bench(FunctionCallingAgentWorker(), model, look).run()

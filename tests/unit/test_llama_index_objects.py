@@ -32,11 +32,12 @@ from holdfast.llama_index.llms.messages import to_message
 from holdfast.llama_index.llms.wrapped import CallParsingModel
 from holdfast.llama_index.query_pipeline import QueryPipeline, StatefulFnComponent
 from holdfast.llama_index.step_code.state import StateCodec
+from holdfast.llama_index.step_code.worker import TaskMemory
 from holdfast.llama_index.tasks import Tasks
 from holdfast.models.base import ModelRequest
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.values.messages import ToolCall, user
+from holdfast.values.messages import Message, ToolCall, assistant, user
 
 
 class Node(BaseModel):
@@ -381,3 +382,16 @@ def test_the_grammar_of_llama_index_is_taken() -> None:
 
     ReActOutputParser.parse = Parser.parse  # type: ignore[method-assign]
     ReActAgentWorker.from_tools([], output_parser=Same())
+
+
+def test_a_memory_that_is_written_back_is_not_doubled_by_what_chat_messages_cannot_hold() -> None:
+    before = [
+        user("q"),
+        assistant("a").model_copy(update={"item_ids": ("msg_1",)}),
+        Message(role="tool", call_id="c1", content="no", is_error=True),
+    ]
+    memory = TaskMemory(before)
+    memory.put(ChatMessage(role="user", content="more"))
+    memory.set(memory.get_all())
+    assert memory.messages[:3] == before
+    assert [each.text for each in memory.added] == ["more"]

@@ -58,9 +58,14 @@ class TaskMemory(ChatMemoryBuffer):
     def set(self, messages: Sequence[Any]) -> None:
         """Replace all messages; the ones that were there before the task stay where they are."""
         read = [to_message(each) for each in messages]
-        same = read[: self._before] == self.messages[: self._before]
         kept = self.messages[: self._before]
+        same = [*map(_said, read[: self._before])] == [*map(_said, kept)]
         self.messages = [*kept, *(read[self._before :] if same else read)]
+
+
+def _said(message: Message) -> object:
+    """Return what a chat message of LlamaIndex keeps of one: no items and ids of a provider."""
+    return message.role, message.content, message.calls, message.call_id
 
 
 class StepCode(AgentWorker):
