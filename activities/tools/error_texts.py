@@ -104,10 +104,8 @@ async def _worded(ready: Ready, text: str, error: BaseException) -> str:
 
 def said(error: BaseException) -> str:
     """Return the text of an error, without secrets and of readable length."""
-    if isinstance(error, StoppedError):
-        return f"the tool stopped: {message_of(error)}"
     try:
-        text = str(error)
+        text = message_of(error) if isinstance(error, StoppedError) else str(error)
     except Exception:  # noqa: BLE001  an error that cannot even say what it is
         text = ""
     return clean(redact(text))[:LONGEST_TEXT] or type(error).__name__

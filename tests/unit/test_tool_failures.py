@@ -1,13 +1,15 @@
-"""How failures of calls are marked as certain to hide no effect."""
+"""Failures of calls: how they are marked as certain to hide no effect, and what models read."""
 
 from __future__ import annotations
 
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.failures import LoggedError, certain
+from holdfast.activities.failures import LONGEST_TEXT, LoggedError, certain
 from holdfast.activities.heartbeat import NotOursError
+from holdfast.activities.tools.error_texts import named
 from holdfast.task.data.failures import CERTAIN, NOT_STARTED
+from holdfast.values.code.user_calls import StoppedError, kept_alive
 from holdfast.workflows.activity_calls import is_certain
 
 
@@ -20,3 +22,11 @@ def test_a_failure_of_each_kind_says_the_same_when_it_is_marked_as_certain(
     assert is_certain(caught.value)
     assert (caught.value.type, caught.value.non_retryable) == (NOT_STARTED, True)
     assert caught.value.details == ("a fact", CERTAIN)
+
+
+def test_a_model_reads_no_secret_of_a_tool_that_ends_with_a_text() -> None:
+    with pytest.raises(StoppedError) as caught, kept_alive():
+        raise SystemExit("no answer of postgres://bob:hunter22@db/x " + "x" * LONGEST_TEXT)
+    text = named(caught.value)
+    assert text.startswith("Code raised what would end the process (SystemExit: no answer of")
+    assert ("hunter22" in text, len(text)) == (False, LONGEST_TEXT)

@@ -135,7 +135,7 @@ def kept_alive() -> Generator[None]:
             said = type(error).__name__
         else:
             said = f"SystemExit: {error.code}"
-        msg = f"it wanted to end the process ({said})"
+        msg = f"Code raised what would end the process ({said})"
         raise StoppedError(msg, remedy="Raise an error of your own instead.") from error
 
 
@@ -177,7 +177,7 @@ def _cancelled_by_others() -> Generator[None]:
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
-        msg = "it raised CancelledError, though nothing has cancelled it"
+        msg = "Code raised CancelledError, though nothing has cancelled it"
         raise StoppedError(msg, remedy="Raise an error of your own instead.") from error
 
 
