@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value
-from holdfast.values.money import NOTHING, Dollars, as_written, dollars
+from holdfast.values.money import NOTHING, Dollars, as_written, dollars, plain
 from holdfast.values.text.shown import shown as shown_value
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -338,9 +338,9 @@ class Usage(Value):
     def __add__(self, other: Usage) -> Usage:
         """Sum field by field."""
         more = vars(other)
-        return self.model_copy(
-            update={name: mine + more[name] for name, mine in vars(self).items()}
-        )
+        sums = {name: mine + more[name] for name, mine in vars(self).items()}
+        sums["paid"] = plain(sums["paid"])  # as a copy is not validated: 0.15 + 0.15 is 0.30
+        return self.model_copy(update=sums)
 
     def __sub__(self, other: Usage) -> Usage:
         """Subtract field by field."""

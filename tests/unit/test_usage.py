@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from types import SimpleNamespace
 
 import pytest
@@ -79,3 +80,11 @@ def test_a_copy_leaves_the_record_alone() -> None:
     assert record.requests == 1
     with pytest.raises(TypeError, match="changes"):
         hash(Usage())
+
+
+@pytest.mark.parametrize("kind", [Usage, UsageRecord])
+def test_a_sum_is_written_as_the_one_that_is_read_back(kind: type[UsageRecord]) -> None:
+    cost = kind(requests=1, paid=Decimal("0.15"), priced=1)
+    written = (cost + cost).wire()
+    assert written == {"requests": 2, "paid": "0.3", "priced": 2}
+    assert UsageRecord.model_validate(written).wire() == written
