@@ -57,7 +57,7 @@ def left_unread(owner: Any, name: str) -> Any:
         owner: Has what is not read yet as `_unread`.
         name: The member.
     """
-    members = vars(owner)
+    members: dict[str, Any] = owner.__dict__
     return None if name in members else members.get("_unread")
 
 
@@ -67,7 +67,7 @@ def read_once(owner: Any, name: str) -> Any:
     Raises:
         AttributeError: The owner has neither the member nor what it is made of.
     """
-    members = vars(owner)
+    members: dict[str, Any] = owner.__dict__
     unread = left_unread(owner, name)
     if unread is not None:
         members.setdefault(name, unread.read())
