@@ -113,8 +113,8 @@ def _guarded(stream: Any) -> Any:
         buffer,
         encoding=stream.encoding,
         errors=stream.errors,
-        line_buffering=stream.line_buffering,
-        write_through=stream.write_through,
+        line_buffering=getattr(stream, "line_buffering", False),
+        write_through=getattr(stream, "write_through", False),
     )
 
 

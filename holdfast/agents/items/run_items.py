@@ -81,7 +81,7 @@ class RunItemBase:
 
     @property
     def _known(self) -> Any:
-        """The raw item, as data if nobody has read it yet."""
+        """The raw item, as data if it has not been read yet."""
         unread: Unread | None = left_unread(self, "raw_item")
         return self.raw_item if unread is None else unread.item
 

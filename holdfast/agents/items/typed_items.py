@@ -27,7 +27,7 @@ _IMPLIED: Mapping[str, dict[str, Json]] = {
 
 
 class Unread(NamedTuple):
-    """A raw item that nobody has read yet.
+    """A raw item that has not been read yet.
 
     Attributes:
         item: The item as input of a model.
@@ -43,7 +43,7 @@ class Unread(NamedTuple):
 
 
 class UnreadList(list[Unread]):
-    """The raw items of an answer that nobody has read yet."""
+    """The raw items of an answer that has not been read yet."""
 
     def read(self) -> list[Any]:
         """Return the raw items."""

@@ -46,7 +46,7 @@ class ModelResponse:
     response_id: str | None
 
     def __post_init__(self) -> None:
-        """Leave the items unread, if they are, until somebody asks for them."""
+        """Leave the items unread, if they are, until they are asked for."""
         if isinstance(self.output, UnreadList):
             self.__dict__["_unread"] = self.__dict__.pop("output")
 

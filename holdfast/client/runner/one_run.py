@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from temporalio.exceptions import TemporalError
+from temporalio.exceptions import ApplicationError, TemporalError
 
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.nesting.nested_run import invocation_of
@@ -33,6 +33,7 @@ from holdfast.errors import (
     HoldfastError,
     InvalidArgumentError,
     ModelBehaviorError,
+    NotFoundError,
     StepFailedError,
     TaskClosedError,
     TaskExistsError,
@@ -326,7 +327,8 @@ def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | St
     if not isinstance(error, StepFailedError):
         return error
     cause = raised.take(error.task_id, error.cause_type, str(error))
-    if error.cause_type in (TOOL_MISSING, HANDOFF_MISSING):
+    is_ours = cause is None or isinstance(cause, ApplicationError | NotFoundError)
+    if is_ours and error.cause_type in (TOOL_MISSING, HANDOFF_MISSING):
         made = raised.also_of(error, ModelBehaviorError(*error.args))
         made.__cause__ = None
         return made

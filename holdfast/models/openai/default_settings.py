@@ -61,5 +61,5 @@ class NoSettings(ModelSettings):  # noqa: PLW1641  # pydantic makes the hash of 
 
 
 def were_given(settings: ModelSettings) -> bool:
-    """Whether an agent's settings were written by somebody, be it an empty `ModelSettings()`."""
+    """Whether an agent was given settings, be it an empty `ModelSettings()`."""
     return not isinstance(settings, NoSettings) or settings != ModelSettings()
