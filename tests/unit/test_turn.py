@@ -324,5 +324,5 @@ def test_the_snapshot_says_what_is_decided_for_each_turn() -> None:
 
 
 def test_a_plain_agents_snapshot_has_no_new_bytes() -> None:
-    wire = Agent(name="a", instructions="x").snapshot("m").wire()
+    wire = Agent(name="a", instructions="x", model="m").snapshot("m").wire()
     assert wire.keys() == {"name", "instructions", "model", "worker"}

@@ -128,7 +128,8 @@ class AgentSnapshot(Value):
         model: Model name.
         settings: Model settings.
         of_model: Settings that go with the model's name, of an agent that was given none: they hold
-            where the dialect of a task says so. None where some were given.
+            where the dialect of a task says so. None where some were given; nothing is the usual,
+            and takes no bytes.
         tools: Tool definitions that the model gets.
         policies: Tool name to the rules by which the task runs the tool.
         served: Those of the tools that a tool server runs, by the name that the model knows.
@@ -154,7 +155,7 @@ class AgentSnapshot(Value):
     instructions: str = ""
     model: str = ""
     settings: ModelSettings = ModelSettings()
-    of_model: ModelSettings | None = None
+    of_model: ModelSettings | None = ModelSettings()
     tools: tuple[ToolSpec, ...] = ()
     policies: dict[str, ToolPolicy] = Field(default_factory=dict)
     served: dict[str, ServedTool] = Field(default_factory=dict[str, ServedTool])
