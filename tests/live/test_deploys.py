@@ -373,7 +373,7 @@ async def test_a_call_of_a_tool_that_is_gone_can_be_rejected_or_waits_for_it(
     model.call("pay", {"cents": 700})
     model.reply("done")
     state = await site.waiting(old)
-    await site.parks(make_agent(), state, StepFailedError, "Tool pay not found in agent agent of this worker")
+    await site.parks(make_agent(), state, StepFailedError, "Tool pay not found in agent agent")
     assert (await site.goes_on(old, state)).final_output == "done"
     assert paid == [700]
     model.call("pay", {"cents": 800})
