@@ -325,7 +325,7 @@ class Agent(DeclaredAgent[ContextT]):
             return None
         if self.model is None and self.prompt is None:
             return default_settings(default_name())
-        return default_settings(self.model if isinstance(self.model, str) else "")
+        return default_settings(self.model)
 
     def snapshot(self, model: str, served: Sequence[Tool] = ()) -> AgentSnapshot:
         """Describe this agent as data, without its team.

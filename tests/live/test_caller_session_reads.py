@@ -170,12 +170,21 @@ async def test_a_callback_that_changes_the_items_does_not_change_what_was_read(
     assert session.said == [("user", "before"), ("user", "q"), ("assistant", "done")]
 
 
-async def test_what_was_read_long_ago_is_read_once_more(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "FRESH_SECONDS", 0.0)
+async def broken_beside_another(
+    run: Runs, model: FakeOpenAI, *, adds: int | None
+) -> tuple[Breaking, str]:
+    """Run a task whose append fails, and whose tool has another write to the session.
+
+    Args:
+        run: Runs it.
+        model: Its model.
+        adds: How many items of the turn are added before the failure; None for all.
+
+    Returns:
+        The session and the task's id.
+    """
     session = Breaking(items=[user("before")])
-    session.adds_before = 0
+    session.adds_before = adds
 
     @tool(effect="read")
     def note() -> str:
@@ -187,6 +196,14 @@ async def test_what_was_read_long_ago_is_read_once_more(
     name = new_id("caller")
     with pytest.raises(OSError, match="connection"):
         await run("q", note, session=session, task_id=name)
+    return session, name
+
+
+async def test_what_was_read_long_ago_is_read_once_more(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "FRESH_SECONDS", 0.0)
+    session, name = await broken_beside_another(run, model, adds=0)
     assert session.reads == [None, ONCE_MORE]
     await run("q", session=session, task_id=name, exist_ok=True)
     assert [kind for kind, _ in session.said[2:]] == [
@@ -201,19 +218,7 @@ async def test_what_was_read_long_ago_is_read_once_more(
 async def test_items_that_others_added_during_the_run_are_told_apart_or_make_it_unclear(
     run: Runs, model: FakeOpenAI, *, written: bool
 ) -> None:
-    session = Breaking(items=[user("before")])
-    session.adds_before = None if written else 0
-
-    @tool(effect="read")
-    def note() -> str:
-        session.items.append(user("of another"))
-        return "noted"
-
-    model.call("note")
-    model.reply("done")
-    name = new_id("caller")
-    with pytest.raises(OSError, match="connection"):
-        await run("q", note, session=session, task_id=name)
+    session, name = await broken_beside_another(run, model, adds=None if written else 0)
     again = run("q", session=session, task_id=name, exist_ok=True)
     if written:
         await again

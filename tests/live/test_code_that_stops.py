@@ -14,6 +14,7 @@ import pytest
 
 from holdfast import (
     AgentHooks,
+    FunctionTool,
     InputGuardrail,
     OutputGuardrail,
     RunConfig,
@@ -106,17 +107,22 @@ async def test_the_error_names_the_code_and_what_it_raised(
     assert "Raise an error of your own instead." in str(raised.value)
 
 
-@stops
-async def test_code_that_stops_before_a_tool_leaves_its_call_to_be_made(
-    run: Runs, model: FakeOpenAI, code: Code
-) -> None:
-    ran: list[str] = []
+def acting(ran: list[str], **how: Any) -> FunctionTool:
+    """Return a tool `act` that notes each run."""
 
     def act() -> str:
         ran.append("act")
         return "done"
 
-    guarded = function_tool(act, tool_input_guardrails=[ToolInputGuardrail(code)])
+    return function_tool(act, **how)
+
+
+@stops
+async def test_code_that_stops_before_a_tool_leaves_its_call_to_be_made(
+    run: Runs, model: FakeOpenAI, code: Code
+) -> None:
+    ran: list[str] = []
+    guarded = acting(ran, tool_input_guardrails=[ToolInputGuardrail(code)])
     model.call("act")
     agent = await run.serve(guarded)
     with pytest.raises(StepFailedError) as raised:
@@ -130,13 +136,8 @@ async def test_a_predicate_for_approvals_that_stops_runs_nothing(
     run: Runs, model: FakeOpenAI, code: Code
 ) -> None:
     ran: list[str] = []
-
-    def act() -> str:
-        ran.append("act")
-        return "done"
-
     model.call("act")
-    agent = await run.serve(function_tool(act, needs_approval=code))
+    agent = await run.serve(acting(ran, needs_approval=code))
     with pytest.raises(StepFailedError, match="needs_approval of tool 'act'"):
         await Runner.run(agent, "q", runner=run.runner)
     assert ran == []

@@ -47,7 +47,7 @@ def run_head(
     rules = RunRules(
         context=type_ref(context),
         model="" if isinstance(model, str) else ref(model),
-        of_model=None if model is None else default_settings(_name(model)),
+        of_model=None if model is None else default_settings(model),
         model_provider=ref(config.model_provider),
         retry_policy=ref(retry.policy if retry is not None else None),
         model_input_filter=ref(config.call_model_input_filter),
@@ -79,10 +79,6 @@ def run_head(
         settings=config.model_settings,
         run=rules,
     )
-
-
-def _name(model: object) -> str:
-    return model if isinstance(model, str) else ""
 
 
 def _sensitive(config: RunConfig) -> bool | None:

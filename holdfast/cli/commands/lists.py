@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 from holdfast.archive.segments import turns
@@ -24,11 +25,9 @@ from holdfast.reading.visibility import LISTED, list_sessions
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import DEFAULT_APP, check_app
+from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Usage, cost_written, shown
 from holdfast.values.steps import Task, TaskStatus
-
-READ_AT_ONCE = 20
-"""Tasks and sessions that are read side by side."""
 
 
 async def tasks_command(
@@ -60,8 +59,7 @@ async def tasks_command(
     ]
     columns = ("task", "status", "agent", "created (UTC)", *more, "input")
     output.table(output.out(), columns, rows)
-    if len(found) == limit:
-        output.say(f"These are the newest {limit}; --limit shows more.")
+    _tell_limit(len(found), limit)
     return ExitCode.OK
 
 
@@ -79,13 +77,7 @@ async def sessions_command(
         if name is not None:
             return await _messages(common, runner, name, app)
         found = await list_sessions(runner.client, app, limit)
-        lengths = [
-            length
-            for start in range(0, len(found), READ_AT_ONCE)
-            for length in await asyncio.gather(
-                *(_length(runner, each.name) for each in found[start : start + READ_AT_ONCE])
-            )
-        ]
+        lengths = await some_at_once(partial(_length, runner), [each.name for each in found])
     if common.json:
         for each, (turns, task) in zip(found, lengths, strict=True):
             output.emit({"session": each.name, "turns": turns, "last_task": task})
@@ -98,9 +90,13 @@ async def sessions_command(
         for each, (turns, task) in zip(found, lengths, strict=True)
     ]
     output.table(output.out(), ("session", "turns", "last task"), rows)
-    if len(found) == limit:
-        output.say(f"These are the newest {limit}; --limit shows more.")
+    _tell_limit(len(found), limit)
     return ExitCode.OK
+
+
+def _tell_limit(count: int, limit: int) -> None:
+    if count == limit:
+        output.say(f"These are the newest {limit}; --limit shows more.")
 
 
 async def _length(runner: AgentRunner, name: str) -> tuple[int | None, str | None]:
@@ -151,12 +147,8 @@ async def _costs(runner: AgentRunner, tasks: Sequence[Task]) -> dict[str, Usage 
         except InvalidArgumentError:  # an id that only Temporal's own tools can give
             return None
 
-    found: dict[str, Usage | None] = {}
-    for start in range(0, len(tasks), READ_AT_ONCE):
-        some = tasks[start : start + READ_AT_ONCE]
-        usages = await asyncio.gather(*map(read, some))
-        found |= {task.task_id: usage for task, usage in zip(some, usages, strict=True)}
-    return found
+    usages = await some_at_once(read, tasks)
+    return {task.task_id: usage for task, usage in zip(tasks, usages, strict=True)}
 
 
 def _as_columns(usage: Usage | None) -> tuple[str, str]:

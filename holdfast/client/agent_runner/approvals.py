@@ -10,7 +10,6 @@ from typing import Literal, cast
 
 from holdfast.client.agent_runner.base import RunnerBase
 from holdfast.client.agent_runner.roles import check_own, roles_of
-from holdfast.client.agent_runner.sessions import READ_AT_ONCE
 from holdfast.client.agent_runner.task_ids import TaskLike, id_of
 from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, HF_RULES, OPEN_TASKS
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
@@ -22,6 +21,7 @@ from holdfast.values.base import Json, canonical, same_json
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import approval_parts, check_by, session_id
+from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.runs.approval_rules import Always
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
@@ -184,20 +184,19 @@ class TaskApprovals(RunnerBase):
         with server_errors():
             listed = self.client.list_workflows(query, page_size=1000)
             ids = [found.id async for found in listed]
-        ask, found, ended = self._read.standing_rules, dict[str, StandingRule](), set[str]()
-        for start in range(0, len(ids), READ_AT_ONCE):
-            some = ids[start : start + READ_AT_ONCE]
-            said = await asyncio.gather(*map(ask, some), return_exceptions=True)
-            for owner, rules in zip(some, said, strict=True):
-                if isinstance(rules, HoldfastError):  # as of another app that nobody serves now
-                    log.warning("The standing rules of %r are not listed: %s", owner, rules)
-                elif isinstance(rules, BaseException):
-                    raise rules
-                else:
-                    own = [rule for rule in rules if self._is_own(rule, owner)]
-                    ended |= {rule.id for rule in own if not rule.stands(time.time())}
-                    found |= {rule.id: rule for rule in own}
-        return [rule for id, rule in found.items() if id not in ended]
+        rules_of = await some_at_once(self._listed, ids)
+        own = [rule for rules in rules_of for rule in rules]
+        ended = {rule.id for rule in own if not rule.stands(time.time())}
+        return [rule for id, rule in {rule.id: rule for rule in own}.items() if id not in ended]
+
+    async def _listed(self, owner: str) -> list[StandingRule]:
+        """List the rules of a task or session that are of this app; none where it cannot answer."""
+        try:
+            rules = await self._read.standing_rules(owner)
+        except HoldfastError as error:  # as of another app that nobody serves now
+            log.warning("The standing rules of %r are not listed: %s", owner, error)
+            return []
+        return [rule for rule in rules if self._is_own(rule, owner)]
 
     def _is_own(self, rule: StandingRule, owner: str) -> bool:
         """Whether a rule is of a task or of a session of this app, or on its way between them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from collections.abc import Sequence
@@ -39,11 +38,9 @@ from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Count, check_arguments
 from holdfast.values.checks.ids import check_app, check_by, check_name, queue_of, session_id
+from holdfast.values.code.some_at_once import some_at_once
 from holdfast.values.messages import Message, Usage
 from holdfast.values.text.shown import shown
-
-READ_AT_ONCE = 20
-"""Tasks that are read side by side."""
 
 
 @without_plumbing
@@ -123,13 +120,8 @@ class Session:
             state = await self._reader.query(self.id, "state", SessionState, even_closed=True)
         except TaskNotFoundError:
             return Usage()
-        total = Usage()
-        ids = await committing_tasks(self._archive, state)
-        for start in range(0, len(ids), READ_AT_ONCE):
-            some = ids[start : start + READ_AT_ONCE]
-            found = await asyncio.gather(*map(self._reader.task, some))
-            total = sum((task.usage for task in found), total)
-        return total
+        tasks = await some_at_once(self._reader.task, await committing_tasks(self._archive, state))
+        return sum((task.usage for task in tasks), Usage())
 
     async def standing_rules(self, *, ended: bool = False) -> list[StandingRule]:
         """List the decisions that hold for later calls in all tasks of the session, oldest first.

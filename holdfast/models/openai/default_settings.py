@@ -26,15 +26,17 @@ def reasons(name: str) -> bool:
     return name.startswith("gpt-5") and _TEXT_ONLY.fullmatch(name) is None
 
 
-def default_settings(name: str) -> ModelSettings:
+def default_settings(model: object) -> ModelSettings:
     """Return the settings with which the Agents SDK calls a model when an agent is given none.
 
     Args:
-        name: The model's name, with or without the API before it ("chat:gpt-5").
+        model: The model's name, with or without the API before it ("chat:gpt-5"); another object
+            has no settings by its name.
 
     Returns:
         Short answers and little reasoning for the GPT-5 family; nothing for other names.
     """
+    name = model if isinstance(model, str) else ""
     api, colon, rest = name.partition(":")
     plain = rest if colon and api in ("chat", "responses") else name
     if not reasons(plain):
