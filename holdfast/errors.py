@@ -21,6 +21,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     ├── StepFailedError                 waits
     │   └── StepCodeChangedError
     ├── ComponentError                  waits       a component of a pipeline failed
+    ├── NotificationError               retries     a message about an approval was not delivered
     ├── EngineError                     untouched
     │   ├── ServerStartError
     │   ├── ConnectError
@@ -39,10 +40,11 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
         ├── MaxTurnsExceeded
         ├── ModelBehaviorError
         ├── ModelRefusalError
-        ├── InputGuardrailTripwireTriggered
-        ├── OutputGuardrailTripwireTriggered
-        ├── ToolInputGuardrailTripwireTriggered
-        ├── ToolOutputGuardrailTripwireTriggered
+        ├── GuardrailTripwireTriggered
+        │   ├── InputGuardrailTripwireTriggered
+        │   ├── OutputGuardrailTripwireTriggered
+        │   ├── ToolInputGuardrailTripwireTriggered
+        │   └── ToolOutputGuardrailTripwireTriggered
         ├── ToolTimeoutError
         ├── TaskAbandonedError
         └── UserError                   untouched, or waits: code of a run was found wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from holdfast import errors
 from holdfast.activities.failures import not_started, text_of, typed_failures
 from holdfast.agents.output_type import AgentOutputSchema
 from holdfast.agents.tools.guardrails import ToolInputGuardrail
@@ -34,6 +36,30 @@ from holdfast.task.requests.phase import Ending
 from holdfast.values.code.user_calls import naming
 from holdfast.workflows.activity_calls import failure_of
 from holdfast.workflows.requests.updates import refusal
+
+
+def told_tree() -> dict[str, str]:
+    """Return each class that the docstring of errors names, and the class above it."""
+    above: dict[int, str] = {}
+    found: dict[str, str] = {}
+    for line in (errors.__doc__ or "").splitlines():
+        branch = re.match(r"    ([│├└─ ]*)(\w+)(?: {2,}|$)", line)
+        if branch:
+            depth = len(branch[1]) // 4
+            above[depth] = branch[2]
+            found[branch[2]] = above.get(depth - 1, "Exception")
+    return found
+
+
+def test_the_tree_of_errors_names_each_class_under_the_class_that_it_is_made_of() -> None:
+    classes = [each for each in vars(errors).values() if isinstance(each, type)]
+    made = {
+        each.__name__: each.__bases__[0].__name__
+        for each in classes
+        if each.__module__ == errors.__name__
+    }
+    assert told_tree() == made
+
 
 FULL = ArchiveError("'/data' cannot be written.", remedy="Free some space.")
 
