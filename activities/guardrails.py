@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, history_before, task_id, worker_identity
 from holdfast.activities.failures import typed_failures
-from holdfast.activities.heartbeat import ensure_ours, heartbeats
+from holdfast.activities.heartbeat import ensure_ours, failing_for_all, hasten_others, heartbeats
 from holdfast.activities.spans import checked
 from holdfast.activities.spans import guardrail as recorded
 from holdfast.agents.agent import Agent
@@ -50,7 +50,11 @@ class GuardingActivities:
         """Run one guardrail and say what it found."""
         with typed_failures(attempts=given.step.attempts):
             async with heartbeats():
-                return await self._guard(given)
+                with failing_for_all():
+                    found = await self._guard(given)
+                if found.tripped:
+                    hasten_others()
+                return found
 
     async def _guard(self, given: GuardInput) -> GuardFound:
         head = await self._source.head()

@@ -12,8 +12,8 @@ import asyncio
 import math
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from copy import copy
 from datetime import timedelta
@@ -195,6 +195,12 @@ FASTEST_SECONDS = 5.0
 """Longest time between two heartbeats, and so between a cancellation and its arrival in the
 activity."""
 
+FAILED = "failed"
+"""Member of a detail of heartbeats: how many model calls of the activity have failed."""
+
+HASTE_SECONDS, HASTY_SECONDS = 0.05, 2.0
+"""Time between heartbeats of an activity that the task is likely to cancel, and for how long."""
+
 NEWS_SECONDS = 0.02
 """Shortest time between two heartbeats with news. The worker throttles them to the newest one in
 0.1 s."""
@@ -207,7 +213,10 @@ class Pulse:
         news: Set when a heartbeat is to be sent soon.
         send: Sends a heartbeat with these details; to be called in the heartbeats' own loop.
         moved: Whether the task has continued as new since the activity was scheduled.
+        failed: How many model calls of the activity have failed and are made again, those of
+            earlier attempts included; each heartbeat carries it.
         has_beaten: Whether a heartbeat was sent, or is about to be.
+        hasty_until: Until when heartbeats follow each other fast, by the clock of `now()`.
     """
 
     def __init__(self, send: Callable[..., None] = activity.heartbeat) -> None:
@@ -215,7 +224,9 @@ class Pulse:
         self.news = asyncio.Event()
         self.send = send
         self.moved = False
+        self.failed = 0
         self.has_beaten = False
+        self.hasty_until = 0.0
         self._heir: Pulse | None = None
         self._home = asyncio.get_running_loop()
         self._make_details: Callable[[], Json] | None = None
@@ -249,8 +260,10 @@ class Pulse:
         self.send(*self.details())
 
     def details(self) -> list[Json]:
-        """Return what a heartbeat carries now: one value, or none."""
+        """Return what a heartbeat carries now: a value, if any, and the failed model calls."""
         details = None if self._make_details is None else self._make_details()
+        if self.failed:
+            return [details, {FAILED: self.failed}]
         return [] if details is None else [details]
 
     def teller(self) -> Callable[..., None]:
@@ -319,7 +332,8 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
             current_lease().trust_start()
         yield current.get()
         return
-    pulse = Pulse()
+    pulse, task = Pulse(), activity.info().workflow_id or ""
+    _pulses.setdefault(task, set()).add(pulse)
     begin_lease(pulse)
     if trusts_start:
         current_lease().trust_start()
@@ -329,16 +343,51 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
         yield pulse
     finally:
         current.reset(token)
+        _pulses[task].discard(pulse)
+        if not _pulses[task]:
+            del _pulses[task]
         beat.cancel()
         await asyncio.gather(beat, return_exceptions=True)
+
+
+_pulses: dict[str, set[Pulse]] = {}
+"""Task id to the heartbeats of its activities in this process."""
+
+
+def hasten_others() -> None:
+    """Have the other activities of the task in this process hear soon that they are cancelled.
+
+    An activity that fails, or a guardrail that trips, has the task cancel those beside it. They
+    hear of it by a heartbeat, and the next one may be seconds away.
+    """
+    own = current.get(None)
+    for each in [*_pulses.get(activity.info().workflow_id or "", ())]:
+        if each is not own:
+            each.hasty_until = now() + HASTY_SECONDS
+            each.show()
+
+
+@contextmanager
+def failing_for_all() -> Generator[None]:
+    """Call `hasten_others` if the block fails.
+
+    Raises:
+        Exception: Whatever the block raises.
+    """
+    try:
+        yield
+    except Exception:
+        hasten_others()
+        raise
 
 
 async def _beat(pulse: Pulse) -> None:
     timeout = activity.info().heartbeat_timeout
     seconds = min(timeout.total_seconds() / 3 if timeout else FASTEST_SECONDS, FASTEST_SECONDS)
     while True:
+        pause = HASTE_SECONDS if now() < pulse.hasty_until else seconds
         try:
-            async with asyncio.timeout(seconds):  # wait_for may swallow the cancellation at the end
+            async with asyncio.timeout(pause):  # wait_for may swallow the cancellation at the end
                 await pulse.news.wait()
         except TimeoutError:
             pulse.beat()

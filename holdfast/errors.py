@@ -403,11 +403,20 @@ class ModelUnavailableError(ModelError):
 
     Attributes:
         retry_after: Seconds that the provider asked to wait, or None.
+        code: The provider's code for the failure, as "conversation_locked"; empty for none.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None, remedy: str = "") -> None:
-        """Keep the provider's wish beside the text."""
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        code: str = "",
+        remedy: str = "",
+    ) -> None:
+        """Keep the provider's wish and code beside the text."""
         self.retry_after = retry_after
+        self.code = code
         super().__init__(message, remedy=remedy)
 
 

@@ -174,6 +174,7 @@ async def guard(ledger: Ledger, n: int, due: Due, *, now: float) -> GuardFound:
         retry_policy=RetryPolicy(
             maximum_attempts=rules.starts, maximum_interval=timedelta(seconds=60)
         ),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         summary=f"{due.rule.name}, step {n}",
     )
     return found

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from operator import attrgetter
 
 from temporalio import activity
+from temporalio.client import AsyncActivityCancelledError
+from temporalio.service import RPCError
 
 from holdfast.activities.data.source import Source
-from holdfast.activities.heartbeat import Pulse, ensure_ours
+from holdfast.activities.heartbeat import FAILED, Pulse, ensure_ours, tell_server
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.kept_conversation import Continuation
 from holdfast.activities.steps.money import within
 from holdfast.activities.steps.step_hooks import StepHooks
-from holdfast.errors import ModelRequestError
+from holdfast.errors import ModelRequestError, ModelUnavailableError
 from holdfast.models.base import (
     Delta,
     Model,
@@ -35,9 +37,10 @@ from holdfast.reading.streams.progress import write_progress
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.code.user_calls import kept_alive
 from holdfast.values.money import NOTHING
-from holdfast.values.runs.failed_attempts import next_failure
+from holdfast.values.runs.failed_attempts import is_locked, next_failure
 from holdfast.values.text.logs import log
 from holdfast.workers.context.call_ids import unrepeated
 from holdfast.workers.context.journal import OverBudget
@@ -69,6 +72,25 @@ def publishing(hub: StreamHub, pulse: Pulse, key: StreamKey, attempt: int) -> Ge
         yield publish
     finally:
         hub.end(key, shared)
+
+
+@asynccontextmanager
+async def counting_failed(pulse: Pulse) -> AsyncGenerator[None]:
+    """Have the next attempt of the activity know how many of its model calls have failed.
+
+    The number of an attempt does not say it: a worker that was lost is no failed call. The server
+    keeps the details of the newest heartbeat, also when an attempt fails or is lost.
+    """
+    details = activity.info().heartbeat_details
+    known = (each[FAILED] for each in details if is_object(each) and FAILED in each)
+    before = pulse.failed = int(next(known, 0))
+    try:
+        yield
+    finally:
+        if pulse.failed > before:
+            pulse.beat()  # else the worker sends an older one at the end, which would replace this
+            with suppress(RPCError, AsyncActivityCancelledError):
+                await tell_server(*pulse.details())
 
 
 class Asking:
@@ -160,6 +182,7 @@ class Asking:
                 "at": round(time.time(), 3),
                 "took": round(time.monotonic() - begun, 3),
                 "has_unique_ids": self._has_unique_ids,
+                "failed": self._pulse.failed,
             }
             answer = priced(admitted(made, self._model.name), self._prices, sent.model)
             answer = named(answer, sent.tools).model_copy(update=found)
@@ -189,11 +212,12 @@ class Asking:
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
         await ensure_ours("model call")  # again: hooks and images may have taken long
         retry = self._code.retry_of(request)
-        if retry is None:
-            return await self._attempted(request)
         try:
             return await self._attempted(request)
         except Exception as error:
+            if retry is None:
+                self._pulse.failed += is_locked(error)
+                raise
             if request.previous_response_id and self._is_forgotten(error):
                 raise  # no policy is asked before the whole conversation is sent
             failure = await next_failure(
@@ -206,6 +230,7 @@ class Asking:
                 previous_response_id=request.previous_response_id or None,
                 conversation_id=request.conversation_id or None,
             )
+            self._pulse.failed += isinstance(failure, ModelUnavailableError)
             raise failure from failure.__cause__
 
     def _is_forgotten(self, error: Exception) -> bool:

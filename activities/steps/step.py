@@ -18,12 +18,12 @@ from holdfast.activities.data.source import (
     worker_identity,
 )
 from holdfast.activities.failures import failure_by, heals_by_time, typed_failures
-from holdfast.activities.heartbeat import Pulse, ensure_ours, heartbeats
+from holdfast.activities.heartbeat import Pulse, ensure_ours, failing_for_all, heartbeats
 from holdfast.activities.spans import handoff
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.activities.steps.kept_conversation import Continuation, newest_answer
-from holdfast.activities.steps.model_call import Asking
+from holdfast.activities.steps.model_call import Asking, counting_failed
 from holdfast.activities.steps.money import telling_losses
 from holdfast.activities.steps.step_hooks import StepHooks
 from holdfast.activities.steps.step_texts import StepTexts
@@ -127,7 +127,9 @@ class StepActivities:
                 # What may be done twice is a model call or a read.
                 async with heartbeats(trusts_start=True) as pulse:
                     keep_handed_over(pulse)
-                    return await self._step(given, pulse)
+                    async with counting_failed(pulse):
+                        with failing_for_all():
+                            return await self._step(given, pulse)
 
     async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
         ready = await self._ready(given, pulse)

@@ -14,6 +14,7 @@ from holdfast.values.checks import gate
 from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.messages import Content, Message, TextPart, ToolCall, Usage, clean, last_text
+from holdfast.values.runs.failed_attempts import LOCKED
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.shown import shown
 
@@ -108,6 +109,7 @@ class ModelAnswer(Value):
     Attributes:
         message: The assistant message, with its tool calls; on the wire without its role.
         usage: Cost of this call; `requests` is 1.
+        failed: How many attempts of it had failed before, where `ModelSettings.retry` makes them.
         model: Model name reported by the provider.
         response_id: The provider's id of this answer.
         finish: Why the model stopped: "stop", "tool_calls", "length", "content_filter".
@@ -127,6 +129,7 @@ class ModelAnswer(Value):
 
     message: Annotated[Message, BeforeValidator(_with_role), WrapSerializer(_without_role)]
     usage: Usage = Usage()
+    failed: int = 0
     model: str = ""
     response_id: str = ""
     finish: str = "stop"
@@ -350,9 +353,6 @@ def _malformed(model: str, reason: str) -> ModelUnavailableError:
 
 
 _HEALED_BY_TIME = frozenset({408, 409, 425, 429})
-_LOCKED = frozenset({"conversation_locked"})
-"""Error codes of a conversation kept by the provider that another request is using just now."""
-
 NOT_HEALED_BY_TIME = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 )
@@ -371,7 +371,7 @@ def is_status_passing(status: int, codes: Collection[str], *, may_repeat: bool =
     """
     if not NOT_HEALED_BY_TIME.isdisjoint(codes):
         return False
-    if not _LOCKED.isdisjoint(codes):
+    if LOCKED in codes:
         return True
     is_busy = status in _HEALED_BY_TIME or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return may_repeat and is_busy

@@ -19,7 +19,12 @@ from holdfast.agents.runs.item_reading import handoff_names, result_item, step_i
 from holdfast.agents.runs.teams import Team
 from holdfast.agents.tools.context import ToolContext
 from holdfast.archive.contents import read_json
-from holdfast.errors import EngineError, NotFoundError
+from holdfast.errors import (
+    EngineError,
+    ModelRequestError,
+    ModelUnavailableError,
+    NotFoundError,
+)
 from holdfast.models.base import ToolSpec
 from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
@@ -56,6 +61,9 @@ AGAIN_SECONDS = 0.2
 LONGEST_AGAIN_SECONDS = 2.0
 AFTER_TOOLS = sys.maxsize
 """The place of a handoff among the calls of its answer: behind those of tools, as in the SDK."""
+
+OF_MODELS = frozenset({ModelRequestError.__name__, ModelUnavailableError.__name__})
+"""Types of the failure of a step whose model call has failed."""
 
 LAST_LOOKS = 5
 """Attempts to read the end of a run before the remaining hooks are given up."""
@@ -236,9 +244,9 @@ def hook_calls(
 ) -> Iterator[HookCall]:
     """Yield the calls of hooks for a step as far as it is recorded, in order.
 
-    Both calls for a model call come once it is answered. The start of a tool comes when the tool is
-    called for, unless an approval or a guardrail may keep it from running: then once it is known to
-    have begun, or is done.
+    Both calls for a model call come once it is answered; the first one alone when it has failed and
+    the step waits. The start of a tool comes when the tool is called for, unless an approval or a
+    guardrail may keep it from running: then once it is known to have begun, or is done.
 
     Args:
         of: The step, archived texts put in.
@@ -276,6 +284,10 @@ def hook_calls(
                     yield HookCall(("agent", "end"), "on_agent_end", (agent, final))
                 case _:
                     continue
+    failure = of.failure
+    if failure is not None and failure.type in OF_MODELS and not failure.parks:
+        asked = (agent, prompt or None, list(before))
+        yield HookCall(("llm", len(of.answers)), "on_llm_start", asked)
 
 
 def _batch(happening: InStep) -> int | None:

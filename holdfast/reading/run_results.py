@@ -34,7 +34,7 @@ from holdfast.values.checks.json_shapes import as_text
 from holdfast.values.code.context_data import KEY, CallersContext
 from holdfast.values.messages import ToolCall, user
 from holdfast.values.runs.run_context import Origin, RunContextWrapper
-from holdfast.values.runs.usage import Usage
+from holdfast.values.runs.usage import Usage, answered_after
 
 ANSWERED = ("answered", "finished")
 DECIDABLE = ("tool", "unknown", "question")
@@ -209,7 +209,7 @@ def response(answer: ModelAnswer) -> ModelResponse:
     """Return a model's answer in the form of the Agents SDK."""
     return ModelResponse(
         output=UnreadList(map(unread, to_output_items(answer.message))),
-        usage=Usage.of(cost_of(answer)),
+        usage=answered_after(cost_of(answer), answer.failed),
         response_id=answer.response_id or None,
     )
 

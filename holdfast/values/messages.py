@@ -285,7 +285,8 @@ class Usage(Value):
     """What model calls cost.
 
     Attributes:
-        requests: Number of answered model calls.
+        requests: Number of answered model calls, and of attempts of them that had failed before
+            and that `ModelSettings(retry=...)` made again.
         input_tokens: Tokens read, cached ones included.
         output_tokens: Tokens written, reasoning included.
         cached_tokens: Input tokens that the provider served from its cache.

@@ -35,6 +35,9 @@ from temporalio.worker import (
 from holdfast import (
     Agent,
     AgentRunner,
+    ModelRetryBackoffSettings,
+    ModelRetrySettings,
+    RetryPolicyContext,
     ShellCommandRequest,
     ShellTool,
     TaskStep,
@@ -328,13 +331,28 @@ def make_helper(job: Job, tools: dict[str, Tool]) -> Tool:
     return helper.as_tool(parameters=Errand, input_builder=say)
 
 
+def again(context: RetryPolicyContext) -> bool:
+    """Have each failed model call made again."""
+    return bool(context.error)
+
+
+WAITS = ModelRetryBackoffSettings(initial_delay=0.01, jitter=False)
+SETTINGS = {
+    "asking-once": ModelSettings(max_attempts=1),
+    "asking-again": ModelSettings(
+        retry=ModelRetrySettings(max_retries=5, backoff=WAITS, policy=again)
+    ),
+}
+"""Settings of agents whose model calls are what is tested."""
+
+
 def make_agent(job: Job) -> Agent:  # noqa: C901  a table
     """Make the agent that a job names."""
     tools = make_tools(job)
     more: dict[str, Any] = {}
     worker: AgentWorker = FunctionCallingAgentWorker()
     match job.agent:
-        case "plain" | "asking-once":
+        case "plain" | "asking-once" | "asking-again":
             pass
         case "signing":
             worker = Signing(job.version, job.home)
@@ -370,7 +388,7 @@ def make_agent(job: Job) -> Agent:  # noqa: C901  a table
         model="fake-model",
         tools=list(tools.values()),
         worker=worker,
-        model_settings=ModelSettings(max_attempts=1 if job.agent == "asking-once" else 5),
+        model_settings=SETTINGS.get(job.agent, ModelSettings(max_attempts=5)),
         **more,
     )
 

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import Attempt, event_text
 from holdfast.errors import StepFailedError
+from holdfast.testing import fail
 from tests.crash.lab import SOON, Lab, Labs
 from tests.crash.programs import POLL_SECONDS
 
@@ -38,6 +39,26 @@ async def test_a_lost_worker_is_no_attempt_that_failed(lab: Lab) -> None:
     lab.start(agent="asking-once")
     assert (await running).output == "final look(a)"
     assert lab.asked == [0, 0, 1]
+
+
+@pytest.mark.parametrize("fails_first", [True, False])
+async def test_failed_attempts_are_counted_across_lost_workers_which_are_none(
+    lab: Lab, *, fails_first: bool
+) -> None:
+    if not fails_first:
+        lab.hold_model(0)
+    lab.api.when(lab.is_mine, fail(500), times=1)
+    if fails_first:
+        lab.hold_model(0)
+    worker = await lab.serve(agent="asking-again")
+    task = await lab.create("look:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.api.until_held()
+    await lab.kill(worker)
+    lab.start(agent="asking-again")
+    assert (await running).output == "final look(a)"
+    assert lab.asked == [0, 0, 0, 1]
+    assert (await lab.runner.get_task(task)).usage.requests == 2 + 1
 
 
 async def test_killed_after_the_model_answered_and_before_the_tool_ran(lab: Lab) -> None:

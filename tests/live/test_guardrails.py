@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import RunConfig, Runner, RunState, StepFailedError, TaskStep, TaskStepOutput, tool
+from holdfast import (
+    Agent,
+    AgentRunner,
+    RunConfig,
+    Runner,
+    RunState,
+    StepFailedError,
+    TaskStep,
+    TaskStepOutput,
+    tool,
+)
+from holdfast.activities import heartbeat
 from holdfast.activities import task_end as closing
 from holdfast.agents.guardrails import (
     GuardrailFunctionOutput,
@@ -33,14 +44,17 @@ from holdfast.archive import segments
 from holdfast.errors import (
     CommandRefusedError,
     InputGuardrailTripwireTriggered,
+    ModelRequestError,
     OutputGuardrailTripwireTriggered,
+    TaskNotFoundError,
     ToolInputGuardrailTripwireTriggered,
     ToolOutputGuardrailTripwireTriggered,
     UndoRefusedError,
 )
+from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.task.data.records import EventRecord
-from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import ToolCall
+from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.messages import ToolCall, assistant
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, Rig, activities_of, histories, until, until_status
 from tests.support.runs import Served, look
@@ -120,6 +134,18 @@ class Guarding(Served):
 
         await until(is_recorded)
 
+    async def until_answered(self, task_id: str) -> None:
+        """Wait until the first answer of the model is recorded."""
+
+        async def is_recorded() -> bool:
+            try:
+                _, opens = await reader(self.runner).ledger(task_id)
+            except TaskNotFoundError:
+                return False
+            return bool(opens and opens[0].journal)
+
+        await until(is_recorded)
+
     async def results(self, task_id: str) -> GuardrailResults:
         assert self.agent is not None
         entries, opens = await reader(self.runner).ledger(task_id)
@@ -194,11 +220,7 @@ async def test_a_parallel_trip_raises_although_the_model_has_answered(
     task_id = f"{guarding.rig.app}-1"
     running = asyncio.create_task(guarding.run(task_id=task_id))
     await model.until_requests(1)
-
-    async def is_recorded() -> bool:
-        return bool((await reader(guarding.runner).ledger(task_id))[1][0].journal)
-
-    await until(is_recorded)
+    await guarding.until_answered(task_id)
     check.may_end.set()
     with pytest.raises(InputGuardrailTripwireTriggered) as caught:
         await running
@@ -220,6 +242,94 @@ async def test_a_parallel_trip_does_not_wait_for_the_model(
         await running
     await model.until_held(0)  # its request was cancelled
     model.release()
+
+
+async def test_a_trip_cancels_the_guardrails_beside_it_before_the_error_is_raised(
+    guarding: Guarding, model: FakeOpenAI
+) -> None:
+    check, slow = Recorder(waits=True, trips=True), Recorder(waits=True)
+    await guarding.serve(
+        input_guardrails=[
+            InputGuardrail(check, "trips", run_in_parallel=False),
+            InputGuardrail(slow, "slow", run_in_parallel=False),
+        ]
+    )
+    running = asyncio.create_task(guarding.run())
+    await slow.started.wait()
+    check.may_end.set()
+    with pytest.raises(InputGuardrailTripwireTriggered) as caught:
+        await running
+    assert slow.cancelled
+    assert len(caught.value.run_data.input_guardrail_results) == 1
+    assert model.requests == []
+
+
+async def test_what_is_cancelled_in_the_process_hears_of_it_before_its_next_heartbeat_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heartbeat, "FASTEST_SECONDS", 5.0)
+    check, slow = Recorder(waits=True, trips=True), Recorder(waits=True)
+    guards = [InputGuardrail(each, run_in_parallel=False) for each in (check, slow)]
+    agent = Agent(name="agent", model=ScriptedModel(["done"]), input_guardrails=guards)
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        running = asyncio.create_task(Runner.run(agent, "hi", runner=runner))
+        await slow.started.wait()
+        check.may_end.set()
+        with pytest.raises(InputGuardrailTripwireTriggered):
+            await running
+        assert slow.cancelled
+
+
+async def test_a_guardrail_that_raises_cancels_the_model_call_beside_it(
+    guarding: Guarding, model: FakeOpenAI
+) -> None:
+    check = Recorder(waits=True, fails=1)
+    await guarding.serve(input_guardrails=[InputGuardrail(check, "broken")])
+    model.hang("never")
+    running = asyncio.create_task(guarding.run())
+    await model.until_held()
+    check.may_end.set()
+    with pytest.raises(StepFailedError, match="the guardrail is broken") as caught:
+        await running
+    await model.until_held(0)
+    model.reply("done")
+    assert (await guarding.runner.run_task(caught.value.task_id)).output == "done"
+    assert len(check.seen) == 2
+
+
+class Refusing:  # what Holdfast asks of a model
+    """Refuses its first request, once it is told to."""
+
+    name = "refusing"
+
+    def __init__(self, after: asyncio.Event) -> None:
+        self.after = after
+        self.asked = 0
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        del request
+        self.asked += 1
+        await self.after.wait()
+        if self.asked == 1:
+            msg = "a wrong key"
+            raise ModelRequestError(msg)
+        return ModelAnswer(message=assistant("done"))
+
+
+async def test_a_model_call_that_fails_cancels_the_guardrails_beside_it(
+    guarding: Guarding,
+) -> None:
+    check = Recorder(waits=True)
+    refusing = Refusing(after=check.started)
+    await guarding.serve(model=refusing, input_guardrails=[InputGuardrail(check, "slow")])
+    with pytest.raises(StepFailedError, match="a wrong key") as caught:
+        await guarding.run()
+    task_id = caught.value.task_id
+    assert check.cancelled
+    assert await guarding.found(task_id) == []
+    check.may_end.set()
+    assert (await guarding.runner.run_task(task_id)).output == "done"
+    assert (refusing.asked, len(check.seen)) == (2, 2)
 
 
 async def test_tools_of_the_first_turn_wait_for_the_guardrails(
@@ -275,7 +385,7 @@ async def test_guardrails_of_the_run_are_added(guarding: Guarding, model: FakeOp
 async def test_a_guardrail_that_raises_stops_its_siblings_and_the_task_waits(
     guarding: Guarding, model: FakeOpenAI
 ) -> None:
-    broken, slow = Recorder(fails=1), Recorder(waits=True)
+    broken, slow = Recorder(fails=1, waits=True), Recorder(waits=True)
     good = Recorder()
     await guarding.serve(
         input_guardrails=[
@@ -286,8 +396,11 @@ async def test_a_guardrail_that_raises_stops_its_siblings_and_the_task_waits(
     )
     model.reply("done")
     task_id = f"{guarding.rig.app}-1"
+    running = asyncio.create_task(guarding.run(task_id=task_id))
+    await guarding.until_answered(task_id)
+    broken.may_end.set()
     with pytest.raises(StepFailedError, match="the guardrail is broken") as caught:
-        await guarding.run(task_id=task_id)
+        await running
     assert caught.value.cause_type == "RuntimeError"
     assert (await guarding.runner.get_task(task_id)).status == "needs_attention"
     slow.may_end.set()

@@ -8,8 +8,10 @@ import pytest
 
 from holdfast import (
     Agent,
+    GuardrailFunctionOutput,
     ModelRetrySettings,
     ModelSettings,
+    OutputGuardrail,
     RunConfig,
     Runner,
     RunState,
@@ -167,3 +169,58 @@ async def test_the_filter_of_a_handoff_is_refused() -> None:
     agent = Agent(name="agent", model="offline", handoffs=[handoff(other, input_filter=filters)])
     with pytest.raises(UserError, match="do not support handoff input filters"):
         await Runner.run(agent, "q", auto_previous_response_id=True)
+
+
+def passes(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
+    """Let every output pass."""
+    return GuardrailFunctionOutput(None, tripwire_triggered=False)
+
+
+async def begin_stream(agent: Agent, given: str, **options: Any) -> None:
+    """Begin a run that is streamed."""
+    Runner.run_streamed(agent, given, **options)
+
+
+GUARDED = Agent(name="guarded", model="offline", output_guardrails=[OutputGuardrail(passes)])
+TOOL = GUARDED.as_tool("ask", "Ask.", conversation_id="conv_1")
+
+
+@pytest.mark.parametrize(
+    ("agent", "options"),
+    [
+        (GUARDED, {"conversation_id": "conv_1"}),
+        (GUARDED, {"previous_response_id": "resp_1"}),
+        (GUARDED, {"auto_previous_response_id": True}),
+        (
+            Agent(name="agent", model="offline"),
+            {
+                "conversation_id": "conv_1",
+                "run_config": RunConfig(output_guardrails=[OutputGuardrail(passes)]),
+            },
+        ),
+        (Agent(name="a", model="offline", handoffs=[GUARDED]), {"conversation_id": "conv_1"}),
+        (Agent(name="a", model="offline", tools=[TOOL]), {}),
+    ],
+)
+@pytest.mark.parametrize("streams", [False, True])
+async def test_an_output_that_cannot_be_taken_back_is_not_guarded(
+    agent: Agent, options: dict[str, Any], *, streams: bool
+) -> None:
+    start: Any = begin_stream if streams else Runner.run
+    with pytest.raises(UserError, match=r"conversation history(?s:.*)Leave them out"):
+        await start(agent, "q", **options)
+
+
+async def test_a_run_that_began_before_goes_on_with_its_output_guardrails(
+    run: Run, model: FakeOpenAI
+) -> None:
+    model.fail(401, message="a wrong key")
+    with pytest.raises(StepFailedError) as caught:
+        await run("q", look, auto_previous_response_id=True)
+    agent = run.agent
+    assert agent is not None
+    agent.output_guardrails = [OutputGuardrail(passes)]
+    model.reply("done")
+    state = RunState.of(caught.value.task_id)
+    result = await Runner.run(agent, state, runner=run.runner, auto_previous_response_id=True)
+    assert result.final_output == "done"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, RunContextWrapper, Runner, tool
+from holdfast import Agent, RunContextWrapper, Runner, RunState, StepFailedError, tool
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.runs.teams import team_of
 from holdfast.client.runner.caller_loop import CallerLoop
@@ -239,6 +239,20 @@ async def test_hooks_hear_of_a_run_that_fails_and_its_error_comes_after(
     with pytest.raises(MaxTurnsExceeded):
         await run("q", look, hooks=hooks, max_turns=1)
     assert [said[0] for said in hooks.told][-1] == "tool_end"
+
+
+async def test_of_a_model_call_that_fails_hooks_are_told_that_it_began_and_once(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    model.fail(401, message="a wrong key")
+    hooks = Recorder()
+    with pytest.raises(StepFailedError) as caught:
+        await run("q", look, hooks=hooks)
+    assert [said[0] for said in hooks.told] == ["agent_start", "llm_start"]
+    model.reply("done")
+    after = Recorder()
+    await run(RunState.of(caught.value.task_id), hooks=after)
+    assert [said[0] for said in after.told] == ["llm_end", "agent_end"]
 
 
 async def test_without_hooks_nothing_is_read_for_them(

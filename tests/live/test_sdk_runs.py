@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from typing import Any
 
 import httpx
 import pytest
-from openai import APIConnectionError
+from openai import APIConnectionError, BadRequestError
 
 from holdfast import (
     Agent,
@@ -22,6 +23,8 @@ from holdfast import (
     ModelRetryBackoffSettings,
     ModelRetrySettings,
     ModelSettings,
+    Price,
+    Prices,
     Prompt,
     RetryPolicy,
     RetryPolicyContext,
@@ -49,6 +52,7 @@ from holdfast.models import ModelAnswer, ModelRequest, from_response_items
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.code import raised
 from holdfast.values.messages import ToolCall
+from holdfast.values.runs import failed_attempts
 from tests.support.rig import until, until_status
 
 OK = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
@@ -65,15 +69,16 @@ class BookedOutError(ValueError):
 class Broken(Model):
     """Raises what it is given, then answers."""
 
-    def __init__(self, *errors: Exception) -> None:
+    def __init__(self, *errors: Exception, usage: Usage | None = None) -> None:
         self.errors = list(errors)
+        self.usage = usage or Usage()
         self.asked = 0
 
     async def get_response(self, *_given: Any, **_more: Any) -> ModelResponse:  # pyright: ignore[reportIncompatibleMethodOverride]
         self.asked += 1
         if self.errors:
             raise self.errors.pop(0)
-        return ModelResponse([OK], Usage(), None)
+        return ModelResponse([OK], self.usage, None)
 
     def stream_response(self, *_given: Any, **_more: Any) -> AsyncIterator[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         raise NotImplementedError
@@ -300,6 +305,64 @@ async def test_error_of_a_model_that_was_asked_again_reaches_the_caller(most: in
         await run(Agent(name="a", model=OwnModel(), model_settings=settings))
     error: Any = caught.value
     assert (error.seats, told) == (0, [1])
+
+
+class Answers(RunHooks):
+    """Keeps what model calls have cost."""
+
+    def __init__(self) -> None:
+        self.usages: list[Any] = []
+
+    async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:
+        del agent
+        self.usages += [response.usage, context.usage]
+
+
+async def test_attempts_that_have_failed_are_requests_that_cost_nothing() -> None:
+    model = Broken(lost(), lost(), usage=Usage(requests=1, input_tokens=10, output_tokens=5))
+    backoff = ModelRetryBackoffSettings(initial_delay=0.01, jitter=False)
+    retry = ModelRetrySettings(3, backoff, policy=retry_policies.network_error())
+    agent = Agent(name="a", model=model, model_settings=ModelSettings(retry=retry))
+    prices, hooks = Prices({"Broken": Price(input=1_000_000, output=0)}), Answers()
+    async with AgentRunner.local(agent, data_dir=None, prices=prices) as runner:
+        result = await Runner.run(agent, "Go.", runner=runner, max_turns=1, hooks=hooks)
+        recorded = (await runner.get_task(result.task_id)).usage
+    for usage in (result.usage, result.raw_responses[0].usage, *hooks.usages):
+        assert (usage.requests, usage.total_tokens) == (3, 15)
+    for usage in (result.usage, result.raw_responses[0].usage, hooks.usages[0]):
+        assert [each.total_tokens for each in usage.request_usage_entries] == [0, 0, 15]
+    assert (recorded.requests, recorded.priced, recorded.cost) == (3, 3, Decimal(10))
+
+
+async def test_attempts_that_settings_do_not_count_are_no_requests() -> None:
+    model = Broken(lost())
+    result = await run(Agent(name="a", model=model))
+    assert (result.final_output, model.asked, result.usage.requests) == ("ok", 2, 1)
+
+
+def locked() -> BadRequestError:
+    request: Any = httpx.Request("POST", "https://example.com")
+    response: Any = httpx.Response(400, request=request)
+    return BadRequestError("locked", response=response, body={"code": "conversation_locked"})
+
+
+@pytest.mark.parametrize("retry", [None, ModelRetrySettings(2, policy=retry_policies.never())])
+async def test_a_locked_conversation_is_asked_again_whatever_the_policy(
+    retry: ModelRetrySettings | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failed_attempts, "FREED_SECONDS", 0.01)
+    model = Broken(locked())
+    agent = Agent(name="a", model=model, model_settings=ModelSettings(retry=retry))
+    result = await run(agent)
+    assert (result.final_output, model.asked, result.usage.requests) == ("ok", 2, 2)
+
+
+async def test_a_locked_conversation_is_not_asked_again_where_no_attempt_is_left() -> None:
+    retry = ModelRetrySettings(max_retries=0, policy=retry_policies.network_error())
+    model = Broken(locked())
+    with pytest.raises(BadRequestError):
+        await run(Agent(name="a", model=model, model_settings=ModelSettings(retry=retry)))
+    assert model.asked == 1
 
 
 async def test_error_in_a_retry_policy_names_it() -> None:

@@ -94,8 +94,30 @@ async def test_policy_and_model_are_told_of_the_call() -> None:
     assert isinstance(failure, ModelUnavailableError)
     assert failure.retry_after == 3
     assert [each.max_retries for each in told] == [9]
+    [about] = told
+    assert (about.previous_response_id, about.conversation_id) == ("resp_1", "conv_1")
+    assert (about.stateful_request, about.response_started) == (True, False)
+    assert about.replay_safety == "unknown"
     [request] = asked
     assert (request.previous_response_id, request.conversation_id) == ("resp_1", "conv_1")
+
+
+def test_a_policy_is_told_what_the_model_says_of_a_repetition() -> None:
+    known = normalized(ValueError("mine"))
+    advice = ModelRetryAdvice(replay_safety="unsafe", response_started=True)
+    context = RetryPolicyContext(ValueError("mine"), 1, 2, False, known, advice)
+    assert (context.replay_safety, context.response_started) == ("unsafe", True)
+    assert not context.stateful_request
+
+
+@pytest.mark.parametrize("attempt", [1, 3])
+async def test_a_locked_conversation_waits_longer_each_time_and_no_policy_is_asked(
+    attempt: int,
+) -> None:
+    error = ModelUnavailableError("locked", code="conversation_locked")
+    failure = await after(error, lambda _: pytest.fail("asked"), attempt=attempt)
+    assert isinstance(failure, ModelUnavailableError)
+    assert failure.retry_after == 2 ** (attempt - 1)
 
 
 async def test_no_policy_is_asked_after_the_last_attempt() -> None:

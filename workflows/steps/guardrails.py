@@ -11,29 +11,34 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.wire import Advanced
-from holdfast.task.guardrails_due import INPUT_TRIPPED, Due, outputs_due, record_found
+from holdfast.task.guardrails_due import Due, outputs_due, record_found
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 
-LAST_ANSWER_SECONDS = 1.0
-"""How long a tripped guardrail waits for the answer of the model call beside it."""
+ANSWER_SECONDS = 0.25
+"""How long a guardrail that has stopped the step waits for the answer of the call beside it."""
+
+CANCELLED_SECONDS = 1.0
+"""How long the step waits for the end of what it has cancelled, before it goes on without."""
 
 
 class Checks:
     """Guardrails that look at the same thing at the same time.
 
-    The first that trips, or fails, cancels the others.
+    The first that trips, or fails, cancels the others, and the turn beside them; a turn that fails
+    cancels them.
     """
 
     def __init__(self, ledger: Ledger, n: int, due: Sequence[Due]) -> None:
         """Begin to run those that are due."""
         self._running: list[asyncio.Task[Failure | None]] = [
-            asyncio.create_task(_check(ledger, n, each)) for each in due
+            asyncio.create_task(self._check(ledger, n, each)) for each in due
         ]
         for each in self._running:
             each.add_done_callback(_retrieve)
         self._failure: Failure | None = None
+        self._is_over = False
 
     @property
     def are_due(self) -> bool:
@@ -44,30 +49,36 @@ class Checks:
         """Do the first turn's work meanwhile, whose tools wait for the guardrails anyway.
 
         Returns:
-            What it gave; None when a guardrail tripped first: the work is cancelled then, without
-            waiting until its activity has noticed. An answer that is just arriving is taken, since
-            it has been paid for.
+            What it gave; None when a guardrail tripped or failed first: the work is cancelled then.
+            An answer that is just arriving is taken, since it has been paid for.
 
         Raises:
-            ActivityError: The work failed, and no guardrail has tripped.
+            ActivityError: The work failed first.
         """
         if not self._running:
             return await work
         doing = asyncio.create_task(work)
         doing.add_done_callback(_retrieve)
         try:
-            await workflow.wait_condition(lambda: doing.done() or self._has_tripped())
-            if not doing.done():
-                await workflow.wait([doing], timeout=LAST_ANSWER_SECONDS)
-            if not doing.done():
+            await workflow.wait_condition(lambda: doing.done() or self._has_failed())
+            is_first = doing.done()
+            if not is_first:
+                self._failure = self._first_failure()
+                self._cancel()
+                await workflow.wait([doing], timeout=ANSWER_SECONDS)
                 doing.cancel()
+                await self._end(doing)
+            if _has_result(doing):
+                return doing.result()
+            if not is_first or self._has_failed():
                 return None
-            if doing.exception() is not None and await self.failure() is not None:
-                return None
+            self._cancel()
+            await self._end()
         except asyncio.CancelledError:  # not `finally`, as in `Steps._run_lanes`
             doing.cancel()
-            self._stop()
-            await asyncio.gather(doing, *self._running, return_exceptions=True)
+            self._cancel()
+            await self._end()
+            await asyncio.gather(doing, return_exceptions=True)
             raise
         return doing.result()
 
@@ -81,20 +92,48 @@ class Checks:
                 ended = [each.result() for each in self._running if each in done]  # in their order
                 self._failure = next((found for found in ended if found is not None), None)
         except asyncio.CancelledError:
-            self._stop()
-            await asyncio.gather(*self._running, return_exceptions=True)
+            self._cancel()
+            await self._end()
             raise
-        self._stop()
+        if not self._is_over:
+            self._cancel()
+            await self._end()
         return self._failure
 
-    def _has_tripped(self) -> bool:
-        ended = [each for each in self._running if each.done() and not each.cancelled()]
-        found = [each.result() for each in ended if each.exception() is None]
-        return any(failure is not None and failure.type == INPUT_TRIPPED for failure in found)
+    def _has_failed(self) -> bool:
+        ended = (each for each in self._running if each.done() and not each.cancelled())
+        return any(each.exception() is not None or each.result() is not None for each in ended)
 
-    def _stop(self) -> None:
+    def _first_failure(self) -> Failure | None:
+        found = (each.result() for each in self._running if _has_result(each))
+        return next((failure for failure in found if failure is not None), None)
+
+    def _cancel(self) -> None:
+        """Cancel those that still run."""
         for each in self._running:
             each.cancel()
+
+    async def _end(self, *beside: asyncio.Task[Any]) -> None:
+        """Wait a moment for the end of what was cancelled: activities hear of it by heartbeats.
+
+        What they find later is not recorded.
+        """
+        running = [each for each in (*beside, *self._running) if not each.done()]
+        if running:
+            await workflow.wait(running, timeout=CANCELLED_SECONDS)
+        self._is_over = True
+
+    async def _check(self, ledger: Ledger, n: int, due: Due) -> Failure | None:
+        """Run one guardrail; one that raises parks the task until its code is mended."""
+        try:
+            found = await calls.guard(ledger, n, due, now=now())
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            return calls.failure_of(error).model_copy(update={"parks": True})
+        if self._is_over or ledger.find(n) is None:  # an undo has taken the step away meanwhile
+            return None
+        return record_found(ledger, n, due, found, now=now())
 
 
 async def check_output(ledger: Ledger, n: int) -> Failure | None:
@@ -103,17 +142,8 @@ async def check_output(ledger: Ledger, n: int) -> Failure | None:
     return await Checks(ledger, n, due).failure() if due else None
 
 
-async def _check(ledger: Ledger, n: int, due: Due) -> Failure | None:
-    """Run one guardrail; one that raises parks the task until its code is mended."""
-    try:
-        found = await calls.guard(ledger, n, due, now=now())
-    except ActivityError as error:
-        if is_cancelled_exception(error):
-            raise
-        return calls.failure_of(error).model_copy(update={"parks": True})
-    if ledger.find(n) is None:  # an undo has taken the step away meanwhile
-        return None
-    return record_found(ledger, n, due, found, now=now())
+def _has_result(each: asyncio.Task[Any]) -> bool:
+    return each.done() and not each.cancelled() and each.exception() is None
 
 
 def _retrieve(done: asyncio.Task[Any]) -> None:

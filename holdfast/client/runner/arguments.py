@@ -81,6 +81,7 @@ def checked_call(
     check_tool_names(reachable([agent]), config.tool_name_collision_policy)
     context, session = given.get("context"), given.get("session")
     call = cast("Any", context) if isinstance(context, ToolContext) else None
+    begins = not isinstance(input, RunState)
     if isinstance(context, RunContextWrapper):
         context = cast("Any", context).context
     invoke = CallerLoop().call
@@ -97,7 +98,9 @@ def checked_call(
             context=context,
             error_handlers=handlers,
             streams=streams,
-            kept=kept_conversation(agent, config, given, has_session=session is not None),
+            kept=kept_conversation(
+                agent, config, given, has_session=session is not None, begins=begins
+            ),
         ),
         budget=run_budget(given.get("max_turns", DEFAULT_MAX_TURNS), config.max_dollars),
         config=config,

@@ -281,5 +281,7 @@ def usage_of(journal: Sequence[JournalEntry], outcomes: Iterable[Outcome] = ()) 
 
 
 def cost_of(answer: ModelAnswer) -> Usage:
-    """Return the cost of one model call."""
-    return answer.usage.model_copy(update={"requests": 1})
+    """Return the cost of one model call; its failed attempts are requests that cost nothing."""
+    failed, priced = answer.failed, answer.usage.priced
+    counts = {"requests": 1 + failed, "priced": priced + failed if priced else 0}
+    return answer.usage.model_copy(update=counts)

@@ -24,6 +24,13 @@ NO_POLICY = (
 )
 
 
+LOCKED = "conversation_locked"
+"""Error code of a conversation kept by the provider that another request is using just now."""
+
+FREED_SECONDS = 1.0
+"""First wait for a conversation of the provider's that another request is using; it doubles."""
+
+
 async def next_failure(
     error: Exception,
     settings: ModelRetrySettings,
@@ -37,6 +44,8 @@ async def next_failure(
 ) -> Exception:
     """Return the failure of an attempt as Temporal takes it: one to repeat, or one not to.
 
+    A call of a conversation that another request is using is repeated without asking the policy.
+
     Args:
         error: What the model call raised.
         settings: Whether it is repeated.
@@ -47,6 +56,8 @@ async def next_failure(
         previous_response_id: The answer that the call goes on from, or None.
         conversation_id: The provider's conversation that it is added to, or None.
     """
+    if is_locked(error) and settings.max_retries != 0:
+        return _again(error, FREED_SECONDS * 2 ** (attempt - 1))
     policy: RetryPolicy | None = settings.policy
     backoff = settings.backoff or ModelRetryBackoffSettings()
     if policy is None:
@@ -60,7 +71,8 @@ async def next_failure(
     known = normalized(error)
     if advice is not None and advice.normalized is not None:
         known = advice.normalized
-    context = RetryPolicyContext(origin, attempt, most, streams, known, advice)
+    kept = (previous_response_id, conversation_id)
+    context = RetryPolicyContext(origin, attempt, most, streams, known, advice, *kept)
     said = await decided(policy, context)
     unsafe = advice is not None and advice.replay_safety == "unsafe"
     if not said.retry or (unsafe and not said.approve_unsafe_replay):
@@ -68,6 +80,11 @@ async def next_failure(
     waits = (said.delay, known.retry_after, advice.retry_after if advice is not None else None)
     wait = next((each for each in waits if each is not None), backoff.seconds(attempt))
     return _again(error, wait)
+
+
+def is_locked(error: Exception) -> bool:
+    """Whether another request is using the conversation, which the provider keeps."""
+    return normalized(error).error_code == LOCKED
 
 
 def normalized(error: Exception) -> ModelRetryNormalizedError:

@@ -179,6 +179,8 @@ class RetryPolicyContext:
         stream: Whether the answer was streamed.
         normalized: What is known of the failure.
         provider_advice: What the model says about repeating it, or None.
+        previous_response_id: The answer that the call goes on from, or None.
+        conversation_id: The provider's conversation that it is added to, or None.
     """
 
     error: Exception
@@ -187,6 +189,24 @@ class RetryPolicyContext:
     stream: bool
     normalized: ModelRetryNormalizedError = field(default_factory=ModelRetryNormalizedError)
     provider_advice: ModelRetryAdvice | None = None
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
+
+    @property
+    def response_started(self) -> bool:
+        """Whether the model says that a part of the answer had come."""
+        return self.provider_advice is not None and self.provider_advice.response_started
+
+    @property
+    def replay_safety(self) -> str:
+        """Whether the model says that repeating it is "safe" or "unsafe", else "unknown"."""
+        said = None if self.provider_advice is None else self.provider_advice.replay_safety
+        return said if said in ("safe", "unsafe") else "unknown"
+
+    @property
+    def stateful_request(self) -> bool:
+        """Whether the provider keeps the conversation."""
+        return bool(self.previous_response_id or self.conversation_id)
 
 
 RetryPolicy = Callable[[RetryPolicyContext], bool | RetryDecision | Awaitable[bool | RetryDecision]]

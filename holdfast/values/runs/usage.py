@@ -88,7 +88,9 @@ class Usage(UsageRecord):
         """
         made = cls(**{name: getattr(record, name) for name in UsageRecord.model_fields})
         known = record.request_usage_entries if isinstance(record, Usage) else ()
-        made._entries = copy.deepcopy([*known, *(each for call in calls for each in _entry(call))])
+        made._entries = copy.deepcopy(
+            [*known, *(each for call in calls for each in _entries(call))]
+        )
         return made
 
     @property
@@ -99,8 +101,7 @@ class Usage(UsageRecord):
     def add(self, other: UsageRecord) -> None:
         """Add another cost to this one; its entries are copied, or made if it is one call."""
         total = UsageRecord.__add__(self, other)
-        known = other.request_usage_entries if isinstance(other, Usage) else ()
-        self._entries += copy.deepcopy(known) if known else _entry(other)
+        self._entries += copy.deepcopy(_entries(other))
         for name in UsageRecord.model_fields:
             setattr(self, name, getattr(total, name))
 
@@ -137,16 +138,33 @@ def _details(given: Any, names: Iterable[str]) -> dict[str, int]:
     return {name: getattr(given, name, None) or 0 for name in names}
 
 
-def _entry(call: UsageRecord) -> list[RequestUsage]:
-    """Return the cost of a call as an entry; nothing if it is none of one call, or of no tokens."""
-    if call.requests != 1 or not call.total_tokens:
-        return []
-    return [
-        RequestUsage(
-            input_tokens=call.input_tokens,
-            output_tokens=call.output_tokens,
-            total_tokens=call.total_tokens,
-            input_tokens_details=call.input_tokens_details,
-            output_tokens_details=call.output_tokens_details,
-        )
-    ]
+def answered_after(cost: UsageRecord, failed: int) -> Usage:
+    """Copy the cost of a model call; each attempt of it that had failed is an entry of no tokens.
+
+    Args:
+        cost: The cost.
+        failed: How many attempts had failed before the one that was answered.
+    """
+    made = Usage.of(cost)
+    if failed:
+        made.request_usage_entries.extend(RequestUsage(0, 0, 0) for _ in range(failed))
+        made.request_usage_entries.append(_entry(cost))
+    return made
+
+
+def _entries(cost: UsageRecord) -> list[RequestUsage]:
+    """Return the entries of a cost: its own, or the cost itself if it is that of one call."""
+    if isinstance(cost, Usage) and cost.request_usage_entries:
+        return cost.request_usage_entries
+    return [_entry(cost)] if cost.requests == 1 and cost.total_tokens else []
+
+
+def _entry(call: UsageRecord) -> RequestUsage:
+    """Return the cost of a model call as an entry."""
+    return RequestUsage(
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        total_tokens=call.total_tokens,
+        input_tokens_details=call.input_tokens_details,
+        output_tokens_details=call.output_tokens_details,
+    )

@@ -157,6 +157,7 @@ def status_error(
         return ModelUnavailableError(
             f"Model {model!r} is not available ({where}): {said}. The call is repeated {when}.",
             retry_after=wait,
+            code=str(body.get("code") or ""),
         )
     known = {**_ADVICE, **(advice or {})}
     return ModelRequestError(
