@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, RunConfig, Runner, ToolExecutionConfig, handoff, tool
+from holdfast import Agent, RunConfig, Runner, ToolExecutionConfig, handoff, tool
 from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
@@ -317,18 +317,31 @@ async def test_an_approved_call_waits_for_the_lost_tool_of_a_nested_run_beside_i
     old = nesting(make_agent, done, acting("pay", done))
     model.calls([("pay", {}), ("look_up", {"input": "hi"})])
     model.call("send", {})
-    await site.rig.serve(old)
-    task = await site.runner.create_task("q")
-    await site.runner.run_step(task)
-    own = await pay_alone(site.runner, task.task_id)
-    await site.rig.serve(make_agent(acting("pay", done)))
-    await site.runner.approve(own, "ann")
-    with pytest.raises(StepFailedError, match=LOST.format("look_up")):
-        await site.runner.run_step(task)
+    model.reply("inner done")
+    model.reply("outer done")
+    state = await site.waiting(old)
+    new = make_agent(acting("pay", done))
+    await site.parks(new, state, ModelBehaviorError, LOST.format("look_up"))
     assert done == []
+    assert (await site.goes_on(old, state)).final_output == "outer done"
+    assert sorted(done) == ["pay", "send"]
 
 
-async def pay_alone(runner: AgentRunner, task_id: str) -> str:
-    """Wait until a task and its nested run both ask, and return the approval of its own call."""
-    found = await asked(runner, task_id, 2)
-    return next(each.id for each in found if each.tool == "pay")
+async def test_a_nested_run_looks_for_the_tools_of_its_own_answer(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[str] = []
+    send, mail = acting("send", done), acting("mail", done)
+    old, new = (
+        make_agent(make_agent(*tools, name="inner").as_tool("look_up", "Look something up."))
+        for tools in ([send, mail], [send])
+    )
+    model.call("look_up", {"input": "hi"})
+    model.calls([("send", {}), ("mail", {})])
+    model.reply("inner done")
+    model.reply("outer done")
+    state = await site.waiting(old)
+    await site.parks(new, state, ModelBehaviorError, "Tool mail not found in agent inner")
+    assert done == []
+    assert (await site.goes_on(old, state)).final_output == "outer done"
+    assert sorted(done) == ["mail", "send"]
