@@ -26,7 +26,9 @@ LOST = "Tool {} not found in agent agent"
 def acting(name: str, done: list[str], **options: Any) -> Tool:
     """Make a tool that notes its calls, and that a person approves."""
 
-    @tool(name=name, **{"needs_approval": True, **options})
+    given: dict[str, Any] = {"needs_approval": True, **options}
+
+    @tool(name=name, **given)
     def act() -> str:
         """Act."""
         done.append(name)
