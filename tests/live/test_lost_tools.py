@@ -25,7 +25,6 @@ LOST = "Tool {} not found in agent agent"
 
 def acting(name: str, done: list[str], **options: Any) -> Tool:
     """Make a tool that notes its calls, and that a person approves."""
-
     given: dict[str, Any] = {"needs_approval": True, **options}
 
     @tool(name=name, **given)

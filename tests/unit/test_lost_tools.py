@@ -16,8 +16,8 @@ from holdfast.task.data.records import JournalEntry, StepResult
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.handoff_calls import IGNORED, transfer_message
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.lost_tools import tools_to_find
 from holdfast.task.people import approvals
+from holdfast.task.tool_calls import tools_to_find
 from holdfast.values.messages import ToolCall, assistant
 
 N = 1

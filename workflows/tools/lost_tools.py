@@ -10,8 +10,7 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.wire import ToolsInput
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.lost_tools import that_may_run, tool_to_find, tools_to_find
-from holdfast.task.tool_calls import Call
+from holdfast.task.tool_calls import Call, that_may_run, tool_to_find, tools_to_find
 from holdfast.workflows.activity_calls import failure_of, quick
 from holdfast.workflows.tools.calls_taken import CallsTaken
 

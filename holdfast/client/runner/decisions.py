@@ -85,14 +85,10 @@ async def send_decisions(engine: AgentRunner, state: RunState, by: str, *, is_ov
 
 
 def _in_order(decisions: Sequence[Decision]) -> list[Decision]:
-    """Order decisions: those on one call, then for each tool the last standing one.
-
-    Rejections come first: a call begins only if the tools of those beside it are there, too.
-    """
+    """Order decisions: those on one call, then for each tool the last standing one."""
     standing = {_scope(each): each for each in decisions if each.always}
     last = list(standing.values())
     exact = [each.model_copy(update={"always": False}) for each in decisions if each not in last]
-    exact.sort(key=lambda each: each.verb != "reject")
     return [*exact, *last]
 
 
