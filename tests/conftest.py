@@ -24,6 +24,7 @@ from holdfast.values.messages import clean
 from tests.support.patience import be_patient
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
 from tests.support.scale import EXHAUSTIVE, is_repetition
+from tests.support.site import Site
 from tests.support.spans import Spans
 
 if TYPE_CHECKING:
@@ -91,6 +92,12 @@ async def rig(engine: Engine) -> AsyncGenerator[Rig]:
     yield made
     await made.stop()
     await made.assert_replays()
+
+
+@pytest.fixture
+def site(rig: Rig) -> Site:
+    """Give a test a worker process whose agents it exchanges."""
+    return Site(rig)
 
 
 @pytest.fixture

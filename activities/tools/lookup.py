@@ -22,7 +22,7 @@ from holdfast.agents.tools.error_texts import ToolErrorFormatter
 from holdfast.agents.tools.functions.schema import is_same_shape
 from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.failures import NOT_REPEATABLE, TOOL_MISSING, facts
+from holdfast.task.data.failures import NOT_REPEATABLE, TOOL_CHANGED, TOOL_MISSING, facts
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
@@ -92,6 +92,22 @@ async def find(
     return Ready(tool, call, state, ctx, head, watch, formatter)
 
 
+def find_tool(agent: Agent, call: ToolCall, first: AgentSnapshot) -> Tool | None:
+    """Return the tool, or the handoff as a tool, that is called; None if this process lacks it."""
+    tool = agent.tool(call.name, first.of(agent.name))
+    return tool if tool is not None and tool.policy().call_kind == call.kind else None
+
+
+def check_there(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> None:
+    """Refuse a call whose tool this process lacks, or has another one for.
+
+    Raises:
+        ApplicationError: As for `tool_of` and `check_fits`.
+        UserError: As for `check_fits`.
+    """
+    check_fits(first, agent, tool_of(agent, call, n, first), call)
+
+
 def tool_of(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> Tool:
     """Return the tool that a step calls.
 
@@ -104,8 +120,8 @@ def tool_of(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> Tool:
     Raises:
         ApplicationError: This process lacks it.
     """
-    tool = agent.tool(call.name, first.of(agent.name))
-    if tool is not None and tool.policy().call_kind == call.kind:
+    tool = find_tool(agent, call, first)
+    if tool is not None:
         return tool
     served = [each.name for each in agent.made_tools]
     msg = (
@@ -113,8 +129,8 @@ def tool_of(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> Tool:
         f" it, and there is: {', '.join(served) or 'none'}. The task waits, nothing is lost."
     )
     remedy = (
-        f"Give the tool back to agent {agent.name!r}, restart the worker, and ask again for what"
-        " you had asked for."
+        f"Give the tool back to agent {agent.name!r} and restart the worker, or reject the call if"
+        " it still waits for a person; then ask again for what you had asked for."
     )
     known = facts(remedy=remedy)
     raise ApplicationError(msg, *known, type=TOOL_MISSING, non_retryable=True)
@@ -133,32 +149,37 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
         call: The call.
 
     Raises:
+        ApplicationError: It is not a tool of the same kind any more, or leads to another agent: the
+            call would do something else.
         UserError: The tool is another one, and the call does not fit it.
     """
     began, now = first.of(agent.name), tool.policy()
     policy = began.policies.get(call.name, now)
-    is_kind = (policy.handoff, policy.agent) == (now.handoff, now.agent)
-    specs = (spec for spec in (*began.tools, *began.handoffs) if spec.name == call.name)
-    known = next(specs, None)
-    if is_kind and (known is None or is_same_shape(known.parameters, tool.spec().parameters)):
-        return
-    try:
-        tool.parse(call.arguments)
-    except ToolArgumentsError as error:
-        why = f"the call does not fit it: {'; '.join(error.problems)}"
-    else:
-        if is_kind:
-            return
-        why = "the call would do something else"
-    msg = (
-        f"Tool {call.name!r} of agent {agent.name!r} in this worker process is not the one that the"
-        f" model was told of when the task began, and {why}. The task waits, nothing is lost."
-    )
+    where = f"of agent {agent.name!r} in this worker process"
     remedy = (
         "Give the agent the earlier tool back, restart the worker process and ask again. A fork"
         " begins with the tool as it is now."
     )
-    raise UserError(msg, remedy=remedy)
+    if (policy.handoff, policy.agent) != (now.handoff, now.agent):
+        msg = (
+            f"Cannot reconcile queued tool {call.name} with a new tool or handoff {where}, which is"
+            " not the one that the model was told of when the task began: the call would do"
+            " something else. The task waits, nothing is lost."
+        )
+        raise ApplicationError(msg, *facts(remedy=remedy), type=TOOL_CHANGED, non_retryable=True)
+    specs = (spec for spec in (*began.tools, *began.handoffs) if spec.name == call.name)
+    known = next(specs, None)
+    if known is None or is_same_shape(known.parameters, tool.spec().parameters):
+        return
+    try:
+        tool.parse(call.arguments)
+    except ToolArgumentsError as error:
+        msg = (
+            f"Tool {call.name!r} {where} is not the one that the model was told of when the task"
+            f" began, and the call does not fit it: {'; '.join(error.problems)}. The task waits,"
+            " nothing is lost."
+        )
+        raise UserError(msg, remedy=remedy) from None
 
 
 def check_repeat(tried: int, what: str, is_repeatable: bool) -> None:  # noqa: FBT001

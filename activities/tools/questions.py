@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic_core import to_jsonable_python
 from temporalio import activity
@@ -19,23 +19,33 @@ from holdfast.activities.failures import (
 )
 from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.activities.spans import undo_of
-from holdfast.activities.tools.lookup import Ready, check_repeat, context_of, find, tool_of
+from holdfast.activities.tools.lookup import (
+    Ready,
+    check_repeat,
+    check_there,
+    context_of,
+    find,
+    find_tool,
+    tool_of,
+)
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, render_result
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
 from holdfast.archive.segments import read_archived
 from holdfast.task.data.calls import Outcome
+from holdfast.task.data.head import TaskHead
 from holdfast.task.data.undo import Undoable, UndoInput
-from holdfast.task.data.wire import Probed, ToolInput
+from holdfast.task.data.wire import Probed, ToolInput, ToolsInput
 from holdfast.task.people.decisions import REJECTED
 from holdfast.task.step_effects import undoable
 from holdfast.task.undo import active_steps
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import naming
-from holdfast.values.messages import clean, shown
+from holdfast.values.messages import ToolCall, clean, shown
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.tool_result import read_result
+from holdfast.workers.context.offer import not_found_text
 
 
 class JudgingActivities:
@@ -45,6 +55,36 @@ class JudgingActivities:
         """Use these agents and this source of task data."""
         self._registry = registry
         self._source = source
+
+    @activity.defn(name="find_tools")
+    async def find_tools(self, given: ToolsInput) -> dict[int, str]:
+        """Look for the tools of calls, before one begins that a person has decided on.
+
+        Returns:
+            Position of a call whose tool is lost to what the model reads of it, where the run was
+            begun to tell the model.
+        """
+        with typed_failures():
+            async with heartbeats():
+                return await self._lost(given)
+
+    async def _lost(self, given: ToolsInput) -> dict[int, str]:
+        head, source = await self._source.head(), self._source
+        registry = self._registry.of(head)
+        first = await registry.snapshot(head.snapshot)
+        agent = registry.agent(given.agent or head.agent, first)
+        told = head.answers_lost_calls
+        lost: dict[int, str] = {}
+        for each in given.calls:
+            call, state = await source.call(each)
+            # That of a child task is there to collect its result, which the model must not miss.
+            if told and not each.child and find_tool(agent, call, first) is None:
+                lost[each.i] = await self._worded("tool_not_found", call, state, head)
+            else:
+                check_there(agent, call, given.n, first)
+        if given.handoff is not None:
+            check_there(agent, given.handoff, given.n, first)
+        return lost
 
     @activity.defn(name="gate")
     async def gate(self, given: ToolInput) -> bool:
@@ -76,17 +116,28 @@ class JudgingActivities:
             async with heartbeats():
                 head = await self._source.head()
                 call, state = await self._source.call(given)
-                registry = self._registry.of(head)
-                context = registry.context(head, state)
-                args = ToolErrorFormatterArgs(
-                    kind="approval_rejected",
-                    tool_name=call.name,
-                    call_id=call.id,
-                    default_message=REJECTED,
-                    run_context=RunContextWrapper(context, task_id=task_id()),
-                )
-                formatter = registry.code(head.run.tool_error_formatter)
-                return clean(await worded(formatter, args))
+                return await self._worded("approval_rejected", call, state, head)
+
+    async def _worded(
+        self,
+        kind: Literal["approval_rejected", "tool_not_found"],
+        call: ToolCall,
+        state: dict[str, Json],
+        head: TaskHead,
+    ) -> str:
+        """Make the message to the model about a call that was not run."""
+        text = REJECTED if kind == "approval_rejected" else not_found_text(call)
+        if not head.run.tool_error_formatter:
+            return text
+        registry = self._registry.of(head)
+        args = ToolErrorFormatterArgs(
+            kind=kind,
+            tool_name=call.name,
+            call_id=call.id,
+            default_message=text,
+            run_context=RunContextWrapper(registry.context(head, state), task_id=task_id()),
+        )
+        return clean(await worded(registry.code(head.run.tool_error_formatter), args))
 
     @activity.defn(name="screen")
     async def screen(self, given: ToolInput) -> Outcome:

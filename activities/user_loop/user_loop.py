@@ -43,7 +43,19 @@ WATCH_SECONDS = 1.0
 MOST_LOOPS = 8
 """Loops of one process, blocked ones included."""
 
-SHORT = frozenset({"describe", "gate", "check", "rejected", "screen", "probe", "handle", "close"})
+SHORT = frozenset(
+    {
+        "describe",
+        "find_tools",
+        "gate",
+        "check",
+        "rejected",
+        "screen",
+        "probe",
+        "handle",
+        "close",
+    }
+)
 """Activities that call users' code which should answer at once."""
 
 LONGEST_CALL_SECONDS = 100.0

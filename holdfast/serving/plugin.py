@@ -93,6 +93,7 @@ class Activities:
             closing.archive,
             closing.close,
             closing.index,
+            judging.find_tools,
             judging.gate,
             judging.check,
             judging.probe,

@@ -346,6 +346,10 @@ SETTINGS = {
 """Settings of agents whose model calls are what is tested."""
 
 
+def _without(tools: dict[str, Tool], name: str) -> dict[str, Tool]:
+    return {known: each for known, each in tools.items() if known != name}
+
+
 def make_agent(job: Job) -> Agent:  # noqa: C901  a table
     """Make the agent that a job names."""
     tools = make_tools(job)
@@ -362,10 +366,11 @@ def make_agent(job: Job) -> Agent:  # noqa: C901  a table
             worker = AskActAsk()
         case "fan":
             worker = FanOut()
-        case "asking":
+        case "asking" | "asking-without-charge":
             tools = {name: replace(each, needs_approval=True) for name, each in tools.items()}
+            tools = tools if job.agent == "asking" else _without(tools, "charge")
         case "without-charge":
-            del tools["charge"]
+            tools = _without(tools, "charge")
         case "team" | "filtering-team":
             return _make_team(job, tools)
         case "guarded":

@@ -9,6 +9,7 @@ import pytest
 from holdfast.errors import StepCodeChangedError, StepFailedError
 from holdfast.testing import fail, hang
 from tests.crash.lab import Lab
+from tests.support.people import asked
 
 
 async def test_the_next_step_runs_new_code_with_the_snapshot_of_the_task(lab: Lab) -> None:
@@ -106,3 +107,42 @@ async def test_a_step_whose_tool_was_missing_runs_again(lab: Lab) -> None:
     # The first model call was in flight at the kill; the tools that ran did not run again.
     assert lab.asked == [0, 0, 3, 4]
     assert lab.starts == lab.ends == {"a": 1, "b": 1, "c": 1, "d": 1}
+
+
+async def test_no_approved_call_begins_on_a_worker_that_came_back_without_the_tool_of_another(
+    lab: Lab,
+) -> None:
+    worker = await lab.serve(agent="asking")
+    task = await lab.create("book:a,charge:b,look:c")
+    assert (await lab.runner.run_step(task)).status == "waiting"
+    approvals = await asked(lab.runner, task, 3)
+    await lab.kill(worker)
+    for approval in approvals:  # recorded by the server: no worker is up
+        await lab.runner.approve(approval, "ann")
+    poorer = await lab.serve(agent="asking-without-charge")
+    await lab.until_status(task, "needs_attention")
+    with pytest.raises(StepFailedError, match="Tool charge not found"):
+        await lab.runner.run_step(task)
+    assert lab.starts == {}
+    await lab.kill(poorer)
+    await lab.serve(agent="asking")
+    assert (await lab.runner.run_task(task)).output == "final book(a) charge(b) look(c)"
+    assert lab.starts == lab.ends == {"a": 1, "b": 1, "c": 1}
+    assert lab.asked == [0, 3]
+
+
+@pytest.mark.parametrize("point", ["schedule:find_tools", "begin:find_tools", "end:find_tools"])
+async def test_approved_calls_begin_once_when_a_worker_is_lost_while_it_looks_for_their_tools(
+    lab: Lab, point: str
+) -> None:
+    worker = await lab.serve(agent="asking", die=((point, 1),))
+    task = await lab.create("book:a,charge:b")
+    await lab.runner.run_step(task)
+    first, second = await asked(lab.runner, task, 2)
+    approving = asyncio.create_task(lab.runner.approve(first, "ann"))
+    await lab.until_dead(worker)
+    await lab.serve(agent="asking")
+    await approving
+    await lab.runner.approve(second, "ann")
+    assert (await lab.runner.run_task(task)).output == "final book(a) charge(b)"
+    assert lab.starts == lab.ends == {"a": 1, "b": 1}

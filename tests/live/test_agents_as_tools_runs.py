@@ -262,3 +262,32 @@ def test_what_cannot_be_a_tool_is_refused(make_agent: MakeAgent) -> None:
         agent.as_tool("not a name")
     with pytest.raises(UserError, match="max_turns"):
         agent.as_tool(max_turns=-1)
+
+
+async def test_a_run_returns_what_it_waits_for_once_its_nested_runs_wait_as_well(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    @tool(needs_approval=True)
+    def send() -> str:
+        """Send."""
+        return "sent"
+
+    helper = make_agent(send, name="helper").as_tool()
+    agent = make_agent(pay, helper)
+    await rig.serve(agent)
+    model.calls([("pay", {}), ("helper", {"input": "a"})])
+    model.call("send", {})
+    model.reply("of helper")
+    model.reply("done")
+    runner = rig.runner()
+    stopped = await Runner.run(agent, "q", runner=runner)
+    assert sorted(str(each.tool_name) for each in stopped.interruptions) == ["pay", "send"]
+    state = stopped.to_state()
+    for each in stopped.interruptions:
+        state.approve(each)
+    assert (await Runner.run(agent, state, runner=runner)).final_output == "done"

@@ -15,7 +15,6 @@ from holdfast import (
     Agent,
     GuardrailFunctionOutput,
     Runner,
-    RunResult,
     RunState,
     ToolContext,
     handoff,
@@ -31,6 +30,7 @@ from holdfast.task.data.agent_snapshot import ToolEffect
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.site import Site
 from tests.support.undos import until_undone
 
 
@@ -135,58 +135,6 @@ async def test_a_user_error_of_instructions_waits_for_mended_code(
     broken = False
     state = RunState.of(raised.value.run_data.task_id)
     assert (await Runner.run(agent, state, runner=rig.runner())).final_output == "done"
-
-
-Kind = type[Exception] | tuple[type[Exception], ...]
-
-
-class Site:
-    """A worker process whose agents are exchanged under a run that waits for a person."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
-        self.runner = rig.runner()
-        self.asked: list[str] = []
-
-    def ask(self) -> Tool:
-        """Make a tool that waits for a person."""
-
-        @tool(name="ask", needs_approval=True)
-        def ask() -> str:
-            """Ask."""
-            self.asked.append("ask")
-            return "asked"
-
-        return ask
-
-    async def waiting(self, agent: Agent, **options: Any) -> RunState:
-        """Begin a run and return its state, all that waits for a person approved."""
-        await self.rig.serve(agent)
-        stopped = await Runner.run(agent, "q", runner=self.runner, **options)
-        assert stopped.interruptions
-        state = stopped.to_state()
-        for each in stopped.interruptions:
-            state.approve(each)
-        return state
-
-    async def parks(self, agent: Agent, state: RunState, kind: Kind, text: str) -> None:
-        """Check that the run waits with an error while this agent is served, however often."""
-        await self.rig.serve(agent)
-        for again in (state, RunState.of(state.task_id)):
-            with pytest.raises(kind, match=text):
-                await Runner.run(agent, again, runner=self.runner)
-            found = await self.runner.get_task(state.task_id)
-            assert found.status == "needs_attention"
-
-    async def goes_on(self, agent: Agent, state: RunState) -> RunResult:
-        """Serve this agent again and run the run to its end."""
-        await self.rig.serve(agent)
-        return await Runner.run(agent, RunState.of(state.task_id), runner=self.runner)
-
-
-@pytest.fixture
-def site(rig: Rig) -> Site:
-    return Site(rig)
 
 
 class Errand(BaseModel):
@@ -400,7 +348,7 @@ async def test_a_tool_that_has_become_a_handoff_is_not_taken_for_one(
     model.reply("done")
     state = await site.waiting(old)
     new = make_agent(handoffs=[handoff(make_agent(name="other"), "go")])
-    await site.parks(new, state, UserError, "'go'.*would do something else")
+    await site.parks(new, state, ModelBehaviorError, "reconcile queued tool go.*do something else")
     assert (await site.goes_on(old, state)).final_output == "done"
 
 

@@ -21,6 +21,8 @@ class CallsTaken:
     Attributes:
         tasks: The work on each, by its position.
         ended: Why the step stops, or the error, for those that ended so.
+        found: Positions of calls that were looked up before any began, and could run then.
+        room: Room for calls, shared by all steps.
     """
 
     def __init__(self, take: Take, ledger: Ledger, n: int, room: Room) -> None:
@@ -34,7 +36,9 @@ class CallsTaken:
         """
         self.tasks: dict[int, asyncio.Task[Failure | None]] = {}
         self.ended: dict[int, Failure | BaseException] = {**ledger.at(n).stops}
-        self._take, self._ledger, self._n, self._room = take, ledger, n, room
+        self.found: set[int] = set()
+        self.room = room
+        self._take, self._ledger, self._n = take, ledger, n
 
     @property
     def has_ended(self) -> bool:
@@ -46,14 +50,22 @@ class CallsTaken:
         for i in positions:
             taking = self._take(Call(self._ledger, self._n, i))
             self.tasks[i] = asyncio.create_task(taking)
-            self._room.taken += 1
+            self.room.taken += 1
 
     def settle(self) -> None:
         """Take out those that have ended, and record what stops the step for a later run."""
         done = {i: self.tasks.pop(i) for i in [i for i, c in self.tasks.items() if c.done()]}
-        self._room.taken -= len(done)
+        self.room.taken -= len(done)
         found = {i: _end_of(call) for i, call in done.items()}
         self.ended |= {i: each for i, each in found.items() if each is not None}
+        self._record()
+
+    def stop(self, i: int, failure: Failure) -> None:
+        """Let no further call begin: the step stops with a call that has not begun."""
+        self.ended[i] = failure
+        self._record()
+
+    def _record(self) -> None:
         stops = {
             i: each if isinstance(each, Failure) else failure_of(each)
             for i, each in self.ended.items()
@@ -65,7 +77,7 @@ class CallsTaken:
         for call in self.tasks.values():
             call.cancel()
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
-        self._room.taken -= len(self.tasks)
+        self.room.taken -= len(self.tasks)
         self._ledger.stop(self._n, {})
 
 

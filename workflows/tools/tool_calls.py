@@ -11,7 +11,14 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from holdfast.models.openai.hosted_items import APPROVED
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Asks, Outcome
-from holdfast.task.data.failures import INTERRUPTED, NOT_REPEATABLE, NOT_STARTED, TIMED_OUT, Failure
+from holdfast.task.data.failures import (
+    AGENT_MISSING,
+    INTERRUPTED,
+    NOT_REPEATABLE,
+    NOT_STARTED,
+    TIMED_OUT,
+    Failure,
+)
 from holdfast.task.data.state import MOST_LOST
 from holdfast.task.data.wire import Nesting, Probed
 from holdfast.task.ledger.ledger import Ledger
@@ -28,6 +35,7 @@ from holdfast.workflows.activity_calls import (
 )
 from holdfast.workflows.children.children import Children
 from holdfast.workflows.tools.calls_taken import CallsTaken
+from holdfast.workflows.tools.lost_tools import may_begin, tool_is_lost
 from holdfast.workflows.tools.session_rules import recall
 from holdfast.workflows.tools.tool_runs import (
     cut_text,
@@ -69,7 +77,8 @@ class ToolCalls:
 
         First in the order of the calls. As many run at once as the task has room for and the run
         allows; one that is approved meanwhile joins them. Outcomes are recorded as they come, so
-        that a call that is done is never repeated because of a sibling that failed.
+        that a call that is done is never repeated because of a sibling that failed. Where a person
+        has decided on one, none begins before the tools of all were found.
 
         Args:
             n: The step.
@@ -92,14 +101,18 @@ class ToolCalls:
         try:
             taken.take(call.i for call in ledger.s.long_calls if call.n == n)  # they run already
             while True:
-                taken.take(fresh(room.left))
+                ready = fresh(room.left)
+                if ready and not await may_begin(ledger, n, ready, taken):
+                    taken.settle()
+                    continue
+                taken.take(ready)
                 # An error is raised after all calls have ended: else some would go on without a
                 # task that records their outcomes.
                 if is_over():
                     break
                 await workflow.wait_condition(has_news)
                 taken.settle()
-        except asyncio.CancelledError:  # not `finally`, as in `Steps._run_lanes`
+        except (asyncio.CancelledError, ActivityError):  # not `finally`, as in `Steps._run_lanes`
             await taken.cancel()
             raise
         in_order = [taken.ended[i] for i in sorted(taken.ended)]
@@ -131,7 +144,7 @@ class ToolCalls:
                 case "asked":
                     return None
                 case "in_child":
-                    return self._children.take(call.n, call.i)
+                    return await self._in_child(call)
                 case "to_nest":
                     return await self._nest(call)
                 case "to_pass":
@@ -177,6 +190,16 @@ class ToolCalls:
                     decisions.rejected(ledger, n, i, text)
             case _:
                 pass
+
+    async def _in_child(self, call: Call) -> Failure | None:
+        """Let the child task of a call go on, or return why the step stops.
+
+        Where a worker process lacks the child's agent, the calling agent may have lost its tool.
+        """
+        failure = self._children.take(call.n, call.i)
+        if failure is None or failure.type != AGENT_MISSING:
+            return failure
+        return await tool_is_lost(self._ledger, call) or failure
 
     def _refuse(self, call: Call) -> Failure | None:
         """Tell the model that there is no such tool, or end the run where its rules say so."""

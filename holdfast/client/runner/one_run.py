@@ -42,7 +42,7 @@ from holdfast.errors import (
 from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.reading.run_hooks import HookFailed, HookNotifier
 from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result_beside
-from holdfast.task.data.failures import HANDOFF_MISSING, TOOL_MISSING
+from holdfast.task.data.failures import HANDOFF_MISSING, TOOL_CHANGED, TOOL_MISSING
 from holdfast.task.data.head import TaskHead
 from holdfast.values.code import raised, user_calls
 from holdfast.values.code.code_refs import beginning, forget, refer
@@ -328,7 +328,7 @@ def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | St
         return error
     cause = raised.take(error.task_id, error.cause_type, str(error))
     is_ours = cause is None or isinstance(cause, ApplicationError | NotFoundError)
-    if is_ours and error.cause_type in (TOOL_MISSING, HANDOFF_MISSING):
+    if is_ours and error.cause_type in (TOOL_MISSING, HANDOFF_MISSING, TOOL_CHANGED):
         made = raised.also_of(error, ModelBehaviorError(*error.args))
         made.__cause__ = None
         return made

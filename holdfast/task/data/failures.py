@@ -38,6 +38,12 @@ TOOL_MISSING = "ToolMissingError"
 HANDOFF_MISSING = "HandoffMissingError"
 """The same of a handoff."""
 
+TOOL_CHANGED = "ToolChangedError"
+"""Type of the failure of a call whose tool has become one that would do something else."""
+
+AGENT_MISSING = "AgentNotFoundError"
+"""Type of the failure of a step or call whose agent the worker process lacks."""
+
 INTERRUPTED = "Interrupted"
 """Type of the failure of a call that was started and whose outcome is lost; its text says why."""
 

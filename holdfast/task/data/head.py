@@ -211,6 +211,12 @@ class TaskHead(Value):
     asker: str = ""
 
     @property
+    def answers_lost_calls(self) -> bool:
+        """Whether the run was begun to tell the model of a tool that is not there."""
+        is_told = self.run.tool_not_found == "return_error_to_model"
+        return is_told and self.dialect.unknown_tool == "raise"
+
+    @property
     def has_session(self) -> bool:
         """Whether a session gets the task's turn."""
         return self.session is not None or self.caller_session is not None

@@ -256,6 +256,22 @@ class ToolInput(Value):
     resume: str = ""
 
 
+class ToolsInput(Value):
+    """Input of the activity that looks for the tools of calls before any of them begins.
+
+    Attributes:
+        n: Ordinal of the step.
+        calls: The calls.
+        agent: Agent that made them, when it is not the task's first one.
+        handoff: The call that hands the task over after them, if one does.
+    """
+
+    n: int
+    calls: tuple[ToolInput, ...] = ()
+    agent: str = ""
+    handoff: ToolCall | None = None
+
+
 class Nesting(Value):
     """Result of `nest`: the child task of a call of an agent as a tool, or the call's outcome.
 

@@ -153,6 +153,7 @@ class Ledger(UpcomingSteps):
         }
         self._put(current.model_copy(update=changes))
         self.change(failure=None)
+        self.try_children_again(n)
 
     def advance_input(
         self,

@@ -25,6 +25,7 @@ from holdfast.task.ledger.references import (
     batches_of,
     with_entry,
 )
+from holdfast.task.refusals import is_verdict
 from holdfast.values.base import Json, canonical
 from holdfast.values.messages import ToolCall
 
@@ -94,6 +95,17 @@ class OpenSteps(LedgerState):
         """Record what guardrails and hooks did before the child task of an open call begins."""
         current = self.at(n)
         self._put(current.model_copy(update={"begun": {**current.begun, i: begun}}))
+
+    def try_children_again(self, n: int) -> None:
+        """Let the child tasks of a step that is tried again go on from their failures, too.
+
+        The step may have stopped for another reason. A verdict is not tried again: it is this
+        task's to judge.
+        """
+        for name, child in self.s.children.items():
+            waits = child.status == "needs_attention" and not is_verdict(child.failure)
+            if waits and child.place[:2] == (self.s.branch, n):
+                self.put_child(name, child.model_copy(update={"told": True}))
 
     def outcome(self, n: int, i: int, got: Outcome) -> None:
         """Record the outcome of an open call."""

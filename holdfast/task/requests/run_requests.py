@@ -8,6 +8,7 @@ from collections.abc import Collection
 from holdfast.task import refusals
 from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import Failure
+from holdfast.task.data.head import AGENTS_SDK
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.steps import TaskStep
 
@@ -179,6 +180,8 @@ class RunRequests:
     def settle(self, ledger: Ledger) -> None:
         """Answer requests that would wait for a person or a resume, or that nothing can answer."""
         s = ledger.s
+        if ledger.status == "waiting" and _nested_run_goes_on(ledger):
+            return
         if ledger.status == "waiting":
             asked = [a.n for a in s.approvals if a.status in ("open", "checking")]
             asked += [a.n for child in s.children.values() for a in child.approvals]
@@ -207,3 +210,16 @@ class RunRequests:
             done = ledger.s.rounds[pending.id]
             pending.answer(reply.model_copy(update={"round": tuple(done.values())}))
         ledger.change(rounds={})
+
+
+def _nested_run_goes_on(ledger: Ledger) -> bool:
+    """Whether a run of the Agents SDK's kind has a nested run that does not wait for anything.
+
+    As there, it says what it waits for once its nested runs have come as far as they can.
+    """
+    if ledger.given.head.dialect != AGENTS_SDK:
+        return False
+    return any(
+        child.status == "running" and not (child.approvals or child.closed or child.left)
+        for child in ledger.s.children.values()
+    )

@@ -275,13 +275,18 @@ class Offer:
         return (self._agent.policies.keys() - off) | self._allowed
 
     async def _not_found(self, call: ToolCall, state: dict[str, Json]) -> Outcome:
-        text = await self._code.not_found(call, state, f"Tool '{call.name}' not found.")
+        text = await self._code.not_found(call, state, not_found_text(call))
         return Outcome(content=text, is_error=True, status="failed", attempts=0)
 
     def _outcome(self, call: ToolCall) -> Outcome:
         names = ", ".join(sorted(self._known())) or "none"
         text = f"Not run: tool {call.name!r} is not on offer in this step. On offer: {names}."
         return Outcome(content=text, is_error=True, status="failed", attempts=0)
+
+
+def not_found_text(call: ToolCall) -> str:
+    """Return what the model reads of a tool that is not there, as the Agents SDK words it."""
+    return f"Tool '{call.name}' not found."
 
 
 def call_is_known(call: ToolCall, known: Collection[str]) -> bool:

@@ -1,0 +1,348 @@
+"""Approved calls whose agent has lost a tool, a handoff or a nested agent meanwhile.
+
+What a person has approved is neither lost nor done by something else, and no call of an answer
+takes effect while another one of it cannot be made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, RunConfig, Runner, ToolExecutionConfig, handoff, tool
+from holdfast.agents.handoffs.filters import HandoffInputData
+from holdfast.agents.tools.decorator import Tool
+from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
+from holdfast.errors import ModelBehaviorError, StepFailedError
+from holdfast.testing import FakeOpenAI
+from tests.support.people import asked
+from tests.support.rig import MakeAgent, until_status
+from tests.support.site import Site
+
+LOST = "Tool {} not found in agent agent"
+
+
+def acting(name: str, done: list[str], **options: Any) -> Tool:
+    """Make a tool that notes its calls, and that a person approves."""
+    given: dict[str, Any] = {"needs_approval": True, **options}
+
+    @tool(name=name, **given)
+    def act() -> str:
+        """Act."""
+        done.append(name)
+        return f"did {name}"
+
+    return act
+
+
+def outputs(result: Any) -> list[Any]:
+    """Return the results of tool calls, in order."""
+    return [each.output for each in result.new_items if each.type == "tool_call_output_item"]
+
+
+@pytest.mark.parametrize("limit", [None, 1], ids=["side by side", "one after another"])
+@pytest.mark.parametrize("lost", ["book", "pay", "post"])
+async def test_no_approved_call_begins_while_the_tool_of_one_beside_it_is_lost(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent, lost: str, limit: int | None
+) -> None:
+    done: list[str] = []
+    tools = {name: acting(name, done) for name in ("book", "pay", "post")}
+    old = make_agent(*tools.values())
+    model.calls([(name, {}) for name in tools])
+    model.reply("done")
+    config = RunConfig(tool_execution=ToolExecutionConfig(limit))
+    state = await site.waiting(old, run_config=config)
+    new = make_agent(*(each for name, each in tools.items() if name != lost))
+    await site.parks(new, state, ModelBehaviorError, LOST.format(lost))
+    assert done == []
+    result = await site.goes_on(old, state)
+    assert result.final_output == "done"
+    assert sorted(done) == list(tools)
+    assert outputs(result) == [f"did {name}" for name in tools]
+
+
+async def test_a_call_that_needs_no_person_waits_with_an_approved_one_whose_tool_is_lost(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[str] = []
+    tools = {name: acting(name, done, needs_approval=name == "pay") for name in ("book", "pay")}
+    old, without = (
+        make_agent(*tools.values()),
+        [make_agent(tools[name]) for name in ("pay", "book")],
+    )
+    model.calls([(name, {}) for name in tools])
+    await site.rig.serve(old)
+    task = await site.runner.create_task("q")
+    await site.runner.pause(task)
+    await until_status(site.runner, task, "paused")
+    await site.rig.serve(without[0])
+    await site.runner.resume(task)
+    with pytest.raises(StepFailedError, match=LOST.format("book")):
+        await site.runner.run_step(task)
+    [approval] = await asked(site.runner, task)
+    await site.runner.approve(approval, "ann")
+    await site.rig.serve(without[1])
+    with pytest.raises(StepFailedError, match=LOST.format("pay")):
+        await site.runner.run_step(task)
+    assert done == []
+    await site.rig.serve(old)
+    await site.runner.run_step(task)
+    assert sorted(done) == ["book", "pay"]
+
+
+async def test_a_decision_while_no_worker_is_up_is_obeyed_by_a_worker_that_lost_a_tool(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[str] = []
+    tools = [acting(name, done) for name in ("book", "pay")]
+    old = make_agent(*tools)
+    model.calls([("book", {}), ("pay", {})])
+    await site.rig.serve(old)
+    task = await site.runner.create_task("q")
+    await site.runner.run_step(task)
+    waiting = await asked(site.runner, task, 2)
+    await site.rig.stop()
+    for approval in waiting:
+        await site.runner.approve(approval, "ann")
+    await site.rig.serve(make_agent(tools[0]))
+    await until_status(site.runner, task, "needs_attention")
+    assert done == []
+    with pytest.raises(StepFailedError, match=LOST.format("pay")):
+        await site.runner.run_step(task)
+    assert done == []
+    await site.rig.serve(old)
+    output = await site.runner.run_step(task)
+    assert [str(source) for source in output.sources] == ["did book", "did pay"]
+
+
+async def test_an_approved_call_waits_for_the_tool_of_one_that_is_not_decided_yet(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[str] = []
+    book, pay = acting("book", done), acting("pay", done)
+    model.calls([("book", {}), ("pay", {})])
+    model.reply("as you like")
+    old, new = make_agent(book, pay), make_agent(book)
+    await site.rig.serve(old)
+    stopped = await Runner.run(old, "q", runner=site.runner)
+    state = stopped.to_state()
+    state.approve(stopped.interruptions[0])
+    await site.rig.serve(new)
+    with pytest.raises(ModelBehaviorError, match=LOST.format("pay")) as caught:
+        await Runner.run(new, state, runner=site.runner)
+    error: Any = caught.value
+    assert "or reject the call if it still waits for a person" in error.remedy
+    assert done == []
+    state = stopped.to_state()
+    state.reject(stopped.interruptions[1])
+    result = await Runner.run(new, state, runner=site.runner)
+    assert result.final_output == "as you like"
+    assert done == ["book"]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_a_state_may_approve_a_call_and_reject_the_one_whose_tool_is_lost(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent, order: tuple[int, int]
+) -> None:
+    done: list[str] = []
+    book, pay = acting("book", done), acting("pay", done)
+    model.calls([("book", {}), ("pay", {})])
+    model.reply("as you like")
+    old, new = make_agent(book, pay), make_agent(book)
+    await site.rig.serve(old)
+    stopped = await Runner.run(old, "q", runner=site.runner)
+    state = stopped.to_state()
+    for each in order:
+        decide = state.reject if each else state.approve
+        decide(stopped.interruptions[each])
+    await site.rig.serve(new)
+    result = await Runner.run(new, state, runner=site.runner)
+    assert result.final_output == "as you like"
+    assert done == ["book"]
+
+
+def noted(_context: Any) -> None:
+    """Do what a handoff asks for."""
+
+
+def as_it_is(given: HandoffInputData) -> HandoffInputData:
+    """Leave the conversation as it is."""
+    return given
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"on_handoff": noted}, {"input_filter": as_it_is}],
+    ids=["plain", "with a function", "with a filter"],
+)
+async def test_an_approved_call_waits_for_the_lost_handoff_that_follows_it(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent, options: dict[str, Any]
+) -> None:
+    other = make_agent(name="other")
+    old = make_agent(site.ask(), handoffs=[handoff(other, "go", **options)])
+    model.calls([("ask", {}), ("go", {})])
+    model.reply("done")
+    state = await site.waiting(old)
+    await site.parks(make_agent(site.ask()), state, ModelBehaviorError, LOST.format("go"))
+    assert site.asked == []
+    result = await site.goes_on(old, state)
+    assert (result.final_output, result.last_agent.name) == ("done", "other")
+    assert site.asked == ["ask"]
+
+
+async def test_an_approved_call_waits_for_a_handoff_that_leads_elsewhere_now(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    first, second = (handoff(make_agent(name=name), "go") for name in ("first", "second"))
+    old = make_agent(site.ask(), handoffs=[first, second])
+    model.calls([("ask", {}), ("go", {})])
+    model.reply("done")
+    state = await site.waiting(old)
+    new = make_agent(site.ask(), handoffs=[second, first])
+    await site.parks(new, state, ModelBehaviorError, "reconcile queued tool go")
+    assert site.asked == []
+    assert (await site.goes_on(old, state)).last_agent.name == "second"
+
+
+async def test_a_read_of_the_answer_has_run_before_the_tool_of_an_approved_call_was_lost(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[str] = []
+    look = acting("look", done, effect="read", needs_approval=False)
+    book, pay = acting("book", done), acting("pay", done)
+    old = make_agent(look, book, pay)
+    model.calls([("look", {}), ("book", {}), ("pay", {})])
+    model.reply("done")
+    state = await site.waiting(old)
+    assert done == ["look"]
+    await site.parks(make_agent(book), state, ModelBehaviorError, LOST.format("pay"))
+    assert done == ["look"]
+    assert (await site.goes_on(old, state)).final_output == "done"
+    assert sorted(done) == ["book", "look", "pay"]
+
+
+def words(args: ToolErrorFormatterArgs[Any]) -> str | None:
+    """Word what the model reads of a tool that is not there."""
+    return f"no {args.tool_name} any more" if args.kind == "tool_not_found" else None
+
+
+@pytest.mark.parametrize(
+    ("formatter", "said"), [(None, "Tool 'pay' not found."), (words, "no pay any more")]
+)
+async def test_a_run_that_was_begun_to_tell_the_model_answers_a_lost_call_in_its_order(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent, formatter: Any, said: str
+) -> None:
+    done: list[str] = []
+    book, pay = acting("book", done), acting("pay", done)
+    model.calls([("pay", {}), ("book", {})])
+    model.reply("done")
+    config = RunConfig(
+        tool_not_found_behavior="return_error_to_model", tool_error_formatter=formatter
+    )
+    state = await site.waiting(make_agent(book, pay), run_config=config)
+    new = make_agent(book)
+    await site.rig.serve(new)
+    result = await Runner.run(new, state, runner=site.runner)
+    assert result.final_output == "done"
+    assert outputs(result) == [said, "did book"]
+    assert done == ["book"]
+
+
+async def test_a_run_that_was_begun_to_tell_the_model_answers_a_single_lost_call(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[str] = []
+    model.call("pay", {})
+    model.reply("done")
+    config = RunConfig(tool_not_found_behavior="return_error_to_model")
+    state = await site.waiting(make_agent(acting("pay", done)), run_config=config)
+    new = make_agent()
+    await site.rig.serve(new)
+    result = await Runner.run(new, state, runner=site.runner)
+    assert outputs(result) == ["Tool 'pay' not found."]
+    assert done == []
+
+
+def nesting(make_agent: MakeAgent, done: list[str], *tools: Tool) -> Agent:
+    """Make an agent with another one as a tool, which asks a person."""
+    inner = make_agent(acting("send", done), name="inner")
+    nested = inner.as_tool("look_up", "Look something up.")
+    return make_agent(nested, *tools)
+
+
+async def test_a_nested_run_waits_for_the_tool_that_it_is(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[str] = []
+    old = nesting(make_agent, done)
+    model.call("look_up", {"input": "hi"})
+    model.call("send", {})
+    model.reply("inner done")
+    model.reply("outer done")
+    state = await site.waiting(old)
+    await site.parks(make_agent(), state, ModelBehaviorError, LOST.format("look_up"))
+    assert done == []
+    assert (await site.goes_on(old, state)).final_output == "outer done"
+    assert done == ["send"]
+
+
+async def test_a_nested_run_is_not_replaced_by_a_function(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[str] = []
+
+    @tool(name="look_up")
+    def look_up(input: str) -> str:
+        """Look something up."""
+        done.append(input)
+        return "local"
+
+    old = nesting(make_agent, done)
+    model.call("look_up", {"input": "hi"})
+    model.call("send", {})
+    model.reply("inner done")
+    model.reply("outer done")
+    state = await site.waiting(old)
+    new = make_agent(look_up)
+    await site.parks(new, state, ModelBehaviorError, "reconcile queued tool look_up")
+    assert done == []
+    assert (await site.goes_on(old, state)).final_output == "outer done"
+    assert done == ["send"]
+
+
+async def test_an_approved_call_waits_for_the_lost_tool_of_a_nested_run_beside_it(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[str] = []
+    old = nesting(make_agent, done, acting("pay", done))
+    model.calls([("pay", {}), ("look_up", {"input": "hi"})])
+    model.call("send", {})
+    model.reply("inner done")
+    model.reply("outer done")
+    state = await site.waiting(old)
+    new = make_agent(acting("pay", done))
+    await site.parks(new, state, ModelBehaviorError, LOST.format("look_up"))
+    assert done == []
+    assert (await site.goes_on(old, state)).final_output == "outer done"
+    assert sorted(done) == ["pay", "send"]
+
+
+async def test_a_nested_run_looks_for_the_tools_of_its_own_answer(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[str] = []
+    send, mail = acting("send", done), acting("mail", done)
+    old, new = (
+        make_agent(make_agent(*tools, name="inner").as_tool("look_up", "Look something up."))
+        for tools in ([send, mail], [send])
+    )
+    model.call("look_up", {"input": "hi"})
+    model.calls([("send", {}), ("mail", {})])
+    model.reply("inner done")
+    model.reply("outer done")
+    state = await site.waiting(old)
+    await site.parks(new, state, ModelBehaviorError, "Tool mail not found in agent inner")
+    assert done == []
+    assert (await site.goes_on(old, state)).final_output == "outer done"
+    assert sorted(done) == ["mail", "send"]
