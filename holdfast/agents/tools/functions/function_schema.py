@@ -11,6 +11,7 @@ from typing import Annotated, Any, Optional
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
+from pydantic_core import from_json
 
 from holdfast.agents.tools.functions.docstrings import DocstringStyle, documentation_of
 from holdfast.agents.tools.functions.schema import closed_schema, sent_schema, without_titles
@@ -24,10 +25,12 @@ from holdfast.agents.tools.functions.signature import (
     return_annotation_of,
     source_of,
 )
-from holdfast.errors import DeclarationError
+from holdfast.errors import DeclarationError, ModelBehaviorError
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_array, is_object
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,9 @@ class FuncSchema:
 
         Args:
             data: Validated arguments: an object of `params_pydantic_model`.
+
+        Raises:
+            ModelBehaviorError: A parameter is named twice, by itself and among `**kwargs`.
         """
         by_parameter = {name: each for each, name in self.fields.items()}
         values = {
@@ -84,6 +90,8 @@ class FuncSchema:
             for name in self.signature.parameters
             if name != self.context
         }
+        if twice := self.named_twice(values):
+            raise ModelBehaviorError(f"Invalid arguments for tool {self.name}: {twice}")
         return self._bound(values)
 
     def values(self, arguments: str) -> dict[str, Any]:
@@ -101,12 +109,43 @@ class FuncSchema:
             name: getattr(valid, field) for field, name in self.fields.items() if field in given
         }
 
-    def bind(self, ctx: Any, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return the positional and the keyword arguments of one call, with the context.
+    def named_twice(self, values: Mapping[str, Any]) -> str:
+        """Say which parameters arguments name twice, by themselves and among `**kwargs`, or empty.
+
+        A parameter that is taken by position alone leaves its name to `**kwargs`.
+
+        Args:
+            values: The arguments by parameter.
+        """
+        kinds = {name: each.kind for name, each in self.signature.parameters.items()}
+        more = next((name for name, kind in kinds.items() if kind is _VARIADIC[1]), "")
+        named = sorted(name for name in values.get(more) or () if kinds.get(name) in _NAMED)
+        if not named:
+            return ""
+        be = "is" if len(named) == 1 else "are"
+        return (
+            f"{', '.join(map(repr, named))} {be} both a named parameter and a key in {more!r}. Pass"
+            " each argument once, as a named parameter."
+        )
+
+    def is_as_written(self, arguments: str) -> bool:
+        """Whether the function gets just what the model wrote: no defaults, nothing converted.
+
+        A whole number where a float is expected counts as written so. What pydantic makes of JSON
+        data, such as a model, is compared as the JSON data that it is written as.
 
         Raises:
-            TypeError: The model named a parameter twice, by itself and among `**kwargs`.
+            pydantic.ValidationError: The arguments do not fit.
         """
+        valid = self.params_pydantic_model.model_validate_json(arguments)
+        try:
+            made = valid.model_dump(mode="json", by_alias=True, warnings=False)
+        except Exception:  # noqa: BLE001  the serializer of a type may be the user's own
+            return False
+        return _is_same(made, from_json(arguments))
+
+    def bind(self, ctx: Any, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the positional and the keyword arguments of one call, with the context."""
         positional, named = self._bound(values)
         if self.context is None:
             return positional, named
@@ -125,7 +164,6 @@ class FuncSchema:
             if each.kind is each.VAR_POSITIONAL:
                 positional += values[name]
             elif each.kind is each.VAR_KEYWORD:
-                _check_names(self.name, values[name], parameters)
                 named |= values[name]
             elif each.kind is each.POSITIONAL_ONLY or (
                 has_stars and each.kind is each.POSITIONAL_OR_KEYWORD
@@ -136,11 +174,14 @@ class FuncSchema:
         return positional, named
 
 
-def _check_names(function: str, more: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    twice = [name for name in more if name in known]
-    if twice:
-        msg = f"{function}() got several values for {', '.join(map(repr, twice))}"
-        raise TypeError(msg)
+def _is_same(made: Json, given: Json) -> bool:
+    """Whether two JSON data are equal; True is not 1."""
+    if is_object(made) and is_object(given):
+        same = (_is_same(made[key], given[key]) for key in made if key in given)
+        return made.keys() == given.keys() and all(same)
+    if is_array(made) and is_array(given):
+        return len(made) == len(given) and all(map(_is_same, made, given))
+    return made == given and isinstance(made, bool) == isinstance(given, bool)
 
 
 def function_schema(  # noqa: PLR0917  the Agents SDK's signature
