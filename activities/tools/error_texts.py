@@ -87,12 +87,19 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
 
 
 async def _worded(ready: Ready, text: str, error: BaseException) -> str:
-    """Let the run's formatter write the error message of a tool that has no formatter itself."""
+    """Let the run's formatter write the error message of a tool that has no formatter itself.
+
+    Tools that are agents or of servers have their own texts, and what a tool raises to stop, such
+    as CancelledError, is none of its errors.
+    """
+    if isinstance(ready.tool, AgentTool | ServerTool) or isinstance(error, StoppedError):
+        return text
     if ready.formatter is None or not isinstance(error, Exception):
         return text
     ctx = ready.ctx
     args = ToolErrorFormatterArgs(
         kind="tool_exception",
+        tool_type="function",
         tool_name=ready.tool.name,
         call_id=ready.call.id,
         default_message=text,

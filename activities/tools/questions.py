@@ -80,6 +80,7 @@ class JudgingActivities:
                 context = registry.context(head, state)
                 args = ToolErrorFormatterArgs(
                     kind="approval_rejected",
+                    tool_type="function",
                     tool_name=call.name,
                     call_id=call.id,
                     default_message=REJECTED,

@@ -420,8 +420,27 @@ def test_star_parameters_are_a_list_and_a_dict() -> None:
     data = schema.params_pydantic_model.model_validate({"a": 1, "more": {"loud": "x"}})
     with pytest.raises(ModelBehaviorError, match="tool f: 'loud' is both"):
         schema.to_call_args(data)
-    with pytest.raises(UserError, match="free keys"):
+    with pytest.raises(UserError, match=r"\*\*more.*strict_mode=False.*nested object 'more'"):
         function_schema(f)
+
+
+def test_what_restricts_a_star_parameter_restricts_each_value() -> None:
+    def f(
+        *rest: Annotated[int, Field(ge=1, description="several")],
+        **more: Annotated[str, "others", Field(max_length=3)],
+    ) -> Any:
+        return rest, more
+
+    schema = lenient(f)
+    assert properties(f)["rest"]["items"]["minimum"] == 1
+    assert properties(f)["rest"]["description"] == "several"
+    assert properties(f)["more"]["additionalProperties"] == {"type": "string", "maxLength": 3}
+    assert properties(f)["more"]["description"] == "others"
+    positional, named = schema.bind(None, schema.values('{"rest": [1], "more": {"x": "y"}}'))
+    assert f(*positional, **named) == ((1,), {"x": "y"})
+    for wrong in ('{"rest": [0]}', '{"more": {"x": "long"}}'):
+        with pytest.raises(pydantic.ValidationError):
+            schema.values(wrong)
 
 
 def test_a_name_that_is_taken_by_position_alone_may_be_a_key_of_further_arguments() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, Optional
 
@@ -224,6 +224,8 @@ def function_schema(  # noqa: PLR0917  the Agents SDK's signature
         if is_context(annotation, name):
             takes_context = _check_context(parameter, index, name)
             continue
+        if strict_json_schema and parameter.kind is _VARIADIC[1]:
+            raise _free_keys(name, parameter.name)
         own = f"p{index}"
         fields[own] = parameter.name
         if _is_passed(parameter, has_stars=has_stars):
@@ -244,6 +246,18 @@ def function_schema(  # noqa: PLR0917  the Agents SDK's signature
         fields=fields,
         always=frozenset(always),
     )
+
+
+def _free_keys(tool: str, name: str) -> DeclarationError:
+    msg = (
+        f"Tool {tool!r} takes **{name}, an object with free keys, which a strict schema cannot"
+        " express."
+    )
+    remedy = (
+        f"Set strict_mode=False (strict=False, strict_json_schema=False): the model then gives them"
+        f" in a nested object {name!r}. Or name each parameter."
+    )
+    return DeclarationError(msg, remedy=remedy)
 
 
 def _check_context(parameter: inspect.Parameter, index: int, tool: str) -> bool:
@@ -277,10 +291,13 @@ def _definition(annotation: Any, parameter: inspect.Parameter, about: str | None
         typing.get_args(annotation) if typing.get_origin(annotation) is Annotated else [annotation]
     )
     default = parameter.default
-    if parameter.kind is parameter.VAR_POSITIONAL:
-        base, default = _list_of(base), Field(default_factory=list)
-    elif parameter.kind is parameter.VAR_KEYWORD:
-        base, default = _dict_of(base), Field(default_factory=dict)
+    if parameter.kind in _VARIADIC:  # what restricts a value restricts each of them
+        of_each = [extra for extra in extras if not isinstance(extra, str)]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            base, default = _list_of(base, of_each), Field(default_factory=list)
+        else:
+            base, default = _dict_of(base, of_each), Field(default_factory=dict)
+        extras = [e for extra in extras for e in _about(extra)]
     if default is None:
         base = Optional[base]  # noqa: UP045  `|` fails on some special forms
     described = [e.description for e in extras if isinstance(e, FieldInfo)]
@@ -297,17 +314,30 @@ def _definition(annotation: Any, parameter: inspect.Parameter, about: str | None
     return Annotated[(base, *extras)]
 
 
-def _list_of(each: Any) -> Any:
+def _about(extra: Any) -> list[Any]:
+    """Return what an entry of Annotated says in words."""
+    if isinstance(extra, FieldInfo):
+        return [Field(description=extra.description)]
+    return [extra] if isinstance(extra, str) else []
+
+
+def _of_each(kind: Any, extras: Sequence[Any]) -> Any:
+    return Annotated[(kind, *extras)] if extras else kind
+
+
+def _list_of(each: Any, extras: Sequence[Any]) -> Any:
     """Return the type of all of `*args`; `*args: tuple[int, ...]` counts as integers."""
     if typing.get_origin(each) is tuple:
         inner = typing.get_args(each)
         each = inner[0] if len(inner) == 2 and inner[1] is Ellipsis else Any  # noqa: PLR2004
-    return list[each]
+    return list[_of_each(each, extras)]
 
 
-def _dict_of(each: Any) -> Any:
+def _dict_of(each: Any, extras: Sequence[Any]) -> Any:
     """Return the type of all of `**kwargs`; `**kwargs: dict[str, int]` counts as integers."""
-    return each if typing.get_origin(each) is dict else dict[str, each]
+    if typing.get_origin(each) is dict:
+        _, each = typing.get_args(each)
+    return dict[str, _of_each(each, extras)]
 
 
 def _model(name: str, definitions: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Json]]:
