@@ -238,9 +238,12 @@ async def test_a_large_turn_is_added_by_requests_that_the_client_does_not_repeat
             made.append((retries, items))
             await asyncio.sleep(0)  # so that another turn could come between
 
+        def with_options(*, max_retries: int) -> Any:
+            return client(max_retries)
+
+        items = SimpleNamespace(create=create)
         return SimpleNamespace(
-            conversations=SimpleNamespace(items=SimpleNamespace(create=create)),
-            with_options=lambda *, max_retries: client(max_retries),
+            conversations=SimpleNamespace(items=items), with_options=with_options
         )
 
     session = OpenAIConversationsSession(conversation_id="conv_1", openai_client=client(None))

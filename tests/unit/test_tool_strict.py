@@ -188,6 +188,11 @@ def test_schemas_from_elsewhere_follow_the_same_rules() -> None:
 
 def test_an_object_around_another_one_takes_its_properties() -> None:
     inner = {"type": "object", "properties": {"x": {"type": "string"}}}
-    outer = {"type": "object", "properties": {}, "description": "both", "allOf": [inner]}
+    outer: dict[str, Any] = {
+        "type": "object",
+        "properties": {},
+        "description": "both",
+        "allOf": [inner],
+    }
     closed = closed_schema(outer, what="it")
     assert (closed["required"], closed["description"]) == (["x"], "both")

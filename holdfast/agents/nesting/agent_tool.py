@@ -351,7 +351,8 @@ def said(result: NestedResult) -> Any:
 
     A guardrail that has passed an empty output has not seen these texts.
     """
-    if result.final_output not in ("", None) or result.output_guardrail_results:
+    checked = getattr(result, "output_guardrail_results", ())  # a test's stand-in may lack them
+    if result.final_output not in ("", None) or checked:
         return result.final_output
     for item in reversed(result.new_items):
         if item.type == "tool_approval_item":

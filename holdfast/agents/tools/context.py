@@ -69,11 +69,6 @@ class NestedResult(Protocol):
         """The items that the nested run made, oldest first."""
         ...
 
-    @property
-    def output_guardrail_results(self) -> Sequence[Any]:
-        """What the guardrails of its final output found."""
-        ...
-
 
 class NestedRun(Protocol):
     """The nested run of a call of an agent as a tool."""

@@ -330,14 +330,16 @@ def _list_of(each: Any, extras: Sequence[Any]) -> Any:
     if typing.get_origin(each) is tuple:
         inner = typing.get_args(each)
         each = inner[0] if len(inner) == 2 and inner[1] is Ellipsis else Any  # noqa: PLR2004
-    return list[_of_each(each, extras)]
+    kind: Any = list
+    return kind[_of_each(each, extras)]
 
 
 def _dict_of(each: Any, extras: Sequence[Any]) -> Any:
     """Return the type of all of `**kwargs`; `**kwargs: dict[str, int]` counts as integers."""
     if typing.get_origin(each) is dict:
         _, each = typing.get_args(each)
-    return dict[str, _of_each(each, extras)]
+    kind: Any = dict
+    return kind[str, _of_each(each, extras)]
 
 
 def _model(name: str, definitions: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Json]]:
