@@ -49,7 +49,7 @@ async def pages(
             return
     if most is None:
         raise UserError(f"{what} without end.")
-    msg = f"{what} on more than max_list_pages={most} pages."
+    msg = f"{what} on more pages: it has exceeded max_list_pages={most}."
     raise UserError(msg, remedy="Increase max_list_pages, or correct the server's list.")
 
 
@@ -63,10 +63,11 @@ def checked_pages(most: int | None) -> int | None:
     if most is None:
         return None
     if isinstance(most, bool) or not isinstance(cast("object", most), int):
-        msg = f"max_list_pages={shown(most)} must be a positive integer or None."
+        msg = f"max_list_pages must be a positive integer or None; it was {shown(most)}."
         raise WrongTypeError(msg)
     if most < 1:
-        raise InvalidArgumentError(f"max_list_pages={most} must be a positive integer or None.")
+        msg = f"max_list_pages must be a positive integer or None; it was {most}."
+        raise InvalidArgumentError(msg)
     return most
 
 

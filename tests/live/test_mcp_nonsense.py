@@ -207,10 +207,12 @@ async def test_a_list_has_no_more_pages_than_the_program_allows() -> None:
         answers[f"{kind}/list"] = {"result": {kind: [one], "nextCursor": "next"}}
         answers[f"{kind}/list next"] = {"result": {kind: [{**one, "name": "on"}]}}
     async with answering(answers, max_list_pages=1) as server:
-        with pytest.raises(UserError, match="tools on more than max_list_pages=1 pages"):
+        with pytest.raises(
+            UserError, match=r"its tools on more pages: .* exceeded max_list_pages=1"
+        ):
             await server.list_tools()
         assert server.cached_tools is None
-        with pytest.raises(UserError, match="prompts on more than max_list_pages=1 pages"):
+        with pytest.raises(UserError, match=r"its prompts on more pages: .* max_list_pages=1"):
             await server.list_prompts()
     async with answering(answers, max_list_pages=2) as server:
         assert [tool.name for tool in await server.list_tools()] == ["go", "on"]
