@@ -11,6 +11,8 @@ from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.activities.spans import tell_of_closed
+from holdfast.agents.agent_base import users_agent
+from holdfast.agents.guardrails import OutputGuardrailBlockedMessageArgs
 from holdfast.archive.segments import (
     read_archived,
     read_messages,
@@ -19,7 +21,7 @@ from holdfast.archive.segments import (
     write_segment,
 )
 from holdfast.archive.session_commits import ensure_session
-from holdfast.task.blocked_output import after_block
+from holdfast.task.blocked_output import WITHHELD, after_block
 from holdfast.task.data.closing import Closed, CloseInput
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
@@ -36,10 +38,13 @@ from holdfast.task.guardrails_due import OUTPUT_TRIPPED
 from holdfast.task.ledger.references import input_message
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import canonical
+from holdfast.values.checks.json_shapes import as_object, as_text
 from holdfast.values.code import user_calls
 from holdfast.values.code.user_calls import invoke, naming
-from holdfast.values.messages import Message
+from holdfast.values.messages import Message, clean
+from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import Task, TaskStep
+from holdfast.values.text.logs import log
 
 
 class ClosingActivities:
@@ -129,7 +134,7 @@ class ClosingActivities:
         before = await read_messages(source.archive, adds) if adds else []
         transcript = await source.transcript(given.at)
         worker = self._registry.of(head).agent(head.agent).made_worker
-        blocked = _blocked(head, given, opens)
+        blocked = await self._blocked(head, given, opens)
         if given.status == "finished" or transcript:
             with naming(f"finalize_task of agent {head.agent!r}", worker.finalize_task):
                 said = [*await invoke(worker.finalize_task, task, transcript), *blocked]
@@ -148,6 +153,51 @@ class ClosingActivities:
             await ensure_session(activity.client(), session.id, queue)
         return turn
 
+    async def _blocked(
+        self, head: TaskHead, given: CloseInput, opens: Sequence[OpenState]
+    ) -> list[Message]:
+        """Return what a session keeps of the step whose output a guardrail has blocked."""
+        failure = given.failure
+        if failure is None or failure.type != OUTPUT_TRIPPED:
+            return []
+        rules = head.run
+        kept: list[Message] = []
+        for each in opens:
+            text = rules.blocked_message
+            if rules.blocked_formatter:
+                text = await self._blocked_text(head, failure, each.n)
+            kept += after_block(each, text)
+        return kept
+
+    async def _blocked_text(self, head: TaskHead, failure: Failure, n: int) -> str:
+        """Let the run's formatter write the text in the place of a blocked step's tool results.
+
+        Returns:
+            The text; empty for the usual one, also when the formatter fails: the turn counts more.
+        """
+        known = as_object(failure.data)
+        role = "output_guardrail_blocked_message of the run"
+        try:
+            registry = self._registry.of(head)
+            first = await registry.snapshot(head.snapshot)
+            agent = registry.agent(as_text(known.get("agent")) or head.agent, first)
+            formatter = registry.code(head.run.blocked_formatter)
+            state = (await self._source.output_of(n)).state
+            args = OutputGuardrailBlockedMessageArgs(
+                default_message=WITHHELD,
+                guardrail_name=as_text(known.get("name")),
+                agent=users_agent(agent),
+                run_context=RunContextWrapper(registry.context(head, state), task_id=task_id()),
+            )
+            with naming(role, formatter):
+                said: object = await invoke(formatter, args)
+        except Exception:  # it is code of the user's, and may be gone from this process
+            log.exception("The %s failed; the usual text stands in its place", role)
+            return ""
+        if said is not None and not isinstance(said, str):
+            log.error("The %s gave a %s, not a text", role, type(said).__name__)
+        return clean(said) if isinstance(said, str) else ""
+
     @activity.defn(name="index")
     async def index(self, commits: list[CommitRef]) -> str:
         """Store a full page of a session's turns."""
@@ -159,14 +209,6 @@ def closed_at(entries: list[Entry]) -> float:
     """Return the time at which the task began to close, from its newest event of that kind."""
     events = (entry.event for entry in reversed(entries) if entry.event is not None)
     return next((event.at for event in events if event.kind == "closed"), 0.0)
-
-
-def _blocked(head: TaskHead, given: CloseInput, opens: Sequence[OpenState]) -> list[Message]:
-    """Return what a session keeps of the step whose output a guardrail has blocked."""
-    if given.failure is None or given.failure.type != OUTPUT_TRIPPED:
-        return []
-    placeholder = head.run.blocked_message
-    return [message for current in opens for message in after_block(current, placeholder)]
 
 
 def _is_empty(task: Task) -> bool:

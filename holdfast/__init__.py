@@ -21,6 +21,8 @@ from holdfast.agents.guardrails import (
     InputGuardrail,
     InputGuardrailResult,
     OutputGuardrail,
+    OutputGuardrailBlockedMessageArgs,
+    OutputGuardrailBlockedMessageFormatter,
     OutputGuardrailResult,
     input_guardrail,
     output_guardrail,
@@ -53,7 +55,9 @@ from holdfast.agents.hosted.tools import (
     CodeInterpreterTool,
     FileSearchTool,
     ImageGenerationTool,
+    ImageGenerationToolConfig,
     WebSearchTool,
+    WebSearchToolImageSettings,
 )
 from holdfast.agents.nesting.nested_run import runner_of_calls as _runner_of_calls
 from holdfast.agents.output_type import AgentOutputSchema, AgentOutputSchemaBase
@@ -600,6 +604,7 @@ __all__ = [
     "HostedToolRan",
     "Image",
     "ImageGenerationTool",
+    "ImageGenerationToolConfig",
     "InputGuardrail",
     "InputGuardrailResult",
     "InputGuardrailTripwireTriggered",
@@ -645,6 +650,8 @@ __all__ = [
     "OpenAIResponsesCompactionSession",
     "OpenAIResponsesModel",
     "OutputGuardrail",
+    "OutputGuardrailBlockedMessageArgs",
+    "OutputGuardrailBlockedMessageFormatter",
     "OutputGuardrailResult",
     "OutputGuardrailTripwireTriggered",
     "Price",
@@ -761,6 +768,7 @@ __all__ = [
     "UserError",
     "Waiting",
     "WebSearchTool",
+    "WebSearchToolImageSettings",
     "Webhook",
     "__version__",
     "agent_span",

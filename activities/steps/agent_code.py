@@ -267,6 +267,7 @@ class RegisteredCode(AgentCode):
             return text
         args = ToolErrorFormatterArgs(
             kind="tool_not_found",
+            tool_type="function",
             tool_name=call.name,
             call_id=call.id,
             default_message=text,

@@ -23,6 +23,10 @@ from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 
 
+class ToolCancelledError(Exception):
+    """A tool raised CancelledError, though its call was not cancelled."""
+
+
 async def timeout_text(ready: Ready, error: ToolTimeoutError) -> str:
     """Make the message to the model about a call that took too long.
 
@@ -87,12 +91,21 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
 
 
 async def _worded(ready: Ready, text: str, error: BaseException) -> str:
-    """Let the run's formatter write the error message of a tool that has no formatter itself."""
+    """Let the run's formatter write the error message of a tool that has no formatter itself.
+
+    Tools that are agents or of servers have their own texts, and what a tool raises to stop, such
+    as CancelledError, is none of its errors.
+    """
+    if isinstance(ready.tool, AgentTool | ServerTool):
+        return text
+    if isinstance(error, StoppedError | ToolCancelledError):
+        return text
     if ready.formatter is None or not isinstance(error, Exception):
         return text
     ctx = ready.ctx
     args = ToolErrorFormatterArgs(
         kind="tool_exception",
+        tool_type="function",
         tool_name=ready.tool.name,
         call_id=ready.call.id,
         default_message=text,

@@ -132,6 +132,7 @@ class JudgingActivities:
         registry = self._registry.of(head)
         args = ToolErrorFormatterArgs(
             kind=kind,
+            tool_type="function",
             tool_name=call.name,
             call_id=call.id,
             default_message=text,

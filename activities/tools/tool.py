@@ -31,6 +31,7 @@ from holdfast.activities.heartbeat import NotOursError, ensure_ours, heartbeats
 from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.activities.tools.child_result import ChildUnreadError
 from holdfast.activities.tools.error_texts import (
+    ToolCancelledError,
     arguments_text,
     failure_text,
     short_text,
@@ -61,10 +62,6 @@ from holdfast.values.pauses import pauses
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 from holdfast.values.tool_result import ErrorResult, read_result
-
-
-class ToolCancelledError(Exception):
-    """A tool raised CancelledError, though its call was not cancelled."""
 
 
 class ToolActivities:

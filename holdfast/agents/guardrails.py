@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, overload
 
-from holdfast.errors import UserError, WrongTypeError
+from holdfast.errors import DeclarationError, UserError, WrongTypeError
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
@@ -234,6 +235,46 @@ def check_guardrails(owner: str, what: str, given: Any, kind: type[Any]) -> None
                 f" Decorate the function with @{what.removesuffix('s')}."
             )
             raise WrongTypeError(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputGuardrailBlockedMessageArgs(Generic[ContextT]):
+    """Argument of a formatter: whose output a guardrail has blocked. The output is not in it.
+
+    Attributes:
+        default_message: The text without a formatter.
+        guardrail_name: Name of the guardrail.
+        agent: The agent whose output it was.
+        run_context: The run's context.
+    """
+
+    default_message: str
+    guardrail_name: str
+    agent: Any
+    run_context: RunContextWrapper[ContextT]
+
+
+OutputGuardrailBlockedMessageFormatter = Callable[
+    [OutputGuardrailBlockedMessageArgs[Any]], str | None
+]
+"""Returns the text in the place of a blocked turn's tool results, or None for the usual one."""
+
+
+def check_blocked_message(given: object) -> None:
+    """Refuse what is neither a text, nor a function that is not async, nor None.
+
+    Raises:
+        WrongTypeError: It is something else.
+        DeclarationError: The text is empty.
+    """
+    what = "output_guardrail_blocked_message"
+    if given == "":
+        raise DeclarationError(f"{what} must be non-empty; None stands for the usual text.")
+    if inspect.iscoroutinefunction(given):
+        raise WrongTypeError(f"The {what} formatter must be synchronous; {shown(given)} is async.")
+    if given is not None and not isinstance(given, str) and not callable(given):
+        msg = f"{what} must be a string, a function or None; it was {shown(given)}."
+        raise WrongTypeError(msg)
 
 
 def _found(name: str, found: object) -> GuardrailFunctionOutput:

@@ -8,7 +8,13 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import Field
 
-from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
+from holdfast.agents.guardrails import (
+    InputGuardrail,
+    OutputGuardrail,
+    OutputGuardrailBlockedMessageFormatter,
+    check_blocked_message,
+    check_guardrails,
+)
 from holdfast.agents.handoffs.handoff import HandoffInputFilter
 from holdfast.errors import DeclarationError, InvalidArgumentError, UserError, WrongTypeError
 from holdfast.models.agents_sdk import AskedModel
@@ -159,7 +165,9 @@ class RunConfig:
         tool_name_collision_policy: Whether an agent that has several tools or handoffs of one name
             is refused when the run begins ("error"), or the last of them is offered alone, with a
             warning in the log ("warn"): a handoff takes precedence over a tool.
-        output_guardrail_blocked_message: Message in the history in place of a blocked final output.
+        output_guardrail_blocked_message: Text that a session keeps in the place of each tool result
+            of a turn whose final output a guardrail has blocked; or a function, not async, that
+            returns it for an OutputGuardrailBlockedMessageArgs, or None for the usual text.
         max_dollars: US dollars that the model calls of the run may cost, agents as tools included;
             a call that may cost more ends it with MaxTurnsExceeded.
 
@@ -193,7 +201,7 @@ class RunConfig:
     tool_execution: ToolExecutionConfig = field(default_factory=ToolExecutionConfig)
     tool_not_found_behavior: ToolNotFoundBehavior = "raise_error"
     tool_name_collision_policy: ToolNameCollisionPolicy = "warn"
-    output_guardrail_blocked_message: str | None = None
+    output_guardrail_blocked_message: str | OutputGuardrailBlockedMessageFormatter | None = None
     max_dollars: Amount | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -207,6 +215,7 @@ class RunConfig:
                 msg = f"RunConfig cannot have {name}=: {instead}."
                 raise UserError(msg)
         _check_collision_policy(self.tool_name_collision_policy)
+        check_blocked_message(self.output_guardrail_blocked_message)
         if self.trace_include_sensitive_data is None:
             object.__setattr__(self, "trace_include_sensitive_data", includes_sensitive_data())
         for name, default in _MAY_BE_NONE:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import ServerTool
+from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.agents.tools.options import ToolOptions
-from holdfast.errors import MCPConnectionError, UserError
+from holdfast.errors import UserError
 from holdfast.mcp.calls import ServerCall
-from holdfast.mcp.connection import Connection, asked, on_loop
-from holdfast.mcp.lists import listing, pages
+from holdfast.mcp.connection import Connection, asked, on_loop, timed
+from holdfast.mcp.lists import checked_pages, listing, pages
 from holdfast.mcp.questions import Inquiries
 from holdfast.mcp.results import read_call_result
 from holdfast.mcp.server import UNSET, MCPServer
@@ -63,6 +63,7 @@ class ClientServer(MCPServer, Generic[ParamsT]):
             `timeout_seconds` in `tool_options`; None for no limit.
         max_retry_attempts: How often a request that failed is made again; -1 for without end. In a
             task, only calls that may be repeated are.
+        max_list_pages: Most pages of a list of its tools or prompts; None for 1,000.
         protocol_mode: Which versions of the protocol are spoken.
     """
 
@@ -86,6 +87,9 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         tool_options: Mapping[str, ToolOptions] | None = None,
         trusts_annotations: bool = True,
         approves_destructive: bool = False,
+        tool_input_guardrails: Sequence[ToolInputGuardrail] | None = None,
+        tool_output_guardrails: Sequence[ToolOutputGuardrail] | None = None,
+        max_list_pages: int | None = None,
         protocol_mode: Literal["auto", "legacy"] = "auto",
     ) -> None:
         """Describe the server; nothing is started or connected yet.
@@ -113,6 +117,9 @@ class ClientServer(MCPServer, Generic[ParamsT]):
             tool_options: See there.
             trusts_annotations: See there.
             approves_destructive: See there.
+            tool_input_guardrails: See there.
+            tool_output_guardrails: See there.
+            max_list_pages: Most pages of a list of its tools or prompts; None for 1,000.
             protocol_mode: "legacy" speaks the protocol of 2025 even to a server that knows that of
                 2026: for one that asks in the middle of its calls.
 
@@ -130,12 +137,15 @@ class ClientServer(MCPServer, Generic[ParamsT]):
             tool_options=tool_options,
             trusts_annotations=trusts_annotations,
             approves_destructive=approves_destructive,
+            tool_input_guardrails=tool_input_guardrails,
+            tool_output_guardrails=tool_output_guardrails,
         )
         self._name = name or self._default_name()
         self.tool_filter = tool_filter
         self.cache_tools_list = cache_tools_list
         self.client_session_timeout_seconds = checked_timeout(client_session_timeout_seconds)
         self.max_retry_attempts = max_retry_attempts
+        self.max_list_pages = checked_pages(max_list_pages)
         self.protocol_mode = protocol_mode
         self._handler = message_handler
         self._listed: list[MCPTool] | None = None
@@ -186,26 +196,8 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         self._is_stale = True
 
     async def _asked(self, request: Callable[[Client], Awaitable[T]]) -> T:
-        return await on_loop(
-            asked(self._connection, self._timed(request), repeats=self.max_retry_attempts)
-        )
-
-    def _timed(self, request: Callable[[Client], Awaitable[T]]) -> Callable[[Client], Awaitable[T]]:
-        """Limit the time of a request."""
-
-        async def timed(client: Client) -> T:
-            clock = asyncio.timeout(self.client_session_timeout_seconds)
-            try:
-                async with clock:
-                    return await request(client)
-            except TimeoutError:
-                if not clock.expired():
-                    raise
-                seconds = self.client_session_timeout_seconds
-                msg = f"MCP server {self.name!r} did not answer within {seconds:g} seconds."
-                raise MCPConnectionError(msg) from None
-
-        return timed
+        limited = timed(request, self.client_session_timeout_seconds, self.name)
+        return await on_loop(asked(self._connection, limited, repeats=self.max_retry_attempts))
 
     async def connect(self) -> None:
         """Connect now. Tasks connect by themselves.
@@ -262,8 +254,8 @@ class ClientServer(MCPServer, Generic[ParamsT]):
 
         async def fetch(client: Client) -> list[MCPTool]:
             found.clear()
-            what = f"MCP server {self.name!r} lists its tools"
-            async for page in pages(lambda cursor: client.list_tools(cursor=cursor), what):
+            what, most = f"MCP server {self.name!r} lists its tools", self.max_list_pages
+            async for page in pages(lambda at: client.list_tools(cursor=at), what, most):
                 found.extend(page.tools)
             return found
 
@@ -297,7 +289,7 @@ class ClientServer(MCPServer, Generic[ParamsT]):
 
         async def fetch(client: Client) -> ListPromptsResult:
             what = f"MCP server {self.name!r} lists its prompts"
-            asks = pages(lambda cursor: client.list_prompts(cursor=cursor), what)
+            asks = pages(lambda at: client.list_prompts(cursor=at), what, self.max_list_pages)
             listed = [page async for page in asks]
             found = [prompt for page in listed for prompt in page.prompts]
             return listed[-1].model_copy(update={"prompts": found, "next_cursor": None})

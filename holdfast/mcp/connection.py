@@ -284,6 +284,31 @@ def is_unsent(error: BaseException) -> bool:
     return str(error) == _SESSION_ENDED
 
 
+def timed(
+    request: Callable[[Client], Awaitable[T]], seconds: float | None, server: str
+) -> Callable[[Client], Awaitable[T]]:
+    """Limit the time of a request.
+
+    Args:
+        request: Makes the request.
+        seconds: Its longest time; None for no limit.
+        server: Name of the server.
+    """
+
+    async def made(client: Client) -> T:
+        clock = asyncio.timeout(seconds)
+        try:
+            async with clock:
+                return await request(client)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            msg = f"MCP server {server!r} did not answer within {seconds:g} seconds."
+            raise MCPConnectionError(msg) from None
+
+    return made
+
+
 async def asked(
     connection: Connection, request: Callable[[Client], Awaitable[T]], *, repeats: int
 ) -> T:

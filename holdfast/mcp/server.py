@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import MCPConfig, ServerTool
+from holdfast.agents.tools.guardrails import (
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+    check_tool_guardrails,
+)
 from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.agents.tools.options import ToolOptions, refuse_option
 from holdfast.errors import UserError
@@ -42,6 +47,8 @@ if TYPE_CHECKING:
 
 UNSET: Any = "default"
 
+_OWNER = "MCP server"
+
 
 class MCPServer(abc.ABC):
     """A server of tools. Subclass it for a transport of your own.
@@ -60,6 +67,8 @@ class MCPServer(abc.ABC):
         approves_destructive: Whether calls of tools that the server calls destructive
             (destructiveHint) need an approval.
         tool_meta_resolver: Makes the `_meta` of each call.
+        tool_input_guardrails: Checks of the calls of all its tools, before those of `tool_options`.
+        tool_output_guardrails: Checks of their results, likewise.
     """
 
     tool_filter: ToolFilter = None
@@ -75,6 +84,8 @@ class MCPServer(abc.ABC):
         tool_options: Mapping[str, ToolOptions] | None = None,
         trusts_annotations: bool = True,
         approves_destructive: bool = False,
+        tool_input_guardrails: Sequence[ToolInputGuardrail] | None = None,
+        tool_output_guardrails: Sequence[ToolOutputGuardrail] | None = None,
     ) -> None:
         """Take what holds for all tools of the server.
 
@@ -89,6 +100,8 @@ class MCPServer(abc.ABC):
             tool_options: See above.
             trusts_annotations: See above.
             approves_destructive: See above.
+            tool_input_guardrails: See above.
+            tool_output_guardrails: See above.
 
         Raises:
             UserError: One of these cannot be used.
@@ -98,6 +111,11 @@ class MCPServer(abc.ABC):
         self.tool_options = check_tool_options(tool_options or {})
         self.trusts_annotations = trusts_annotations
         self.approves_destructive = approves_destructive
+        checks, results = tool_input_guardrails or (), tool_output_guardrails or ()
+        check_tool_guardrails(_OWNER, "tool_input_guardrails", checks, ToolInputGuardrail)
+        check_tool_guardrails(_OWNER, "tool_output_guardrails", results, ToolOutputGuardrail)
+        self.tool_input_guardrails = checks
+        self.tool_output_guardrails = results
         self.tool_meta_resolver = tool_meta_resolver
         self._approvals: bool | dict[str, bool] | LocalMCPApprovalCallable
         self._approvals = approvals_of(require_approval)

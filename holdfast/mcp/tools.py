@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.foreign.servers import MCPConfig, ServerTool, ToolServer, title_of
 from holdfast.agents.tools.functions.schema import is_same_shape, strict_schema
+from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.agents.tools.hooks import FailureFormatter
 from holdfast.agents.tools.options import ToolOptions
 from holdfast.errors import DeclarationError, UserError
@@ -62,6 +63,16 @@ class ServerSettings(ToolServer, Protocol):
     @property
     def approves_destructive(self) -> bool:
         """Whether destructive calls need an approval."""
+        ...
+
+    @property
+    def tool_input_guardrails(self) -> Sequence[ToolInputGuardrail]:
+        """Checks of the calls of all tools."""
+        ...
+
+    @property
+    def tool_output_guardrails(self) -> Sequence[ToolOutputGuardrail]:
+        """Checks of the results of all tools."""
         ...
 
     @property
@@ -154,7 +165,12 @@ def _options(server: ServerSettings, served: ServedTool, agent: AgentBase | None
     if callable(server.tool_filter):
         options["is_enabled"] = _filtered(server, server.tool_filter, served)
     seconds = getattr(server, "client_session_timeout_seconds", None)
-    return {"timeout_seconds": seconds or None, **options, **own}
+    guardrails = {
+        "tool_input_guardrails": server.tool_input_guardrails,
+        "tool_output_guardrails": server.tool_output_guardrails,
+    }
+    guards = {name: [*checks, *(own.get(name) or ())] for name, checks in guardrails.items()}
+    return {"timeout_seconds": seconds or None, **options, **own, **guards}
 
 
 def _approval(server: ServerSettings, served: ServedTool, agent: AgentBase | None) -> Any:

@@ -15,6 +15,7 @@ from holdfast import (
     InputGuardrailTripwireTriggered,
     MaxTurnsExceeded,
     OutputGuardrail,
+    OutputGuardrailBlockedMessageArgs,
     OutputGuardrailTripwireTriggered,
     RunConfig,
     Runner,
@@ -277,6 +278,50 @@ async def test_a_session_has_the_calls_of_a_blocked_turn_without_words_and_resul
         "tool",
         "user",
     ]
+
+
+def of_whom(args: OutputGuardrailBlockedMessageArgs[Any]) -> str:
+    return f"{args.agent.name} {args.guardrail_name} {args.run_context.context}"
+
+
+def of_nothing(_args: object) -> None:
+    return None
+
+
+def of_a_number(_args: object) -> int:
+    return 7
+
+
+def of_the_output(args: Any) -> str:
+    return str(args.output)
+
+
+@pytest.mark.parametrize(
+    ("formatter", "text"),
+    [
+        (of_whom, "agent no secrets {'user': 'ann'}"),
+        (of_nothing, WITHHELD),
+        (of_a_number, WITHHELD),
+        (of_the_output, WITHHELD),
+        ("gone", "gone"),
+    ],
+)
+async def test_a_function_words_what_stands_in_the_place_of_blocked_results(
+    run: Runs, model: FakeOpenAI, formatter: Any, text: str
+) -> None:
+    def trip(*_: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    await run.serve(look, tool_use_behavior="stop_on_first_tool")
+    session = Kept()
+    model.call("look", {"where": "up"})
+    config = RunConfig(
+        output_guardrails=[OutputGuardrail(trip, name="no secrets")],
+        output_guardrail_blocked_message=formatter,
+    )
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await run("q", session=session, run_config=config, context={"user": "ann"})
+    assert session.items[2]["output"] == text
 
 
 async def test_an_abandoned_run_writes_nothing(run: Runs, model: FakeOpenAI) -> None:

@@ -14,6 +14,7 @@ from holdfast import (
     HostedMCPTool,
     HostedToolRan,
     ImageGenerationTool,
+    ImageGenerationToolConfig,
     MCPToolChoice,
     ModelSettings,
     Prompt,
@@ -23,6 +24,7 @@ from holdfast import (
     StepFailedError,
     UserError,
     WebSearchTool,
+    WebSearchToolImageSettings,
     tool,
 )
 from holdfast.errors import CommandRefusedError, UndoRefusedError
@@ -96,6 +98,27 @@ async def test_hosted_tools_are_passed_on_in_their_order_and_their_items_given_b
         ("s1", "web_search", "done", "provider")
     ]
     assert await runner.verify(task) == []
+
+
+async def test_a_search_for_images_is_asked_for_with_what_it_finds(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    images: WebSearchToolImageSettings = {"max_results": 3, "caption": True}
+    search = WebSearchTool(search_content_types=["text", "image"], image_settings=images)
+    config: ImageGenerationToolConfig = {
+        "type": "image_generation",
+        "model": "gpt-image-2.5-flare",
+        "quality": "max",
+    }
+    runner = await make_runner(search, ImageGenerationTool(config))
+    model.reply("none")
+    await runner.run_task(await runner.create_task("A picture of Rome?"))
+    body = model.requests[0].body
+    assert body["include"] == ["web_search_call.results"]
+    assert body["tools"][0]["search_content_types"] == ["text", "image"]
+    assert body["tools"][0]["image_settings"] == images
+    assert body["tools"][1] == config
+    assert WebSearchTool(search_content_types=["text"]).include == ""
 
 
 async def test_a_run_shows_items_of_hosted_tools_in_stream_and_result(

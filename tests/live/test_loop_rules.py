@@ -508,6 +508,34 @@ async def test_a_run_may_word_what_the_model_reads_of_an_exception(
     assert model.requests[1].results["call_1"] == "tool_exception: detail"
 
 
+async def test_agents_as_tools_and_calls_that_stop_have_their_own_words(
+    run: Run, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    @tool
+    async def stop() -> str:
+        """Stop."""
+        raise asyncio.CancelledError
+
+    def extract(_result: object) -> str:
+        raise ValueError("detail")
+
+    asked: list[str] = []
+
+    def words(args: ToolErrorFormatterArgs) -> str:
+        asked.append(args.tool_name)
+        return "worded"
+
+    helper = make_agent(name="helper").as_tool("help", "Help.", extract)
+    model.call("stop")
+    model.call("help", {"input": "q"})
+    model.reply("helped")
+    model.reply("sorry")
+    await run("q", stop, helper, run_config=RunConfig(tool_error_formatter=words))
+    usual = "An error occurred while running the tool. Please try again."
+    assert list(model.requests[-1].results.values()) == [usual, usual]
+    assert asked == []
+
+
 def mine(_ctx: object, error: Exception) -> str:
     return f"mine: {type(error).__name__}"
 

@@ -23,11 +23,16 @@ from holdfast import (
     Tool,
     ToolCallItem,
     ToolCallOutputItem,
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrailData,
     ToolOrigin,
     ToolOriginType,
+    ToolOutputGuardrailData,
     tool,
+    tool_input_guardrail,
+    tool_output_guardrail,
 )
-from holdfast.errors import StepFailedError
+from holdfast.errors import StepFailedError, UserError
 from holdfast.mcp import (
     MCPServerSse,
     MCPServerStdio,
@@ -263,6 +268,57 @@ async def test_an_approval_that_the_server_object_asks_for(
     assert (await runner.run_task(task)).output == "done"
     assert place.calls == {"book:y": 1}
     assert asked == (["agent book None"] if setting == "function" else [])
+
+
+async def test_guardrails_of_a_server_check_the_calls_of_all_its_tools(
+    serve: Serve, model: FakeOpenAI, place: Place
+) -> None:
+    seen: list[str] = []
+
+    @tool_input_guardrail
+    def allows(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+        seen.append(f"call of {data.context.tool_name}")
+        if data.context.tool_name == "book":
+            return ToolGuardrailFunctionOutput.reject_content("not here")
+        return ToolGuardrailFunctionOutput.allow()
+
+    @tool_input_guardrail
+    def after(_data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+        seen.append("own")
+        return ToolGuardrailFunctionOutput.allow()
+
+    @tool_output_guardrail
+    def hides(data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
+        seen.append(f"result {data.output}")
+        return ToolGuardrailFunctionOutput.reject_content("hidden")
+
+    server = place.stdio(
+        tool_input_guardrails=[allows],
+        tool_output_guardrails=[hides],
+        tool_options={"look": {"tool_input_guardrails": [after]}},
+    )
+    runner = await serve(server)
+    await run(runner, model, "look", "book")
+    assert model.requests[1].holds("hidden")
+    assert model.requests[2].holds("not here")
+    assert seen == ["call of look", "own", "result saw x", "call of book"]
+    assert place.calls == {"look:x": 1}
+
+
+def test_guardrails_of_a_server_are_a_list_of_guardrails(place: Place) -> None:
+    with pytest.raises(UserError, match=r"MCP server: tool_input_guardrails=.*no list"):
+        place.stdio(tool_input_guardrails=[len])
+
+
+async def test_a_tool_shows_what_its_server_says_of_its_effect(
+    place: Place, make_agent: MakeAgent
+) -> None:
+    async with place.stdio() as server:
+        found = await make_agent(count, mcp_servers=[server]).get_all_tools(RunContextWrapper(None))
+    hints = {each.name: each.mcp_annotations for each in found if isinstance(each, Tool)}
+    assert hints["look"].read_only_hint
+    assert hints["look"].destructive_hint is None
+    assert (hints["book"], hints["count"]) == (None, None)
 
 
 async def test_filters_by_name_and_by_function(

@@ -201,6 +201,29 @@ async def test_prompts_without_end_are_refused_and_not_cut_off() -> None:
             await server.list_prompts()
 
 
+async def test_a_list_has_no_more_pages_than_the_program_allows() -> None:
+    answers: dict[str, Any] = {}
+    for kind, one in (("tools", TOOL), ("prompts", {"name": "go"})):
+        answers[f"{kind}/list"] = {"result": {kind: [one], "nextCursor": "next"}}
+        answers[f"{kind}/list next"] = {"result": {kind: [{**one, "name": "on"}]}}
+    async with answering(answers, max_list_pages=1) as server:
+        with pytest.raises(
+            UserError, match=r"its tools on more pages: .* exceeded max_list_pages=1"
+        ):
+            await server.list_tools()
+        assert server.cached_tools is None
+        with pytest.raises(UserError, match=r"its prompts on more pages: .* max_list_pages=1"):
+            await server.list_prompts()
+    async with answering(answers, max_list_pages=2) as server:
+        assert [tool.name for tool in await server.list_tools()] == ["go", "on"]
+
+
+@pytest.mark.parametrize(("most", "kind"), [(0, ValueError), (True, TypeError), ("9", TypeError)])
+def test_a_number_of_pages_is_a_positive_integer(most: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="must be a positive integer or None"):
+        MCPServerStdio({"command": "x"}, max_list_pages=most)
+
+
 @contextmanager
 def over_http(answer: tuple[int, str, bytes], calls: list[str]) -> Generator[str]:
     """Serve over HTTP, with that status, type and body for each call; give the address."""

@@ -286,6 +286,18 @@ def test_one_person_is_one_however_unicode_writes_the_name() -> None:
     assert desk.at().status == "approved"
 
 
+def test_a_standing_decision_is_about_the_calls_of_one_agent() -> None:
+    desk = Desk(ApprovalRule())
+    desk.decide("ann", always=True)
+    [rule] = standing.rules(desk.ledger)
+    assert rule.agent == desk.at().agent
+    opened = desk.ledger.at(N).open
+    step = opened.step.model_copy(update={"agent": "another"})
+    handed = opened.model_copy(update={"step": step})
+    desk.ledger.change(opens=(desk.ledger.at(N).model_copy(update={"open": handed}),))
+    assert not of_time(desk, 5.0)
+
+
 def of_time(desk: Desk, now: float) -> bool:
     """Whether a standing rule decides the first call if it is made at a time."""
     return standing.stands(desk.ledger, N, 0, ToolPolicy(needs_approval="yes"), now=now)

@@ -227,3 +227,26 @@ async def test_a_conversation_is_made_once_for_programs_that_ask_for_its_id() ->
     assert await session._get_session_id() == "conv_1"
     assert await session._get_session_id() == session.session_id
     assert made == [[]]
+
+
+async def test_a_large_turn_is_added_by_requests_that_the_client_does_not_repeat() -> None:
+    made: list[tuple[int | None, list[Any]]] = []
+
+    def client(retries: int | None) -> Any:
+        async def create(*, conversation_id: str, items: list[Any]) -> None:
+            assert conversation_id == "conv_1"
+            made.append((retries, items))
+            await asyncio.sleep(0)  # so that another turn could come between
+
+        def with_options(*, max_retries: int) -> Any:
+            return client(max_retries)
+
+        items = SimpleNamespace(create=create)
+        return SimpleNamespace(
+            conversations=SimpleNamespace(items=items), with_options=with_options
+        )
+
+    session = OpenAIConversationsSession(conversation_id="conv_1", openai_client=client(None))
+    large, other = [item(str(n)) for n in range(41)], [item("other")]
+    await asyncio.gather(session.add_items(large), session.add_items(other))
+    assert made == [(0, large[:20]), (0, large[20:40]), (0, large[40:]), (None, other)]

@@ -218,3 +218,24 @@ def test_a_tool_with_guardrails_says_so_to_the_task() -> None:
     agent = Agent(name="a", input_guardrails=[InputGuardrail(print, "p", run_in_parallel=False)])  # type: ignore[arg-type]
     [rule] = agent.snapshot("m").guards
     assert (rule.name, rule.kind, rule.blocks) == ("p", "input", True)
+
+
+async def words(_args: Any) -> str:
+    """Return a text, too late."""
+    return "late"
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "said"),
+    [
+        ("", ValueError, "must be non-empty"),
+        (7, TypeError, "must be a string, a function or None; it was 7"),
+        (words, TypeError, "must be synchronous"),
+    ],
+)
+def test_a_text_for_blocked_outputs_that_cannot_serve_is_refused(
+    given: Any, kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said) as refused:
+        RunConfig(output_guardrail_blocked_message=given)
+    assert isinstance(refused.value, UserError)

@@ -156,6 +156,8 @@ def test_what_is_of_output_only_is_not_sent_back() -> None:
     made = ModelResponse([shell], Usage(), None).to_input_items()
     assert made == [{"type": "shell_call_output", "output": [{"stdout": "hi"}]}]
     assert shell["created_by"] == "a"
+    item = ToolCallOutputItem(agent=Agent("a"), raw_item=shell, output="hi")
+    assert item.to_input_item() == made[0]
 
 
 def test_a_result_lets_go_of_its_agent() -> None:

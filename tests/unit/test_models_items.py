@@ -155,6 +155,20 @@ def test_easy_items_become_plain_messages() -> None:
     assert messages == (system("Be brief."), user("Hello"), assistant("Hi"))
 
 
+def test_a_text_after_calls_is_of_their_message_while_results_are_to_come() -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    said = {"type": "message", "role": "assistant", "content": "looking"}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
+    made = from_response_items([call, said, result, said])
+    assert [(each.role, each.text, len(each.calls)) for each in made] == [
+        ("assistant", "looking", 1),
+        ("tool", "seen", 0),
+        ("assistant", "looking", 0),
+    ]
+    kinds = [each.get("type", "message") for each in to_response_items(made)]
+    assert kinds == ["function_call", "message", "function_call_output", "message"]
+
+
 def test_calls_and_results_keep_their_order() -> None:
     calls = (ToolCall(id="1", name="add"), ToolCall(id="2", name="subtract"))
     messages = (

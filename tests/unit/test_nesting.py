@@ -202,3 +202,23 @@ async def test_a_run_outside_of_a_task_has_the_settings_of_its_tool_or_of_the_ca
     assert await made.on_invoke_tool(ctx, arguments) == "deep"
     [options] = asked
     assert options["run_config"] is options["context"].run_config is (own or above)
+
+
+@pytest.mark.parametrize(("guards", "told"), [([], "aside"), ([object()], "")])
+async def test_only_an_output_that_no_guardrail_has_seen_is_replaced_when_it_is_empty(
+    guards: list[object], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = {"type": "message", "role": "assistant", "content": "aside"}
+    item = SimpleNamespace(type="message_output_item", to_input_item=lambda: message)
+
+    class Recorder:
+        @staticmethod
+        async def run(*_: Any, **_options: Any) -> Any:
+            return SimpleNamespace(
+                final_output="", new_items=[item], output_guardrail_results=guards
+            )
+
+    monkeypatch.setattr(runner_of_calls, "find", lambda: Recorder)
+    made, arguments = Agent(name="inner").as_tool("ask", "Ask."), '{"input": "q"}'
+    ctx = ToolContext(None, tool_name="ask", tool_call_id="c1", tool_arguments=arguments)
+    assert await made.on_invoke_tool(ctx, arguments) == told

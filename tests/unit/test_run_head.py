@@ -85,6 +85,7 @@ CODE: tuple[tuple[str, Any, str], ...] = (
     ("output_guardrails", [CHECKS_OUTPUT], "run.output_guardrails"),
     ("call_model_input_filter", code, "run.model_input_filter"),
     ("tool_error_formatter", code, "run.tool_error_formatter"),
+    ("output_guardrail_blocked_message", code, "run.blocked_formatter"),
 )
 """Each setting that is code, and where a head refers to it."""
 

@@ -20,9 +20,10 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import PydanticJsonSchemaWarning
 from typing_extensions import TypedDict
 
+from holdfast.agents.tools.arguments import ToolArgumentsError, parse_arguments
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.functions.function_schema import FuncSchema, function_schema
-from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
 
 if TYPE_CHECKING:
@@ -288,6 +289,15 @@ def test_each_docstring_style_describes_tool_and_parameters(
     assert caplog.records == []
 
 
+def test_a_docstring_may_begin_with_its_parameters() -> None:
+    def f(x: int, y: int) -> None: ...
+
+    f.__doc__ = "\nArgs:\n    x: the first,\n        in two lines\n    y: the second\n"
+
+    about = {name: each["description"] for name, each in properties(f).items()}
+    assert about == {"x": "the first, in two lines", "y": "the second"}
+
+
 def test_notes_of_a_docstring_reach_the_model() -> None:
     def f() -> None:
         """Do it.
@@ -404,10 +414,43 @@ def test_star_parameters_are_a_list_and_a_dict() -> None:
     assert f(*positional, **named) == (1, 2, (5, 6), False, {"x": "y"})
     bare, none = schema.bind(None, schema.values('{"a": 1}'))
     assert f(*bare, **none) == (1, 2, (), False, {})
-    with pytest.raises(TypeError, match="'loud'"):
-        schema.bind(None, {"a": 1, "more": {"loud": "x"}})
-    with pytest.raises(UserError, match="free keys"):
+    twice = "'a', 'loud' are both a named parameter and a key in 'more'"
+    with pytest.raises(ToolArgumentsError, match=twice):
+        parse_arguments("f", schema, '{"a": 1, "more": {"loud": "x", "a": "y", "b2": "z"}}')
+    data = schema.params_pydantic_model.model_validate({"a": 1, "more": {"loud": "x"}})
+    with pytest.raises(ModelBehaviorError, match="tool f: 'loud' is both"):
+        schema.to_call_args(data)
+    with pytest.raises(UserError, match=r"\*\*more.*strict_mode=False.*nested object 'more'"):
         function_schema(f)
+
+
+def test_what_restricts_a_star_parameter_restricts_each_value() -> None:
+    def f(
+        *rest: Annotated[int, Field(ge=1, description="several")],
+        **more: Annotated[str, "others", Field(max_length=3)],
+    ) -> Any:
+        return rest, more
+
+    schema = lenient(f)
+    assert properties(f)["rest"]["items"]["minimum"] == 1
+    assert properties(f)["rest"]["description"] == "several"
+    assert properties(f)["more"]["additionalProperties"] == {"type": "string", "maxLength": 3}
+    assert properties(f)["more"]["description"] == "others"
+    positional, named = schema.bind(None, schema.values('{"rest": [1], "more": {"x": "y"}}'))
+    assert f(*positional, **named) == ((1,), {"x": "y"})
+    for wrong in ('{"rest": [0]}', '{"more": {"x": "long"}}'):
+        with pytest.raises(pydantic.ValidationError):
+            schema.values(wrong)
+
+
+def test_a_name_that_is_taken_by_position_alone_may_be_a_key_of_further_arguments() -> None:
+    def f(a: int, /, **more: int) -> Any:
+        return a, more
+
+    schema = lenient(f)
+    values = parse_arguments("f", schema, '{"a": 1, "more": {"a": 2}}')
+    positional, named = schema.bind(None, values)
+    assert f(*positional, **named) == (1, {"a": 2})
 
 
 def test_star_parameters_may_name_the_type_of_all_of_them() -> None:

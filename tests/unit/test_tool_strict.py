@@ -13,7 +13,12 @@ import pytest
 from pydantic import BaseModel, Field
 
 from holdfast.agents.tools.decorator import tool
-from holdfast.agents.tools.functions.schema import object_schema, strict_schema, without_titles
+from holdfast.agents.tools.functions.schema import (
+    closed_schema,
+    object_schema,
+    strict_schema,
+    without_titles,
+)
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing.fake_api.checks.strict_schema import strict_problem
 
@@ -179,3 +184,15 @@ def test_schemas_from_elsewhere_follow_the_same_rules() -> None:
     schema["properties"] = {"codes": {"type": "array"}}
     with pytest.raises(InvalidArgumentError, match="a list of anything"):
         strict_schema(schema, what="x")
+
+
+def test_an_object_around_another_one_takes_its_properties() -> None:
+    inner = {"type": "object", "properties": {"x": {"type": "string"}}}
+    outer: dict[str, Any] = {
+        "type": "object",
+        "properties": {},
+        "description": "both",
+        "allOf": [inner],
+    }
+    closed = closed_schema(outer, what="it")
+    assert (closed["required"], closed["description"]) == (["x"], "both")

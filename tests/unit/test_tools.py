@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from pydantic import BaseModel, ConfigDict, field_serializer
 
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, function_tool, to_tool, tool
@@ -433,8 +434,66 @@ async def async_above(ctx: ToolContext, arguments: dict[str, Any]) -> bool:
 async def test_an_approval_predicate_decides_per_call(predicate: ApprovalPredicate) -> None:
     made = tool(add, needs_approval=predicate)
     ctx = ToolContext(tool_call_id="c")
-    assert await made.asks_approval(ctx, '{"a": 11}') is True
-    assert await made.asks_approval(ctx, '{"a": 9}') is False
+    assert await made.asks_approval(ctx, '{"a": 11, "b": 2}') is True
+    assert await made.asks_approval(ctx, '{"a": 9, "b": 2}') is False
+
+
+class Order(BaseModel):
+    model_config = ConfigDict(str_strip_whitespace=True)
+
+    what: str
+    count: int = 1
+
+
+def buy(order: Order, euros: float, *, urgent: bool = False) -> None:
+    """Buy."""
+
+
+WHOLE = '{"euros": 5, "order": {"what": "tea", "count": 1}, "urgent": false}'
+
+
+@pytest.mark.parametrize(
+    ("written", "asks"),
+    [
+        (WHOLE, False),  # a whole number is a float as it is
+        (WHOLE.replace(', "count": 1', ""), True),
+        (WHOLE.replace(', "urgent": false', ""), True),
+        (WHOLE.replace("5", '"5"'), True),
+        (WHOLE.replace('"count": 1', '"count": true'), True),
+        (WHOLE.replace("false", "0"), True),
+        (WHOLE.replace("tea", " tea"), True),
+    ],
+)
+async def test_a_predicate_decides_only_by_the_arguments_that_the_function_gets(
+    written: str, *, asks: bool
+) -> None:
+    made = tool(buy, needs_approval=lambda arguments: False)
+    assert await made.asks_approval(ToolContext(), written) is asks
+
+
+async def test_a_predicate_is_asked_about_no_arguments_of_a_function_that_takes_none() -> None:
+    def look() -> None:
+        """Look."""
+
+    made = tool(look, needs_approval=lambda arguments: bool(arguments != {}))
+    assert not await made.asks_approval(ToolContext(), " ")
+
+
+class Odd(BaseModel):
+    x: int
+
+    @field_serializer("x")
+    def write(self, value: int) -> int:
+        """Fail."""
+        raise ValueError(value)
+
+
+async def test_a_value_that_cannot_be_written_as_data_always_asks() -> None:
+    def take(odd: Odd) -> None:
+        """Take."""
+
+    made = tool(take, needs_approval=lambda arguments: False)
+    assert await made.asks_approval(ToolContext(), '{"odd": {"x": 1}}')
 
 
 @pytest.mark.parametrize("unreadable", ["{", '{"a": "x"}', "[]", "{}"])

@@ -9,9 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Required, cast
 
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.agents_sdk import is_asked
@@ -25,7 +26,11 @@ from holdfast.workers.base import AgentWorker
 
 if TYPE_CHECKING:
     from openai.types.responses.file_search_tool_param import Filters, RankingOptions
-    from openai.types.responses.tool_param import CodeInterpreter, ImageGeneration
+    from openai.types.responses.tool_param import (
+        CodeInterpreter,
+        ImageGeneration,
+        ImageGenerationInputImageMask,
+    )
     from openai.types.responses.web_search_tool import Filters as WebSearchToolFilters
     from openai.types.responses.web_search_tool_param import UserLocation
 
@@ -78,6 +83,18 @@ class HostedTool(ABC):
         return self.definition.get("server_label")
 
 
+class WebSearchToolImageSettings(TypedDict, total=False):
+    """How images are found by a `WebSearchTool`.
+
+    Attributes:
+        max_results: Most of them.
+        caption: Whether each has a short text, where there is one.
+    """
+
+    max_results: int
+    caption: bool
+
+
 @dataclass
 class WebSearchTool(HostedTool):
     """Lets the model search the web.
@@ -87,6 +104,9 @@ class WebSearchTool(HostedTool):
         filters: Which pages are searched: a dict, or the object of `openai.types`.
         search_context_size: How much of what is found the model reads.
         external_web_access: Whether pages are fetched as they are now; None leaves it to the API.
+        search_content_types: Whether texts, images or both are looked for; None leaves it to the
+            API, which looks for texts. What is found with images becomes part of the record.
+        image_settings: How images are found.
 
     Raises:
         UserError: A field is no data of the API.
@@ -96,6 +116,8 @@ class WebSearchTool(HostedTool):
     filters: WebSearchToolFilters | dict[str, Any] | None = None
     search_context_size: Literal["low", "medium", "high"] = "medium"
     external_web_access: bool | None = None
+    search_content_types: list[Literal["text", "image"]] | None = None
+    image_settings: WebSearchToolImageSettings | None = None
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -107,6 +129,12 @@ class WebSearchTool(HostedTool):
         return "web_search"
 
     @property
+    def include(self) -> str:
+        """What answers must include for it."""
+        finds_images = "image" in (self.search_content_types or ())
+        return "web_search_call.results" if finds_images else ""
+
+    @property
     def definition(self) -> dict[str, Json]:
         """The tool as the Responses API has it."""
         return _given(
@@ -115,6 +143,8 @@ class WebSearchTool(HostedTool):
             user_location=self.user_location,
             search_context_size=self.search_context_size,
             external_web_access=self.external_web_access,
+            search_content_types=self.search_content_types,
+            image_settings=self.image_settings,
         )
 
 
@@ -206,6 +236,40 @@ class CodeInterpreterTool(HostedTool):
         return _config(self.name, self.tool_config)
 
 
+class ImageGenerationToolConfig(TypedDict, total=False):
+    """The configuration of an `ImageGenerationTool`: the fields of the Responses API.
+
+    They are sent as they are; which of them go together depends on the model.
+
+    Attributes:
+        type: Type of the tool.
+        action: Whether an image is made or changed.
+        background: Background of the image.
+        input_fidelity: How close it stays to images of the input.
+        input_image_mask: Which part of an image is changed.
+        model: Model that makes the images, such as "gpt-image-2.5-flare".
+        moderation: How strictly the provider looks at them.
+        output_compression: Compression in percent.
+        output_format: Format of the file.
+        partial_images: How many unfinished images a stream has.
+        quality: Quality of the image.
+        size: Width and height, such as "1024x1024".
+    """
+
+    type: Required[Literal["image_generation"]]
+    action: Literal["generate", "edit", "auto"]
+    background: Literal["transparent", "opaque", "auto"]
+    input_fidelity: Literal["high", "low"] | None
+    input_image_mask: ImageGenerationInputImageMask
+    model: str
+    moderation: Literal["auto", "low"]
+    output_compression: int
+    output_format: Literal["png", "webp", "jpeg"]
+    partial_images: int
+    quality: Literal["low", "medium", "high", "xhigh", "max", "auto"]
+    size: str
+
+
 @dataclass
 class ImageGenerationTool(HostedTool):
     """Lets the model make images.
@@ -217,8 +281,8 @@ class ImageGenerationTool(HostedTool):
         UserError: It is no such data.
     """
 
-    tool_config: ImageGeneration = field(
-        default_factory=lambda: cast("ImageGeneration", {"type": "image_generation"})
+    tool_config: ImageGenerationToolConfig | ImageGeneration = field(
+        default_factory=lambda: ImageGenerationToolConfig(type="image_generation")
     )
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.agents.agent_base import AgentBase, users_agent
-from holdfast.agents.items.raw_items import member, plain
+from holdfast.agents.items.raw_items import member, replayable
 from holdfast.agents.items.tool_origin import ToolOrigin
 from holdfast.agents.items.typed_items import Unread, left_unread, read_once, whole
 from holdfast.errors import UserError
@@ -64,12 +64,12 @@ class RunItemBase:
                 self.__dict__[name] = users_agent(self.__dict__[name])
 
     def to_input_item(self) -> dict[str, Json]:
-        """Return the item as input for another run.
+        """Return the item as input for another run, without what is of output only.
 
         Raises:
             WrongTypeError: `raw_item` is neither a dict nor an object of the API.
         """
-        return plain(self._known)
+        return replayable(self._known)
 
     def shown_item(self) -> dict[str, Json]:
         """Return the item for readers: also with the provider's id of it.

@@ -90,7 +90,7 @@ def check_run_options(given: RunOptions) -> None:
     on_stream: object = given["on_stream"]
     if on_stream is not None and not callable(on_stream):
         msg = (
-            "on_stream must be callable, or None. The settings of the run are run_config=, also by"
+            "on_stream must be callable or None. The settings of the run are run_config=, also by"
             " position."
         )
         raise UserError(msg)

@@ -44,6 +44,7 @@ def run_head(
     model = config.model
     retry = config.model_settings.retry if config.model_settings is not None else None
     workflow = config.workflow_name
+    blocked = config.output_guardrail_blocked_message
     rules = RunRules(
         context=type_ref(context),
         model="" if isinstance(model, str) else ref(model),
@@ -62,7 +63,8 @@ def run_head(
         guards_before_approval=config.tool_execution.pre_approval_tool_input_guardrails,
         error_handlers={kind: refer(each) for kind, each in (error_handlers or {}).items()},
         reasoning_ids=config.reasoning_item_id_policy or "preserve",
-        blocked_message=config.output_guardrail_blocked_message or "",
+        blocked_message=blocked if isinstance(blocked, str) else "",
+        blocked_formatter="" if isinstance(blocked, str) else ref(blocked),
         workflow_name="" if workflow == DEFAULT_WORKFLOW_NAME else workflow,
         trace_id=config.trace_id or "",
         group_id=config.group_id or "",

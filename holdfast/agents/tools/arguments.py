@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -58,10 +58,13 @@ def parse_arguments(tool: str, signature: FuncSchema | None, arguments: str) -> 
     text = arguments if arguments.strip() else "{}"
     if signature is not None:
         try:
-            return signature.values(text)
+            values = signature.values(text)
         except ValidationError as error:
             problems = explain(error, signature.fields.values())
             raise ToolArgumentsError(tool, problems, arguments) from error
+        if twice := signature.named_twice(values):
+            raise ToolArgumentsError(tool, (twice,), arguments)
+        return values
     try:
         data = from_json(text, allow_inf_nan=False)
     except ValueError as error:
@@ -69,6 +72,40 @@ def parse_arguments(tool: str, signature: FuncSchema | None, arguments: str) -> 
     if not isinstance(data, dict):
         raise ToolArgumentsError(tool, ("expected a JSON object",), arguments)
     return cast("dict[str, Any]", data)
+
+
+class Parsing(Protocol):
+    """A tool, which reads arguments."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def signature(self) -> FuncSchema | None:
+        """Signature of its function; None without one."""
+        ...
+
+    def parse(self, arguments: str) -> dict[str, Any]:
+        """Validate arguments."""
+        ...
+
+
+def data_as_given(tool: Parsing, arguments: str) -> dict[str, Any] | None:
+    """Return the arguments as JSON data; None if the tool refuses them or runs with others.
+
+    Whoever decides by the data must not be shown other ones than the function gets: where a default
+    is filled in or a value is converted, the data say too little.
+    """
+    try:
+        tool.parse(arguments)
+    except ToolArgumentsError:
+        return None
+    signature = tool.signature
+    if signature is not None and not signature.is_as_written(arguments.strip() or "{}"):
+        return None
+    return parse_arguments(tool.name, None, arguments)
 
 
 def explain(error: ValidationError, known: Iterable[str]) -> tuple[str, ...]:

@@ -57,9 +57,10 @@ def check_tool(tool: Any) -> None:
         UserError: The guardrails are not a list of tool guardrails.
     """
     check_name(tool.name)
+    owner = f"Tool {tool.name!r}"
     checks, results = tool.tool_input_guardrails, tool.tool_output_guardrails
-    check_tool_guardrails(tool.name, "tool_input_guardrails", checks, ToolInputGuardrail)
-    check_tool_guardrails(tool.name, "tool_output_guardrails", results, ToolOutputGuardrail)
+    check_tool_guardrails(owner, "tool_input_guardrails", checks, ToolInputGuardrail)
+    check_tool_guardrails(owner, "tool_output_guardrails", results, ToolOutputGuardrail)
     for option in ("custom_data_extractor", "output_json_schema"):
         refuse_option(tool.name, option, getattr(tool, option))
     _check_types(tool)

@@ -29,28 +29,28 @@ def formatted_error(error: Exception) -> Exception:
     return ModelBehaviorError(str(error)) if isinstance(error, ToolArgumentsError) else error
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ToolErrorFormatterArgs(Generic[ContextT]):
     """Argument of a formatter: a failed call.
 
     Attributes:
         kind: Whether a reviewer rejected the call, the model was not given the tool, or the tool
             raised.
+        tool_type: Always "function".
         tool_name: Name under which the model called the tool.
         call_id: The model's id of the call.
         default_message: The text without a formatter.
         run_context: The run's context.
         error: The error that the tool raised, else None. Its text may hold secrets.
-        tool_type: Always "function".
     """
 
     kind: Literal["approval_rejected", "tool_not_found", "tool_exception"]
+    tool_type: Literal["function"]
     tool_name: str
     call_id: str
     default_message: str
     run_context: RunContextWrapper[ContextT]
     error: Exception | None = None
-    tool_type: Literal["function"] = "function"
 
 
 ToolErrorFormatter = Callable[[ToolErrorFormatterArgs[Any]], str | Awaitable[str | None] | None]

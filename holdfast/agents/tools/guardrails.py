@@ -216,8 +216,14 @@ def tool_output_guardrail(
     return decorate if func is None else decorate(func)
 
 
-def check_tool_guardrails(tool: str, what: str, given: Any, kind: type[Any]) -> None:
+def check_tool_guardrails(owner: str, what: str, given: Any, kind: type[Any]) -> None:
     """Refuse anything but a list of tool guardrails of one kind.
+
+    Args:
+        owner: Whose they are, for the error, such as "Tool 'look'".
+        what: Name of the argument.
+        given: Its value.
+        kind: Class of the guardrails.
 
     Raises:
         UserError: It is not such a list; the text says what to write instead.
@@ -225,7 +231,7 @@ def check_tool_guardrails(tool: str, what: str, given: Any, kind: type[Any]) -> 
     if isinstance(given, list | tuple) and all(isinstance(each, kind) for each in given):  # pyright: ignore[reportUnknownVariableType]
         return
     msg = (
-        f"Tool {tool!r}: {what}={shown(given)} is no list of {kind.__name__}. Decorate the"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        f"{owner}: {what}={shown(given)} is no list of {kind.__name__}. Decorate the"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         f" functions with @{what.removesuffix('s')} and pass a list of them."
     )
     raise UserError(msg)

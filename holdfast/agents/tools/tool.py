@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar
 
 import typing_extensions as ext
 
-from holdfast.agents.tools.arguments import ToolArgumentsError, parse_arguments
+from holdfast.agents.tools.arguments import ToolArgumentsError, data_as_given, parse_arguments
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.declaration import check_tool, refuse_to_offer
 from holdfast.agents.tools.functions.function_schema import FuncSchema
@@ -259,6 +259,11 @@ class Tool(Generic[P, R]):
         """The tool's name; there are no groups of tools."""
         return self.name
 
+    @property
+    def mcp_annotations(self) -> Any:
+        """What an MCP server says of the tool's effect; None for other tools."""
+        return None
+
     def __repr__(self) -> str:
         """Show the tool's name and effect."""
         return f"<Tool {self.name!r} effect={self.effect!r}>"
@@ -267,11 +272,6 @@ class Tool(Generic[P, R]):
     def rule(self) -> ApprovalRule | None:
         """Who decides about calls, when the tool says so."""
         return self.needs_approval if isinstance(self.needs_approval, ApprovalRule) else None
-
-    @property
-    def _approval_seconds(self) -> float:
-        own = self.rule.expires_seconds if self.rule is not None else None
-        return own or self.approval_seconds or 0
 
     @property
     def takes_context(self) -> bool:
@@ -296,13 +296,14 @@ class Tool(Generic[P, R]):
     def policy(self) -> ToolPolicy:
         """Describe as data how a task runs the tool."""
         asks = callable(self.needs_approval)
+        expires = self.rule.expires_seconds if self.rule is not None else None
         return ToolPolicy(
             **{name: getattr(self, name) for name in _AS_DECLARED},
             needs_approval="ask" if asks else "yes" if self.needs_approval else "no",
             has_undo=self.undo is not None,
             has_probe=self.probe is not None,
             timeout_seconds=self.timeout_seconds or 0,
-            approval_seconds=self._approval_seconds,
+            approval_seconds=expires or self.approval_seconds or 0,
             approval=self.rule,
             is_conditional=callable(self.is_enabled),
             guarded=bool(self.tool_input_guardrails),
@@ -366,19 +367,17 @@ class Tool(Generic[P, R]):
     async def asks_approval(self, ctx: ToolContext, arguments: str) -> bool:
         """Whether this call needs an approval. A predicate gets the decoded JSON arguments.
 
-        With a predicate, arguments that do not fit always need one: a reviewer may correct them.
+        With a predicate, arguments that do not fit always need one: a reviewer may correct them. So
+        do those of which the function gets something else than the predicate would.
 
         Raises:
             Exception: An error that the predicate raised.
         """
-        if isinstance(self.needs_approval, bool | ApprovalRule):
-            return bool(self.needs_approval)
-        try:
-            self.parse(arguments)
-        except ToolArgumentsError:
-            return True
-        data = parse_arguments(self.name, None, arguments)
-        return bool(await invoke_predicate(self.needs_approval, ctx, data, ctx.call_id))
+        asks = self.needs_approval
+        if isinstance(asks, bool | ApprovalRule):
+            return bool(asks)
+        data = data_as_given(self, arguments)
+        return data is None or bool(await invoke_predicate(asks, ctx, data, ctx.call_id))
 
     async def is_offered(self, ctx: Any, agent: Any) -> bool:
         """Whether the tool is offered to the model.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
 
-from holdfast.agents.items.raw_items import member
+from holdfast.agents.items.raw_items import member, replayable
 from holdfast.client.caller_sessions.protocol import SessionABC, SessionLike, check_session
 from holdfast.client.caller_sessions.provider_client import client_of
+from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -66,6 +67,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
         model: str = "gpt-4.1",
         compaction_mode: CompactionMode = "auto",
         should_trigger_compaction: Callable[[dict[str, Any]], bool] | None = None,
+        max_rollback_items: int | None = None,
     ) -> None:
         """Wrap a session.
 
@@ -77,17 +79,24 @@ class OpenAIResponsesCompactionSession(SessionABC):
             model: The model that folds.
             compaction_mode: "input" sends the items, "previous_response_id" the id of the last
                 response; "auto" the id, if there is one.
-            should_trigger_compaction: Called with a dict that has `session_items` and
-                `compaction_candidate_items`; decides whether to fold now.
+            should_trigger_compaction: Called with a dict that has `session_items`,
+                `compaction_candidate_items`, `response_id` and `compaction_mode`; decides whether
+                to fold now.
+            max_rollback_items: Most items that are folded; more are refused before the API is
+                called. None for no limit.
 
         Raises:
-            InvalidArgumentError: It is no session.
+            InvalidArgumentError: It is no session, or max_rollback_items is below 1.
         """
         check_session(underlying_session)
+        if max_rollback_items is not None and max_rollback_items < 1:
+            msg = f"max_rollback_items={max_rollback_items} must be positive or None."
+            raise InvalidArgumentError(msg)
         self.session_id = session_id
         self.underlying_session = underlying_session
         self.session_settings = getattr(underlying_session, "session_settings", None)
         self.model = model
+        self.max_rollback_items = max_rollback_items
         self._given = client
         self._mode = compaction_mode
         self._decide = should_trigger_compaction or _are_many
@@ -99,30 +108,47 @@ class OpenAIResponsesCompactionSession(SessionABC):
         calls of the session, so a process that dies between them leaves it empty.
 
         Raises:
-            ValueError: The id of a response is to be sent, and there is none.
+            ValueError: The id of a response is to be sent, and there is none; or there are more
+                items than max_rollback_items.
             Exception: Whatever the client or the session raises; the items are as they were, unless
                 the session fails while they are exchanged.
         """
         asked = args or OpenAIResponsesCompactionArgs()
-        items = await self.underlying_session.get_items()
-        told = {"session_items": items, "compaction_candidate_items": _foldable(items)}
-        if not asked.get("force") and not self._decide(told):
-            return
+        items = await self._items()
+        if (most := self.max_rollback_items) is not None and len(items) > most:
+            msg = (
+                f"Session {self.session_id!r} has more items than max_rollback_items={most}."
+                " Nothing was folded: give a larger number, or None for no limit."
+            )
+            raise InvalidArgumentError(msg)
         response, mode = asked.get("response_id"), asked.get("compaction_mode", self._mode)
         by_id = mode == "previous_response_id" or (
             mode == "auto" and response is not None and asked.get("store") is not False
         )
+        told = {
+            "session_items": items,
+            "compaction_candidate_items": _foldable(items),
+            "response_id": response,
+            "compaction_mode": "previous_response_id" if by_id else "input",
+        }
+        if not asked.get("force") and not self._decide(told):
+            return
         if by_id and response is None:
             msg = "run_compaction by previous_response_id needs response_id."
             raise ValueError(msg)
         sent: dict[str, Any] = {"previous_response_id": response} if by_id else {"input": items}
         folded = await client_of(self._given).responses.compact(model=self.model, **sent)
-        made = [_as_dict(each) for each in folded.output or []]
-        if await self.underlying_session.get_items() != items:
+        made = [replayable(each) for each in folded.output or []]
+        if await self._items() != items:
             return
         await self.underlying_session.clear_session()
         if made:
             await self.underlying_session.add_items(made)
+
+    async def _items(self) -> list[Any]:
+        """Read the items; of too many, one more than may be folded."""
+        most = self.max_rollback_items
+        return await self.underlying_session.get_items(None if most is None else most + 1)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the items, oldest first.
@@ -156,12 +182,3 @@ def _foldable(items: list[Any]) -> list[Any]:
 
 def _are_many(told: dict[str, Any]) -> bool:
     return len(told["compaction_candidate_items"]) >= WORTH_FOLDING
-
-
-def _as_dict(item: Any) -> dict[str, Any]:
-    made: dict[str, Any] = (
-        item.model_dump(exclude_unset=True, warnings=False)
-        if hasattr(item, "model_dump")
-        else dict(item)
-    )
-    return made

@@ -48,6 +48,7 @@ class OpenAIConversationsSession(SessionABC):
         self._id = conversation_id
         self._given = openai_client
         self._lock = asyncio.Lock()
+        self._writes = asyncio.Lock()
         self.session_settings = as_session_settings(session_settings) or SessionSettings()
 
     @property
@@ -105,9 +106,12 @@ class OpenAIConversationsSession(SessionABC):
         conversation = await self._get_session_id()
         own = [{key: item[key] for key in item if key not in OF_PROVIDER} for item in items]
         client = client_of(self._given)
-        for start in range(0, len(own), MOST_AT_ONCE):
-            some: Any = own[start : start + MOST_AT_ONCE]
-            await client.conversations.items.create(conversation_id=conversation, items=some)
+        if len(own) > MOST_AT_ONCE:  # a repeated request whose answer was lost adds its items twice
+            client = client.with_options(max_retries=0)
+        async with self._writes:
+            for start in range(0, len(own), MOST_AT_ONCE):
+                some: Any = own[start : start + MOST_AT_ONCE]
+                await client.conversations.items.create(conversation_id=conversation, items=some)
 
     async def pop_item(self) -> Any:
         """Take out the newest item and return it; None when there is none.

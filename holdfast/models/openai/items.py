@@ -179,11 +179,12 @@ class _Turn:
     def is_ended_by(self, item: Item) -> bool:
         """Return whether `item` belongs to the next message.
 
-        Reasoning between two calls does not end a turn: the results of both follow together.
+        Reasoning between two calls does not end a turn: the results of both follow together. Nor
+        does a text after calls whose results are still to come: some APIs refuse a message there.
         """
         kind = kind_of(item)
         if kind == "message":
-            return "message" in self.kinds or self._calls
+            return "message" in self.kinds
         if kind in _CALLS:
             return False
         return "message" in self.kinds and not self._calls

@@ -13,7 +13,7 @@ from holdfast.models.openai.http.bodies import RequestBody, encoded_messages
 from holdfast.models.openai.http.failures import first_problem, malformed, status_error
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.models.openai.items import Item, assistant_message, to_response_items
-from holdfast.models.openai.local_items import LOCAL_CALLS, LOCAL_RESULTS, SPEC_KINDS
+from holdfast.models.openai.local_items import SPEC_KINDS
 from holdfast.models.openai.model import Incoming, OpenAIModel
 from holdfast.models.openai.responses_stream import ResponseStream
 from holdfast.values.base import Json, Value
@@ -195,8 +195,7 @@ def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
         kind = kind_of(given)
         if kind.startswith("chat."):
             continue
-        is_local = kind in LOCAL_CALLS | LOCAL_RESULTS
-        item = {key: given[key] for key in given if not (is_local and key == "created_by")}
+        item = {key: given[key] for key in given if key != "created_by"}
         if kind == "function_call_output":
             yield {key: item[key] for key in item if key != "status"}
         elif is_stored or item.get("encrypted_content") or kind not in _FOUND_BY_ID:

@@ -206,7 +206,7 @@ class StandingRule(Value):
         values: Argument name to the value that a call must have; empty for all calls.
         until: Time until which it holds, seconds since the epoch; 0 for no end.
         session: Name of the session in whose tasks it holds; empty for the task alone.
-        agent: Agent whose calls it holds for, in a session; empty for every agent of the task.
+        agent: Agent whose calls it holds for.
         revoked: Who has ended it, for a rule of a session, which remembers that; else empty.
         revoked_at: When.
     """

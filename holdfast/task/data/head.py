@@ -114,6 +114,7 @@ class RunRules(Value):
             reference of what answers in its place.
         reasoning_ids: Whether ids of reasoning items are sent back.
         blocked_message: What stands in the history for a final output that a guardrail blocked.
+        blocked_formatter: Reference to what writes that text, or empty.
         workflow_name: Name of the trace.
         trace_id: Its id; empty for one of the task's own.
         trace_parent: Id of the span that the task's span is a child of, or empty.
@@ -146,6 +147,7 @@ class RunRules(Value):
     error_handlers: dict[str, str] = Field(default_factory=dict[str, str])
     reasoning_ids: Literal["preserve", "omit"] = "preserve"
     blocked_message: str = ""
+    blocked_formatter: str = ""
     workflow_name: str = ""
     trace_id: str = ""
     trace_parent: str = ""
@@ -172,6 +174,7 @@ class RunRules(Value):
             self.model_provider,
             self.model_input_filter,
             self.tool_error_formatter,
+            self.blocked_formatter,
             self.handoff_filter,
             self.history_mapper,
         )

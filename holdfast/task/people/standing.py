@@ -152,7 +152,7 @@ def decide_always(ledger: Ledger, command: Command, *, now: float) -> str:
         values={name: arguments[name] for name in bounds.same},
         until=float(cast("float", bounds.until or 0)),
         session=session.name if session else "",
-        agent=decided.agent if session else "",
+        agent=decided.agent,
     )
     if session:
         ledger.change(to_session=(*ledger.s.to_session, rule))

@@ -6,7 +6,6 @@ HOSTED = (
     "of the provider's tools there are WebSearchTool, FileSearchTool, CodeInterpreterTool,"
     " ImageGenerationTool and HostedMCPTool; for others use a function tool (@tool)"
 )
-SETTINGS = "a dict of the provider's fields serves as settings of a tool that the provider runs"
 SHELL = "ShellTool runs commands by an executor of yours; containers of the provider are not used"
 COMPUTER = "there is no computer tool; use function tools (@tool) that click and type"
 CUSTOM_DATA = (
@@ -22,7 +21,6 @@ SEARCH = "the provider does not search tools; Agent(tool_retriever=KeywordToolRe
 
 _BY_REASON: dict[str, str] = {
     HOSTED: "ProgrammaticToolCallingTool",
-    SETTINGS: "WebSearchToolImageSettings ImageGenerationToolConfig",
     SHELL: "ShellToolSkillReference ShellToolInlineSkillSource ShellToolInlineSkill"
     " ShellToolContainerSkill ShellToolContainerNetworkPolicyDomainSecret"
     " ShellToolContainerNetworkPolicyAllowlist ShellToolContainerNetworkPolicyDisabled"
@@ -46,9 +44,6 @@ _BY_REASON: dict[str, str] = {
     "a call that an MCP server cuts off is made again where that is safe, else the task waits for a"
     " person; a server's own error is the tool's result, see docs/mcp.md": (
         "MCPToolCancellationError"
-    ),
-    "RunConfig(output_guardrail_blocked_message=...) takes a text": (
-        "OutputGuardrailBlockedMessageArgs OutputGuardrailBlockedMessageFormatter"
     ),
     "there are no sandboxes; give the agent tools that work in one": "sandbox",
 }

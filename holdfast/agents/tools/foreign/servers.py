@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import TypedDict
 
@@ -21,6 +21,9 @@ from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import ServedTool
 from holdfast.task.data.calls import Asks
 from holdfast.values.base import Json, digest
+
+if TYPE_CHECKING:
+    from mcp.types import ToolAnnotations
 
 LONGEST_NAME = 64
 
@@ -99,6 +102,17 @@ class ServerTool(Tool[..., Any]):
     def title(self) -> str:
         """Short name for people that the server gives it, or empty."""
         return title_of(self.served.definition)
+
+    @property
+    def mcp_annotations(self) -> ToolAnnotations | None:
+        """What the server says of the tool's effect: hints, which it need not keep to.
+
+        A hint that the server leaves out is None, whatever MCP takes for its default.
+        """
+        from mcp.types import ToolAnnotations
+
+        said = self.served.definition.get("annotations")
+        return None if said is None else ToolAnnotations.model_validate(said)
 
     def parse(self, arguments: str) -> dict[str, Any]:
         """Return the arguments, if the required ones are there; the server checks the rest.

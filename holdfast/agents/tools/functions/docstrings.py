@@ -20,6 +20,8 @@ _HEADING_AFTER_TEXT = re.compile(
     r"(?<=\S\n)(?=(?:args|arguments|params|parameters):[ \t]*\n[ \t])", re.IGNORECASE
 )
 """Where a section of parameters lacks the empty line above it, without which it counts as text."""
+_HEADING = re.compile(r"(?:args|arguments|params|parameters):[ \t]*\n[ \t]", re.IGNORECASE)
+"""A section of parameters at the beginning."""
 
 
 @dataclass
@@ -99,8 +101,11 @@ def read_docstring(text: str, style: DocstringStyle | None = None) -> tuple[str,
 
     said: list[str] = []
     about: dict[str, str] = {}
+    if style is None and _HEADING.match(text):  # griffe looks for one below other text
+        style = "google"
     text = _HEADING_AFTER_TEXT.sub("\n", text)
-    doc = griffe.Docstring(text, lineno=1)
+    # griffe takes the first line out of the indentation, also that of a section that begins there.
+    doc = griffe.Docstring("\n" + text, lineno=1)
     if style is None:
         sections = griffe.parse_auto(doc, per_style_options=_OPTIONS)
     else:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, Optional
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
+from pydantic_core import from_json
 
 from holdfast.agents.tools.functions.docstrings import DocstringStyle, documentation_of
 from holdfast.agents.tools.functions.schema import closed_schema, sent_schema, without_titles
@@ -24,10 +25,12 @@ from holdfast.agents.tools.functions.signature import (
     return_annotation_of,
     source_of,
 )
-from holdfast.errors import DeclarationError
+from holdfast.errors import DeclarationError, ModelBehaviorError
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_array, is_object
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,9 @@ class FuncSchema:
 
         Args:
             data: Validated arguments: an object of `params_pydantic_model`.
+
+        Raises:
+            ModelBehaviorError: A parameter is named twice, by itself and among `**kwargs`.
         """
         by_parameter = {name: each for each, name in self.fields.items()}
         values = {
@@ -84,6 +90,8 @@ class FuncSchema:
             for name in self.signature.parameters
             if name != self.context
         }
+        if twice := self.named_twice(values):
+            raise ModelBehaviorError(f"Invalid arguments for tool {self.name}: {twice}")
         return self._bound(values)
 
     def values(self, arguments: str) -> dict[str, Any]:
@@ -101,12 +109,43 @@ class FuncSchema:
             name: getattr(valid, field) for field, name in self.fields.items() if field in given
         }
 
-    def bind(self, ctx: Any, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return the positional and the keyword arguments of one call, with the context.
+    def named_twice(self, values: Mapping[str, Any]) -> str:
+        """Say which parameters arguments name twice, by themselves and among `**kwargs`, or empty.
+
+        A parameter that is taken by position alone leaves its name to `**kwargs`.
+
+        Args:
+            values: The arguments by parameter.
+        """
+        kinds = {name: each.kind for name, each in self.signature.parameters.items()}
+        more = next((name for name, kind in kinds.items() if kind is _VARIADIC[1]), "")
+        named = sorted(name for name in values.get(more) or () if kinds.get(name) in _NAMED)
+        if not named:
+            return ""
+        be = "is" if len(named) == 1 else "are"
+        return (
+            f"{', '.join(map(repr, named))} {be} both a named parameter and a key in {more!r}. Pass"
+            " each argument once, as a named parameter."
+        )
+
+    def is_as_written(self, arguments: str) -> bool:
+        """Whether the function gets just what the model wrote: no defaults, nothing converted.
+
+        A whole number where a float is expected counts as written so. What pydantic makes of JSON
+        data, such as a model, is compared as the JSON data that it is written as.
 
         Raises:
-            TypeError: The model named a parameter twice, by itself and among `**kwargs`.
+            pydantic.ValidationError: The arguments do not fit.
         """
+        valid = self.params_pydantic_model.model_validate_json(arguments)
+        try:
+            made = valid.model_dump(mode="json", by_alias=True, warnings=False)
+        except Exception:  # noqa: BLE001  the serializer of a type may be the user's own
+            return False
+        return _is_same(made, from_json(arguments))
+
+    def bind(self, ctx: Any, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the positional and the keyword arguments of one call, with the context."""
         positional, named = self._bound(values)
         if self.context is None:
             return positional, named
@@ -125,7 +164,6 @@ class FuncSchema:
             if each.kind is each.VAR_POSITIONAL:
                 positional += values[name]
             elif each.kind is each.VAR_KEYWORD:
-                _check_names(self.name, values[name], parameters)
                 named |= values[name]
             elif each.kind is each.POSITIONAL_ONLY or (
                 has_stars and each.kind is each.POSITIONAL_OR_KEYWORD
@@ -136,11 +174,14 @@ class FuncSchema:
         return positional, named
 
 
-def _check_names(function: str, more: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    twice = [name for name in more if name in known]
-    if twice:
-        msg = f"{function}() got several values for {', '.join(map(repr, twice))}"
-        raise TypeError(msg)
+def _is_same(made: Json, given: Json) -> bool:
+    """Whether two JSON data are equal; True is not 1."""
+    if is_object(made) and is_object(given):
+        same = (_is_same(made[key], given[key]) for key in made if key in given)
+        return made.keys() == given.keys() and all(same)
+    if is_array(made) and is_array(given):
+        return len(made) == len(given) and all(map(_is_same, made, given))
+    return made == given and isinstance(made, bool) == isinstance(given, bool)
 
 
 def function_schema(  # noqa: PLR0917  the Agents SDK's signature
@@ -183,6 +224,8 @@ def function_schema(  # noqa: PLR0917  the Agents SDK's signature
         if is_context(annotation, name):
             takes_context = _check_context(parameter, index, name)
             continue
+        if strict_json_schema and parameter.kind is _VARIADIC[1]:
+            raise _free_keys(name, parameter.name)
         own = f"p{index}"
         fields[own] = parameter.name
         if _is_passed(parameter, has_stars=has_stars):
@@ -203,6 +246,18 @@ def function_schema(  # noqa: PLR0917  the Agents SDK's signature
         fields=fields,
         always=frozenset(always),
     )
+
+
+def _free_keys(tool: str, name: str) -> DeclarationError:
+    msg = (
+        f"Tool {tool!r} takes **{name}, an object with free keys, which a strict schema cannot"
+        " express."
+    )
+    remedy = (
+        f"Set strict_mode=False (strict=False, strict_json_schema=False): the model then gives them"
+        f" in a nested object {name!r}. Or name each parameter."
+    )
+    return DeclarationError(msg, remedy=remedy)
 
 
 def _check_context(parameter: inspect.Parameter, index: int, tool: str) -> bool:
@@ -236,10 +291,13 @@ def _definition(annotation: Any, parameter: inspect.Parameter, about: str | None
         typing.get_args(annotation) if typing.get_origin(annotation) is Annotated else [annotation]
     )
     default = parameter.default
-    if parameter.kind is parameter.VAR_POSITIONAL:
-        base, default = _list_of(base), Field(default_factory=list)
-    elif parameter.kind is parameter.VAR_KEYWORD:
-        base, default = _dict_of(base), Field(default_factory=dict)
+    if parameter.kind in _VARIADIC:  # what restricts a value restricts each of them
+        of_each = [extra for extra in extras if not isinstance(extra, str)]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            base, default = _list_of(base, of_each), Field(default_factory=list)
+        else:
+            base, default = _dict_of(base, of_each), Field(default_factory=dict)
+        extras = [e for extra in extras for e in _about(extra)]
     if default is None:
         base = Optional[base]  # noqa: UP045  `|` fails on some special forms
     described = [e.description for e in extras if isinstance(e, FieldInfo)]
@@ -256,17 +314,32 @@ def _definition(annotation: Any, parameter: inspect.Parameter, about: str | None
     return Annotated[(base, *extras)]
 
 
-def _list_of(each: Any) -> Any:
+def _about(extra: Any) -> list[Any]:
+    """Return what an entry of Annotated says in words."""
+    if isinstance(extra, FieldInfo):
+        return [Field(description=extra.description)]
+    return [extra] if isinstance(extra, str) else []
+
+
+def _of_each(kind: Any, extras: Sequence[Any]) -> Any:
+    return Annotated[(kind, *extras)] if extras else kind
+
+
+def _list_of(each: Any, extras: Sequence[Any]) -> Any:
     """Return the type of all of `*args`; `*args: tuple[int, ...]` counts as integers."""
     if typing.get_origin(each) is tuple:
         inner = typing.get_args(each)
         each = inner[0] if len(inner) == 2 and inner[1] is Ellipsis else Any  # noqa: PLR2004
-    return list[each]
+    kind: Any = list
+    return kind[_of_each(each, extras)]
 
 
-def _dict_of(each: Any) -> Any:
+def _dict_of(each: Any, extras: Sequence[Any]) -> Any:
     """Return the type of all of `**kwargs`; `**kwargs: dict[str, int]` counts as integers."""
-    return each if typing.get_origin(each) is dict else dict[str, each]
+    if typing.get_origin(each) is dict:
+        _, each = typing.get_args(each)
+    kind: Any = dict
+    return kind[str, _of_each(each, extras)]
 
 
 def _model(name: str, definitions: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Json]]:

@@ -111,7 +111,9 @@ def closed_schema(schema: Schema, *, what: str) -> Schema:
 def _closed(schema: Schema, what: str) -> Schema:
     new = _inside(schema, lambda inner: _closed(inner, what))
     if len(new.get("allOf", ())) == 1:
-        new = {**new["allOf"][0], **_without(new, "allOf")}
+        rest = _without(new, "allOf")
+        wraps = rest.get("properties") == {}  # it restricts nothing
+        new = {**new["allOf"][0], **(_without(rest, "properties") if wraps else rest)}
     if "oneOf" in new:
         new = {**_without(new, "oneOf"), "anyOf": [*new.get("anyOf", ()), *new["oneOf"]]}
     if "default" in new and new["default"] is None:
