@@ -107,6 +107,9 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
         raise
     except ModelUnavailableError as error:
         _keep(error)
+        tried = activity.info().attempt
+        if tried > 1:  # once is daily life; a program that waits for long says what for
+            log.warning("Attempt %d of a model call failed: %s", tried, text_of(error))
         asked = error.retry_after
         wait = None if asked is None or not asked >= 0 else min(asked, LONGEST_WAIT_SECONDS)
         # Temporal takes a wait of zero for none given, and waits for 1, 2, 4 s and so on.
@@ -116,7 +119,7 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
             *facts(remedy=clean_remedy(error)),
             type=type(error).__name__,
             next_retry_delay=delay,
-            non_retryable=0 < attempts <= activity.info().attempt,
+            non_retryable=0 < attempts <= tried,
             category=ApplicationErrorCategory.BENIGN,
         ) from None
     except asyncio.CancelledError as error:

@@ -146,7 +146,13 @@ from holdfast.reading.streams.events import (
     StepUndoneStreamEvent,
     StreamEvent,
 )
-from holdfast.tracing import gen_trace_id, get_current_trace, set_tracing_disabled, trace
+from holdfast.tracing import (
+    gen_trace_id,
+    get_current_trace,
+    set_tracing_disabled,
+    set_tracing_export_api_key,
+    trace,
+)
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import Retrieved, SourceNode
@@ -182,6 +188,8 @@ from holdfast.workers.tool_use import (
 )
 
 if TYPE_CHECKING:
+    from openai import AsyncOpenAI as AsyncOpenAI
+
     from holdfast.activities.notices.notifiers import (
         Apprise,
         Notice,
@@ -505,6 +513,7 @@ _LATE = {
             "model_providers",
         ),
         "holdfast.serving.plugin": ("HoldfastPlugin",),
+        "openai": ("AsyncOpenAI",),  # the Agents SDK has it by chance, and programs import it there
         "holdfast.tracing.blocks": ("Trace",),
         "holdfast.tracing.export": ("flush_traces",),
         "holdfast.tracing.provider_spans": (
@@ -813,6 +822,7 @@ __all__ = [
     "set_default_openai_client",
     "set_default_openai_key",
     "set_tracing_disabled",
+    "set_tracing_export_api_key",
     "speech_group_span",
     "speech_span",
     "task_span",
@@ -835,10 +845,11 @@ def __getattr__(name: str) -> object:
         AttributeError: There is no such name; of the SDK's names, the text says what to use.
     """
     if name not in _LATE:
-        from holdfast.values.text.absent_names import ABSENT
+        from holdfast.values.text.absent_names import ABSENT, BESIDE
 
-        if name in ABSENT:
-            msg = f"holdfast has no {name}: {ABSENT[name]}. See docs/from_agents_sdk.md."
+        instead = ABSENT.get(name) or BESIDE.get(name)
+        if instead is not None:
+            msg = f"holdfast has no {name}: {instead}. See docs/from_agents_sdk.md."
             # Python asks for the names of an import statement in this function of its own.
             if sys._getframe(1).f_code.co_name == "_handle_fromlist":  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
                 raise ImportError(msg, name=name)

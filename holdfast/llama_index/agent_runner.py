@@ -14,7 +14,7 @@ from holdfast.client.blocking import AgentRunner as Durable
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.messages import to_message
-from holdfast.llama_index.llms.openai import default_llm
+from holdfast.llama_index.llms.openai import default_callbacks, default_llm
 from holdfast.llama_index.memory import memory_of
 from holdfast.llama_index.program import current_program
 from holdfast.llama_index.reads import TaskReads, awaited, id_of, settled
@@ -25,7 +25,6 @@ from holdfast.llama_index.values import (
     Task,
     TaskStep,
     TaskStepOutput,
-    output_view,
     response_view,
 )
 from holdfast.llama_index.workers.base import RUNNER, BaseAgentWorker, options_of_runner, worker_of
@@ -91,9 +90,9 @@ class AgentRunner(TaskReads):
         self.delete_task_on_finish = delete_task_on_finish
         self.verbose = verbose
         known = getattr(self.agent_worker, "callback_manager", None)
-        self.callback_manager = callback_manager or known
-        if callback_manager is not None:
-            self.agent_worker.set_callback_manager(callback_manager)
+        self.callback_manager = callback_manager or known or default_callbacks()
+        if self.callback_manager is not known:
+            self.agent_worker.set_callback_manager(self.callback_manager)
         prints = verbose or bool(getattr(agent_worker, "verbose", False))
         self._tasks = Tasks(self.agent_worker, current_program(), llm, verbose=prints)
         name = self._tasks.program.session(self._tasks.agent.name)
@@ -129,11 +128,6 @@ class AgentRunner(TaskReads):
     def state(self) -> Self:
         """The runner itself, which knows the state of its tasks."""
         return self
-
-    @property
-    def task_dict(self) -> dict[str, Task]:
-        """The tasks by id, the newest last."""
-        return {task.task_id: task for task in self.list_tasks()}
 
     # ---- the conversation
 
@@ -311,7 +305,7 @@ class AgentRunner(TaskReads):
         output = await self._tasks.run_step(
             id_of(task_id), input, wanted, options.get("tool_choice")
         )
-        return output_view(output, observes=self.agent_worker.observes)
+        return await self._shown(id_of(task_id), output)
 
     def run_step(
         self,

@@ -14,7 +14,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.agent_runner import AgentRunner
 from holdfast.llama_index.llms.openai import default_llm
 from holdfast.llama_index.llms.prompts import PromptTemplate, filled, template_text
-from holdfast.llama_index.reads import awaited, id_of, settled
+from holdfast.llama_index.reads import TaskState, awaited, id_of, settled
 from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.values import AgentChatResponse, Task, response_view
 from holdfast.llama_index.workers.base import HoldfastWorker
@@ -92,7 +92,7 @@ class PlannerAgentState:
         return self._agent.get_task(task_id)
 
     @property
-    def task_dict(self) -> dict[str, Task]:
+    def task_dict(self) -> dict[str, TaskState]:
         """The tasks by id, the newest last."""
         return self._agent.task_dict
 
@@ -228,23 +228,60 @@ class StructuredPlannerAgent(AgentRunner):
             return  # the plan as it is will do
         self._keep(plan_id, plan, "Refined plan")
 
+    async def _found(self, plan_id: str) -> list[tuple[SubTask, Any]]:
+        """Return the sub-tasks that are done, with what they gave."""
+        done = self.plans.get_completed_sub_tasks(plan_id)
+        return [(each, (await self._completed(await self._known(each.name)))[-1]) for each in done]
+
+    async def _refine_found(self, first: str, second: str, done: Sequence[Any] | None) -> None:
+        plan_id, input = (first, second) if first in self.plans.plan_dict else (second, first)
+        if plan_id not in self.plans.plan_dict:
+            msg = f"There is no plan {plan_id!r}. create_plan returns the id of one."
+            raise InvalidArgumentError(msg)
+        await self._refine(plan_id, input, await self._found(plan_id) if done is None else done)
+
     def refine_plan(
-        self, plan_id: str, input: str, completed_sub_task_pairs: Sequence[tuple[SubTask, Any]]
+        self,
+        input: str,
+        plan_id: str,
+        completed_sub_task_pairs: Sequence[tuple[SubTask, Any]] | None = None,
+        **_: Any,
     ) -> None:
         """Have the rest of a plan looked at, in the light of what is done.
 
         Args:
-            plan_id: The plan.
             input: The request.
-            completed_sub_task_pairs: Sub-tasks that are done, and their responses.
+            plan_id: The plan. Both may be given in the order of 0.10, the plan first.
+            completed_sub_task_pairs: Sub-tasks that are done, and their responses; by default those
+                that are marked as done.
+
+        Raises:
+            InvalidArgumentError: There is no such plan.
         """
-        settled(self._refine(plan_id, input, completed_sub_task_pairs))
+        settled(self._refine_found(input, plan_id, completed_sub_task_pairs))
 
     async def arefine_plan(
-        self, plan_id: str, input: str, completed_sub_task_pairs: Sequence[tuple[SubTask, Any]]
+        self,
+        input: str,
+        plan_id: str,
+        completed_sub_task_pairs: Sequence[tuple[SubTask, Any]] | None = None,
+        **_: Any,
     ) -> None:
         """Do what `refine_plan` does."""
-        await awaited(self._refine(plan_id, input, completed_sub_task_pairs))
+        await awaited(self._refine_found(input, plan_id, completed_sub_task_pairs))
+
+    def get_next_tasks(self, plan_id: str, **_: Any) -> list[str]:
+        """List the names of the sub-tasks whose dependencies are done."""
+        return [each.name for each in self.plans.get_next_sub_tasks(plan_id)]
+
+    def mark_task_complete(self, plan_id: str, task_id: str, **_: Any) -> None:
+        """Note that a sub-task, given by its name, is done.
+
+        Raises:
+            KeyError: The plan has none of this name.
+        """
+        named = {each.name: each for each in self.plans.plan_dict[plan_id].sub_tasks}
+        self.plans.add_completed_sub_task(plan_id, named[task_id])
 
     # ---- sub-tasks
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections import deque
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from holdfast.engine.loop import shared_loop
@@ -10,6 +11,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.tasks import Tasks, known_errors
 from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput, output_view, step_view
 from holdfast.llama_index.workers.base import BaseAgentWorker
+from holdfast.values import steps
 from holdfast.values.text.shown import shown
 
 T = TypeVar("T")
@@ -40,6 +42,32 @@ def id_of(task: Task | str) -> str:
     raise InvalidArgumentError(msg)
 
 
+class TaskState(Task):
+    """A task as a runner lists it, with its steps; these are read when they are asked for.
+
+    Attributes:
+        task: The task itself.
+    """
+
+    def __init__(self, task: Task, reads: TaskReads) -> None:
+        """Take the task, and what reads its steps."""
+        super().__init__(
+            task.task_id, task.input, task.memory, task.extra_state, task.callback_manager
+        )
+        self.task = task
+        self._reads = reads
+
+    @property
+    def completed_steps(self) -> list[TaskStepOutput]:
+        """The outputs of the completed steps, oldest first."""
+        return self._reads.get_completed_steps(self.task_id)
+
+    @property
+    def step_queue(self) -> deque[TaskStep]:
+        """The step in progress and the queued ones, in order."""
+        return self._reads.get_step_queue(self.task_id)
+
+
 class TaskReads:
     """The part of AgentRunner that reads tasks, and that reads and changes prompts.
 
@@ -50,10 +78,11 @@ class TaskReads:
     agent_worker: BaseAgentWorker
     _tasks: Tasks
 
-    async def _list(self) -> list[Task]:
-        return [await self._tasks.describe(each) for each in await self._tasks.list()]
+    async def _list(self) -> list[TaskState]:
+        listed = await self._tasks.list()
+        return [TaskState(await self._tasks.describe(each), self) for each in listed]
 
-    def list_tasks(self, **_: Any) -> list[Task]:
+    def list_tasks(self, **_: Any) -> list[TaskState]:
         """List the tasks of this run of the program, the newest last."""
         return settled(self._list())
 
@@ -73,11 +102,36 @@ class TaskReads:
         """List the step in progress and the queued ones, in order."""
         return settled(self._upcoming(id_of(task_id)))
 
+    def get_step_queue(self, task_id: Task | str, **_: Any) -> deque[TaskStep]:
+        """Return what `get_upcoming_steps` lists."""
+        return deque(self.get_upcoming_steps(task_id))
+
+    @property
+    def task_dict(self) -> dict[str, TaskState]:
+        """The tasks by id, the newest last."""
+        return {each.task_id: each for each in self.list_tasks()}
+
     async def _completed(self, task_id: str) -> list[TaskStepOutput]:
         runner = await self._tasks.connect()
-        observes = self.agent_worker.observes
         outputs = await runner.get_completed_steps(task_id)
-        return [output_view(each, observes=observes) for each in outputs]
+        before = [source for each in outputs[:-1] for source in each.sources]
+        return [self._view(each, before) for each in outputs]
+
+    def _view(
+        self, output: steps.TaskStepOutput, before: Sequence[steps.ToolOutput] = ()
+    ) -> TaskStepOutput:
+        worker = self.agent_worker
+        return output_view(
+            output, observes=worker.observes, before=before, gives_data=worker.gives_data
+        )
+
+    async def _shown(self, task_id: str, output: steps.TaskStepOutput) -> TaskStepOutput:
+        """Show the output of a step that was run; the last one has all results of tools."""
+        if output.is_last:
+            for each in await self._completed(task_id):
+                if each.task_step.step_id == output.task_step.step_id:
+                    return each
+        return self._view(output)
 
     def get_completed_steps(self, task_id: Task | str, **_: Any) -> list[TaskStepOutput]:
         """List the outputs of the completed steps, oldest first."""
@@ -109,7 +163,7 @@ class TaskReads:
 
     def get_completed_tasks(self, **_: Any) -> list[Task]:
         """List the tasks that have their answer, finalized or not."""
-        return [task for task in self.list_tasks() if self._is_answered(task.task_id)]
+        return [each.task for each in self.list_tasks() if self._is_answered(each.task_id)]
 
     def _is_answered(self, task_id: str) -> bool:
         outputs = self.get_completed_steps(task_id)

@@ -21,6 +21,7 @@ from holdfast.engine.loop import shared_loop
 from holdfast.errors import InvalidArgumentError
 from holdfast.values import steps
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.text.shown import shown
 
@@ -121,10 +122,13 @@ def tool_output(recorded: steps.ToolOutput) -> ToolOutput:
         arguments: Any = json.loads(recorded.raw_input)
     except ValueError:
         arguments = recorded.raw_input
+    raw: dict[str, Any] = {"args": (), "kwargs": arguments}
+    if is_object(arguments) and [*arguments] == ["input"]:
+        raw["input"] = arguments["input"]  # as of LlamaIndex's query engine tools
     return ToolOutput(
         content=recorded.content,
         tool_name=recorded.tool_name,
-        raw_input={"args": (), "kwargs": arguments},
+        raw_input=raw,
         raw_output=raw_output_of(recorded.content),
         is_error=recorded.is_error,
     )

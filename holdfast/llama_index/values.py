@@ -6,8 +6,8 @@ They are views of what a task recorded, or what step logic of a user's own makes
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from holdfast.llama_index.llms.messages import CORE
@@ -57,6 +57,8 @@ class TaskStep(Dumped):
     next_steps: dict[str, TaskStep] = field(default_factory=dict[str, "TaskStep"], repr=False)
     prev_steps: dict[str, TaskStep] = field(default_factory=dict[str, "TaskStep"], repr=False)
     is_ready: bool = True
+    memory: InitVar[Any] = None
+    """Taken and not kept, as in LlamaIndex: the conversation is the task's."""
 
     def get_next_step(
         self, step_id: str, input: str | None = None, step_state: dict[str, Any] | None = None
@@ -175,14 +177,23 @@ def step_view(step: steps.TaskStep) -> TaskStep:
     )
 
 
-def output_view(output: steps.TaskStepOutput, *, observes: bool = False) -> TaskStepOutput:
+def output_view(
+    output: steps.TaskStepOutput,
+    *,
+    observes: bool = False,
+    before: Sequence[steps.ToolOutput] = (),
+    gives_data: bool = False,
+) -> TaskStepOutput:
     """Show a step's output.
 
     Args:
         output: The output.
         observes: Whether a step in the middle says what it observed, as ReAct's do.
+        before: Results of tools of the steps before it, for the last one, which shows all.
+        gives_data: Whether an output that is a dict or a list is shown as that.
     """
-    nodes = union(source.nodes for source in output.sources)
+    sources = [*before, *output.sources] if output.is_last else output.sources
+    nodes = union(source.nodes for source in sources)
     text = as_text(output.output)
     if observes and not output.is_last and output.sources:
         text = f"Observation: {output.sources[-1].content}"
@@ -190,13 +201,12 @@ def output_view(output: steps.TaskStepOutput, *, observes: bool = False) -> Task
     if output.status == "waiting":
         text = f"The task waits: {'; '.join(output.waiting_for)}"
         metadata = {"status": "waiting", "approvals": list(output.approvals)}
+    made: Any = output.output
+    if not (gives_data and metadata is None and isinstance(made, dict | list)):
+        shown = [tool_output(source) for source in sources]
+        made = AgentChatResponse(text, shown, [scored_node(node) for node in nodes], metadata)
     return TaskStepOutput(
-        output=AgentChatResponse(
-            text,
-            [tool_output(source) for source in output.sources],
-            [scored_node(node) for node in nodes],
-            metadata,
-        ),
+        output=made,
         task_step=step_view(output.task_step),
         next_steps=[step_view(step) for step in output.next_steps],
         is_last=output.is_last,

@@ -10,7 +10,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 from holdfast.tracing.blocks import Trace, gen_trace_id, get_current_trace, trace
-from holdfast.tracing.switch import instrument, set_tracing_disabled
+from holdfast.tracing.switch import (
+    instrument,
+    set_tracing_disabled,
+    set_tracing_export_api_key,
+)
 
 if TYPE_CHECKING:
     from holdfast.tracing.export import flush_traces
@@ -24,6 +28,7 @@ __all__ = [
     "get_current_trace",
     "instrument",
     "set_tracing_disabled",
+    "set_tracing_export_api_key",
     "trace",
 ]
 

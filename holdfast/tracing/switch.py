@@ -5,6 +5,7 @@ OpenTelemetry is an extra: nothing here imports it, unless the program has impor
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from holdfast.tracing.otel import Spans
+
+
+logger = logging.getLogger(__name__)
 
 
 class _Switch:
@@ -60,6 +64,18 @@ def instrument(provider: TracerProvider | None = None) -> None:
 def set_tracing_disabled(disabled: bool) -> None:  # noqa: FBT001  the Agents SDK's signature
     """Turn tracing off, or on again, for tasks that this process creates from now on."""
     _switch.disabled = disabled
+
+
+def set_tracing_export_api_key(api_key: str) -> None:
+    """Take OpenAI's key for traces, and use it for nothing: no trace is sent to OpenAI.
+
+    Programs of the Agents SDK call it. The exporter of the OpenTelemetry provider has its own key.
+    """
+    del api_key
+    logger.info(
+        "set_tracing_export_api_key: the key is not used, because traces go where the exporter of"
+        " your OpenTelemetry provider sends them, see docs/tracing.md."
+    )
 
 
 def is_disabled() -> bool:

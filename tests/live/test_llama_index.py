@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from holdfast import ToolCall, tool
-from holdfast.client.runner.engines import Engines
-from holdfast.engine.loop import shared_loop
 from holdfast.errors import StepFailedError
 from holdfast.llama_index import (
     AgentChatResponse,
@@ -30,6 +27,7 @@ from holdfast.llama_index import (
     OpenAIAgentWorker,
     ParallelAgentRunner,
     PromptTemplate,
+    QueryEngineTool,
     ReActAgent,
     ReActAgentWorker,
     ReActChatFormatter,
@@ -38,7 +36,6 @@ from holdfast.llama_index import (
     TaskStepOutput,
     UnclearCallError,
     program,
-    tasks,
 )
 from holdfast.llama_index.query_pipeline import QueryPipeline, StatefulFnComponent
 from holdfast.models.base import Delta, ModelAnswer, ModelRequest, Tell
@@ -48,24 +45,9 @@ from holdfast.values.messages import assistant
 from holdfast.values.steps import TaskStep as HoldfastStep
 from holdfast.values.steps import TaskStepOutput as HoldfastOutput
 from holdfast.workers import StepContext
+from tests.support.llama_index_runs import engine, run
 
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
-    """Run one embedded engine, in a directory of its own."""
-    made = Engines()
-    made.configure(data_dir=str(tmp_path_factory.mktemp("engine")))
-    yield made
-    shared_loop().run(made.close())
-
-
-@pytest.fixture(autouse=True)
-def run(engine: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make each test a run of a program of its own."""
-    monkeypatch.setattr(tasks, "engines", engine)
-    monkeypatch.setattr(program, "engines", engine)
-    monkeypatch.setattr(program, "_current", program.Current())
-    monkeypatch.setenv(program.RUN, "new")
+__all__ = ["engine", "run"]
 
 
 def multiply(a: int, b: int) -> int:
@@ -593,3 +575,58 @@ def test_the_model_reads_its_arguments_again_as_the_parser_read_them(
     said = json.dumps([each.get("tool_calls") or each for each in entries])
     assert r'"arguments": "{\"a\": 6, \"b\": 7}"' in said
     assert "6*7" not in said
+
+
+def test_a_function_finds_its_last_output_in_the_state() -> None:
+    def double(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        last = state.get("__output__")
+        state["__output__"] = int(state["__task__"].input) if last is None else last * 2
+        return state, state["__output__"] > 30
+
+    assert str(FnAgentWorker(double).as_agent().chat("5")) == "40"
+
+
+def test_a_listed_task_has_its_task_and_its_steps() -> None:
+    runner = agent(calls(a=6, b=7), "42")
+    made = runner.create_task("6 times 7?")
+    runner.run_step(made.task_id)
+    [listed] = runner.list_tasks()
+    assert (listed.task.input, listed.task) == ("6 times 7?", runner.get_task(made.task_id))
+    known = runner.state.task_dict[made.task_id]
+    assert [each.output.sources[0].content for each in known.completed_steps] == ["42"]
+    assert [each.step_id for each in known.step_queue] == [
+        each.step_id for each in runner.state.get_step_queue(made.task_id)
+    ]
+    assert len(known.step_queue) == 1
+    assert known.model_dump(exclude={"memory"})["input"] == "6 times 7?"
+
+
+def test_a_step_takes_the_memory_that_it_was_given_in_old_programs() -> None:
+    task = Task("t", "hi")
+    step = TaskStep(task_id="t", step_id="s", input="hi", memory=task.memory, step_state={"n": 1})
+    assert step == TaskStep("t", "s", "hi", {"n": 1})
+    assert "memory" not in step.model_dump()
+
+
+def test_the_last_step_has_all_results_of_tools() -> None:
+    runner = agent(calls(a=6, b=7), calls(a=2, b=3), "42 and 6")
+    task = runner.create_task("6 times 7, 2 times 3?")
+    shown = [runner.run_step(task.task_id) for _ in range(3)]
+    assert [[str(each) for each in step.output.sources] for step in shown] == [
+        ["42"],
+        ["6"],
+        ["42", "6"],
+    ]
+    assert [len(each.output.sources) for each in runner.get_completed_steps(task)] == [1, 1, 2]
+
+
+def test_the_input_of_a_query_engine_is_found_by_its_name() -> None:
+    class Engine:
+        def query(self, question: str) -> str:
+            return f"{question} Yes."
+
+    tool = QueryEngineTool.from_defaults(Engine(), name="ask", description="Answers.")
+    call = ToolCall(id="", name="ask", arguments='{"input": "Trams?"}')
+    runner = OpenAIAgent.from_tools([tool], llm=answers([call, "done"]))
+    [source] = runner.chat("Are there trams?").sources
+    assert (source.raw_input["input"], source.content) == ("Trams?", "Trams? Yes.")

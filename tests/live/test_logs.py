@@ -93,6 +93,22 @@ async def test_a_secret_in_the_error_of_a_model_call_is_in_no_log(
     assert "Traceback" in caplog.text
 
 
+async def test_a_model_call_that_fails_again_and_again_says_so(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        model.fail(503, retry_after=0, message="The model is not up.")
+    model.reply("Here I am.")
+    await rig.serve(make_agent())
+    assert str(await rig.runner().chat("Hello?")) == "Here I am."
+    said = [each.getMessage() for each in caplog.records if "of a model call" in each.getMessage()]
+    assert [each.partition(":")[0] for each in said] == [
+        "Attempt 2 of a model call failed",
+        "Attempt 3 of a model call failed",
+    ]
+    assert "The model is not up." in said[0]
+
+
 def test_a_message_is_redacted_like_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     log.warning("The key is %s", KEY)
     assert caplog.messages == [f"The key is {REDACTED}"]

@@ -4,10 +4,11 @@ import importlib
 import re
 
 import agents
+import openai
 import pytest
 
 import holdfast
-from holdfast.values.text.absent_names import ABSENT
+from holdfast.values.text.absent_names import ABSENT, BESIDE
 from tests.support.sdk_names import PAGE, written
 
 MISSING = sorted(set(agents.__all__) - set(holdfast.__all__))
@@ -36,6 +37,23 @@ def test_only_names_that_are_missing_are_refused() -> None:
     assert sorted(ABSENT) == MISSING
 
 
+@pytest.mark.parametrize("name", sorted(BESIDE))
+def test_name_of_a_module_of_the_sdk_is_refused_with_what_to_use_instead(name: str) -> None:
+    with pytest.raises(ImportError, match=re.escape(BESIDE[name])):
+        exec(f"from holdfast import {name}")
+
+
+@pytest.mark.parametrize("package", ["holdfast.mcp", "holdfast.models"])
+def test_hint_to_another_package_is_right(package: str) -> None:
+    named = [name for name, said in BESIDE.items() if f"from {package} import" in said]
+    assert named
+    assert [name for name in named if not hasattr(importlib.import_module(package), name)] == []
+
+
+def test_the_client_that_the_sdk_has_by_chance_is_here() -> None:
+    assert holdfast.AsyncOpenAI is openai.AsyncOpenAI
+
+
 def test_other_names_are_unknown_as_in_any_module() -> None:
     assert not hasattr(importlib.import_module("holdfast"), "no_such_name")
 
@@ -43,3 +61,9 @@ def test_other_names_are_unknown_as_in_any_module() -> None:
 def test_page_for_users_of_the_sdk_has_the_names_as_they_are() -> None:
     page = PAGE.read_text("utf-8")
     assert page == written(page), "run: python -m tests.support.sdk_names"
+
+
+def test_a_model_has_its_client_where_programs_of_the_sdk_look() -> None:
+    client = openai.AsyncOpenAI(base_url="http://localhost:1/v1", api_key="any")
+    for kind in (holdfast.OpenAIResponsesModel, holdfast.OpenAIChatCompletionsModel):
+        assert vars(kind(model="m", openai_client=client))["_client"] is client

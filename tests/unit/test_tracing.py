@@ -31,6 +31,7 @@ from holdfast.tracing import (
     get_current_trace,
     instrument,
     set_tracing_disabled,
+    set_tracing_export_api_key,
     switch,
     trace,
 )
@@ -513,3 +514,13 @@ def test_an_answer_is_written_with_why_it_ended() -> None:
     [message] = json.loads(contents.output_messages(answer))
     assert message["finish_reason"] == "content_filter"
     assert [part["content"] for part in message["parts"]] == ["no", "I refuse"]
+
+
+def test_the_key_for_traces_of_the_agents_sdk_is_taken_and_not_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("INFO", logger="holdfast.tracing"):
+        set_tracing_export_api_key("sk-of-the-tests-1")
+    [record] = caplog.records
+    assert "the key is not used" in record.getMessage()
+    assert "sk-of-the-tests-1" not in record.getMessage()

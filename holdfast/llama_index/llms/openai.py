@@ -76,6 +76,19 @@ def default_llm(given: Any) -> Any:
     return None if core is None else getattr(core.Settings, "_llm", None)
 
 
+def default_callbacks() -> Any:
+    """Return a callback manager of LlamaIndex's, if the program uses that; else None.
+
+    Step logic written for LlamaIndex finds one always, as by `trace_method`.
+    """
+    core = sys.modules.get(CORE)
+    if core is None:
+        return None
+    from llama_index.core.callbacks import CallbackManager
+
+    return CallbackManager([])
+
+
 class LLMMetadata(BaseModel):
     """What a model says of itself.
 

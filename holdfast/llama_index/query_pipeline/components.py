@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import InvalidArgumentError
@@ -162,6 +162,8 @@ class CustomQueryComponent(BaseModel, QueryComponent):
     """Base of a component of your own: write `_input_keys`, `_output_keys`, `_run_component`."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="allow")
+
+    partial_dict: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def _input_keys(self) -> set[str]:

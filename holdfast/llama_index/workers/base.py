@@ -36,10 +36,12 @@ class BaseAgentWorker:
     Attributes:
         kind: Part of the names of the agents that are made of it.
         observes: Whether a step in the middle shows what it observed.
+        gives_data: Whether an output that is a dict or a list is shown as that, not as its text.
     """
 
     kind: ClassVar[str] = "agent"
     observes: ClassVar[bool] = False
+    gives_data: ClassVar[bool] = True
     callback_manager: Any
 
     def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
@@ -103,6 +105,8 @@ class BaseAgentWorker:
 
 class HoldfastWorker(BaseAgentWorker):
     """An AgentWorker or an Agent of Holdfast, or a worker of another library, for a runner."""
+
+    gives_data = False
 
     def __init__(self, given: Any, options: Mapping[str, Any]) -> None:
         """Take it.

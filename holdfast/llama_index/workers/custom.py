@@ -35,6 +35,7 @@ class FnAgentWorker(BaseAgentWorker):
     """
 
     kind = "fn"
+    gives_data = False
 
     def __init__(
         self,
@@ -98,10 +99,16 @@ class FnAgentWorker(BaseAgentWorker):
                 )
                 raise InvalidArgumentError(msg)
         state.pop(self.task_input_key, None)
-        output = state.pop(self.output_key, None)
+        output = state.get(self.output_key)
         said = output if output is not None else ""
+        if self.output_key in state:  # the next step finds it, as text where it is no data
+            state = {**state, self.output_key: output if _is_data(output) else str(output)}
         following = [] if is_done else [step.get_next_step(new_step_id(), step_state=state)]
         return TaskStepOutput(said, step, following, is_done)
+
+
+def _is_data(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | list | dict)
 
 
 def copied(value: Any) -> Any:

@@ -42,6 +42,34 @@ class ReActChatFormatter:
         """Make a formatter."""
         return cls(system_header, context or "")
 
+    def format(
+        self,
+        tools: Sequence[Any],
+        chat_history: Sequence[Any],
+        current_reasoning: Sequence[Any] | None = None,
+    ) -> list[Any]:
+        """Write what a model reads, for step logic of your own, as LlamaIndex's formatter does.
+
+        Args:
+            tools: The tools, LlamaIndex's.
+            chat_history: The conversation.
+            current_reasoning: Reasoning steps of LlamaIndex.
+
+        Raises:
+            InvalidArgumentError: llama-index-core is not installed.
+        """
+        try:
+            from llama_index.core.agent.react.formatter import ReActChatFormatter as Formatter
+        except ImportError as error:
+            msg = (
+                "ReActChatFormatter.format needs llama-index-core, whose reasoning steps it writes."
+                " Install it, or pass the formatter to a ReActAgentWorker."
+            )
+            raise InvalidArgumentError(msg) from error
+        known: dict[str, Any] = {"system_header": self.system_header, "context": self.context}
+        made = Formatter.from_defaults(**{key: each for key, each in known.items() if each})
+        return made.format(tools, list(chat_history), list(current_reasoning or ()))
+
 
 class ReActAgentWorker(ToolAgentWorker):
     """ReAct: the model reasons and acts in text, in rounds of thought, action and observation."""

@@ -29,6 +29,8 @@ class ToolAgentWorker(BaseAgentWorker):
         callback_manager: Kept as it is.
     """
 
+    gives_data = False
+
     def __init__(
         self,
         tools: Sequence[Any] = (),

@@ -62,6 +62,7 @@ class OpenAIChatCompletionsModel(ChatCompletionsModel):
         """
         super().__init__(model, client=openai_client)
         self.model = model
+        self._client = openai_client  # programs read the address of their client there
 
 
 async def chat_body(model: str, request: ModelRequest) -> RequestBody:

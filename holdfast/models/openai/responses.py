@@ -67,6 +67,7 @@ class OpenAIResponsesModel(ResponsesModel):
         """
         super().__init__(model, client=openai_client)
         self.model = model
+        self._client = openai_client  # programs read the address of their client there
 
 
 async def request_body(model: str, request: ModelRequest) -> RequestBody:

@@ -36,7 +36,6 @@ _BY_REASON: dict[str, str] = {
     " responses_websocket_session set_default_openai_responses_transport",
     OTEL: "TracingProcessor add_trace_processor set_trace_processors set_trace_provider",
     SEARCH: "ToolSearchTool tool_namespace",
-    "the exporter of the OpenTelemetry provider has the key": "set_tracing_export_api_key",
     "agents are not registered at the provider": "OpenAIAgentRegistrationConfig"
     " set_default_openai_harness set_default_openai_agent_registration",
     "a model call that takes too long is repeated; the StepFailedError of the last attempt is what"
@@ -50,3 +49,42 @@ _BY_REASON: dict[str, str] = {
 
 ABSENT = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}
 """Name to what to use in its place."""
+
+IN_MCP = "MCP servers are names of holdfast.mcp; write from holdfast.mcp import {name}"
+IN_MODELS = (
+    "models of other libraries are names of holdfast.models; write from holdfast.models import"
+)
+SAME = "the names of that module are names of holdfast itself; import holdfast as {name} serves"
+OF_SDK = (
+    "sessions of the Agents SDK are taken as they are; leave the line as it was: from"
+    " agents.extensions.memory import {name}"
+)
+VOICE = "there are no voices and no realtime agents; run the text of a turn with Runner"
+
+_BESIDE_BY_REASON: dict[str, str] = {
+    IN_MCP: "MCPServer MCPServerManager MCPServerSse MCPServerSseParams MCPServerStdio"
+    " MCPServerStdioParams MCPServerStreamableHttp MCPServerStreamableHttpParams MCPToolMetaContext"
+    " MCPUtil ToolFilter ToolFilterCallable ToolFilterContext ToolFilterStatic"
+    " create_static_tool_filter",
+    f"{IN_MODELS} {{name}}": "AnyLLMModel LitellmModel",
+    SAME: "agent agent_output exceptions extensions guardrail handoffs items lifecycle memory"
+    " model_settings result run run_context run_state stream_events tool_context usage",
+    OF_SDK: "AdvancedSQLiteSession AsyncSQLiteSession DaprSession EncryptedSession RedisSession"
+    " SQLAlchemySession",
+    VOICE: "AudioInput RealtimeAgent RealtimeRunner RealtimeSession SingleAgentVoiceWorkflow"
+    " StreamedAudioInput VoicePipeline VoicePipelineConfig VoiceWorkflowBase realtime voice",
+    OTEL: "BackendSpanExporter BatchTraceProcessor ConsoleSpanExporter TracingExporter",
+    "a team is not drawn; holdfast show TASK and the desk show what it did": "draw_graph"
+    " get_main_graph",
+    "a subclass of Runner is called by its own name": "set_default_agent_runner"
+    " get_default_agent_runner",
+    "subclass RunHooks": "RunHooksBase",
+    "subclass AgentHooks": "AgentHooksBase",
+}
+
+BESIDE = {
+    name: reason.format(name=name)
+    for reason, names in _BESIDE_BY_REASON.items()
+    for name in names.split()
+}
+"""Name of the SDK's modules that are not among the public names of `agents`, likewise."""
