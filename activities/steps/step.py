@@ -32,6 +32,7 @@ from holdfast.activities.tools.session_rules import has_no_rules
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.retriever import ask_retriever
 from holdfast.reading.streams.hub import StreamKey
+from holdfast.reading.streams.turns import Place, local_turns
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep
@@ -134,6 +135,8 @@ class StepActivities:
     async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
         ready = await self._ready(given, pulse)
         ctx, hooks = ready.ctx, ready.hooks
+        if not await _may_begin(given, ctx):
+            return Advanced(result=None, unbegun=True)
         await hooks.started(given, ctx)
         made = await advance(ready.agent.made_worker, ctx, ready.opened)
         if ready.continuation is not None and made.result is not None:
@@ -330,6 +333,16 @@ def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:
         return [*await choose(query), *snapshot.served]
 
     return retrieve
+
+
+async def _may_begin(given: AdvanceInput, ctx: StepContext) -> bool:
+    """Wait for the readers of a streamed run in this process; return False if one has stopped it.
+
+    A step that has an answer, recorded or not, has begun.
+    """
+    if ctx.journal or ctx.record.is_paid:
+        return True
+    return await local_turns.may_begin(ctx.task_id, Place(given.branch, given.n))
 
 
 def _stream_key(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
+from types import CoroutineType
 from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import ConnectError, EngineError, NoWorkerError, QueryFailedError
 from holdfast.reading.streams.events import StreamEvent
 from holdfast.reading.streams.reader import StreamReader
+from holdfast.reading.streams.turns import Reading, StreamedTurns
 from holdfast.values.pauses import pauses
 
 FIRST_PAUSE_SECONDS = 0.05
@@ -67,6 +69,7 @@ class Streamed(Generic[T]):
             RuntimeError: No event loop is running in this thread.
         """
         self.task_id = task_id
+        self._own_turns = StreamedTurns(task_id)
         self._wrap = wrap
         self._tasks: set[asyncio.Task[Any]] = set()
         self._cut = asyncio.Event()
@@ -106,20 +109,30 @@ class Streamed(Generic[T]):
         Raises:
             Exception: The error of the work, after all events.
         """
-        if await self._is_begun():
-            async with aclosing(self._events(offset)) as events:
-                async for event in events:
-                    self._note(event)
-                    yield event
+        reading = self._own_turns.read()
+        try:
+            if await self._is_begun():
+                async with aclosing(self._events(offset, reading)) as events:
+                    async for event in events:
+                        self._note(event)
+                        reading.hand_over()
+                        yield event
+        except GeneratorExit:
+            reading.end()
+            if _is_closed_by_caller():
+                await self._closed()
+            raise
+        finally:
+            reading.end()
         await self._settle()
 
     def __aiter__(self) -> AsyncIterator[StreamEvent]:
         """Read all events."""
         return self.stream_events()
 
-    async def _events(self, offset: int | None) -> AsyncGenerator[StreamEvent]:
+    async def _events(self, offset: int | None, reading: Reading) -> AsyncGenerator[StreamEvent]:
         """Read until the work is over or reading is cut off."""
-        async with aclosing(self._batches(offset)) as batches:
+        async with aclosing(self._batches(offset, reading)) as batches:
             async for batch in batches:
                 for event in batch:
                     if self._cut.is_set():
@@ -128,7 +141,9 @@ class Streamed(Generic[T]):
                 if self._cut.is_set():
                     return
 
-    async def _batches(self, offset: int | None) -> AsyncGenerator[list[StreamEvent]]:
+    async def _batches(
+        self, offset: int | None, reading: Reading
+    ) -> AsyncGenerator[list[StreamEvent]]:
         """Read until the work is over; a read that fails is tried again, and does not end the work.
 
         Raises:
@@ -138,7 +153,7 @@ class Streamed(Generic[T]):
         waits = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while not self._cut.is_set():
             try:
-                async with aclosing(self._read(make(offset))) as batches:
+                async with aclosing(self._read(make(offset), reading)) as batches:
                     async for batch in batches:
                         yield [event for event in batch if event.offset > newest]
                         if batch:
@@ -155,7 +170,9 @@ class Streamed(Generic[T]):
             if self._work.done():
                 await self._unless_cut(asyncio.sleep(pause))
 
-    async def _read(self, reader: StreamReader) -> AsyncGenerator[list[StreamEvent]]:
+    async def _read(
+        self, reader: StreamReader, reading: Reading
+    ) -> AsyncGenerator[list[StreamEvent]]:
         """Read in the engine's loop until the work is over."""
         over = asyncio.Event()
 
@@ -176,6 +193,7 @@ class Streamed(Generic[T]):
         try:
             while (batch := await self._unless_cut(self._wrap(following()))) is not None:
                 yield batch
+                reading.came_back(reader.opened)
         finally:
             self._over.remove(notify)
             await self._wrap(batches.aclose())
@@ -201,6 +219,9 @@ class Streamed(Generic[T]):
         """Raise the error of the work, if it has one."""
         await self.result()
 
+    async def _closed(self) -> None:
+        """Do what is due when the caller closes an iterator before its end."""
+
     def _note(self, event: StreamEvent) -> None:
         """Update the state of the stream by an event."""
 
@@ -214,9 +235,19 @@ class Streamed(Generic[T]):
             self._opened.set_result(made)
 
     def _ended(self, work: asyncio.Task[T]) -> None:
+        self._own_turns.end()
         if not work.cancelled():
             work.exception()  # retrieved, or asyncio logs it when the stream is never read
         if not self._opened.done():
             self._opened.cancel()
         for notify in self._over:
             notify()
+
+
+def _is_closed_by_caller() -> bool:
+    """Whether a generator is closed by code that awaits it, and not by the loop: it was dropped."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop is running any more
+        return False
+    return task is not None and isinstance(task.get_coro(), CoroutineType)

@@ -68,6 +68,11 @@ class Draft:
         self._starts: list[int] = []
         self.units = 0
 
+    @property
+    def pieces(self) -> int:
+        """How many deltas there are."""
+        return len(self._deltas)
+
     def add(self, delta: Delta) -> None:
         """Append a piece. Another thread may read meanwhile: a piece is there after its place."""
         self._starts.append(self.units)
@@ -114,6 +119,22 @@ def deltas_of(answer: ModelAnswer, *, size: int = 0) -> list[Delta]:
     if not size:
         return whole
     return [piece for delta in whole for piece in _cut(delta, size)]
+
+
+def as_told(answer: ModelAnswer, told: Sequence[Delta]) -> Sequence[Delta]:
+    """Return a whole answer as the deltas in which it came, if these say all of it and no more.
+
+    Args:
+        answer: The answer.
+        told: Its deltas, as far as they are known.
+    """
+    whole = deltas_of(answer)
+    pieces = [delta for delta in told if delta.text or delta.kind == "call"]
+    # Only calls have places that count; theirs are other numbers in a record.
+    placed = ("call", "arguments")
+    said = merged(d if d.kind in placed else d._replace(place=0) for d in pieces)
+    same = [each._replace(place=0) for each in said] == [d._replace(place=0) for d in whole]
+    return pieces if same else whole
 
 
 def _cut(delta: Delta, size: int) -> Iterator[Delta]:

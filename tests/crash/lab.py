@@ -276,9 +276,10 @@ class Lab:
                     return
                 await asyncio.sleep(5 * POLL_SECONDS)
 
-    async def until_beaten(self, task: Task, attempt: int, *, times: int = 1) -> None:
+    async def until_beaten(self, task: Task | str, attempt: int, *, times: int = 1) -> None:
         """Wait until the server has got heartbeats of this attempt of an activity, so many."""
-        handle = self.runner.client.get_workflow_handle(task.task_id)
+        task_id = task if isinstance(task, str) else task.task_id
+        handle = self.runner.client.get_workflow_handle(task_id)
         seen: set[int] = set()
         async with asyncio.timeout(SOON):
             while True:

@@ -38,6 +38,7 @@ from holdfast import (
     ModelRetryBackoffSettings,
     ModelRetrySettings,
     RetryPolicyContext,
+    Runner,
     ShellCommandRequest,
     ShellTool,
     TaskStep,
@@ -60,6 +61,7 @@ from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.reading.streams.events import RawResponsesStreamEvent
+from holdfast.reading.streams.turns import local_turns
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_process import build_worker
@@ -531,6 +533,16 @@ def work(job: Job) -> None:
 
 
 async def _work(job: Job) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with await _worker(job):
+        note(job.home, "serving")
+        await stop.wait()
+    note(job.home, "stopped")
+
+
+async def _worker(job: Job) -> Worker:
+    """Make the worker of a job."""
     long_calls.LONG_SECONDS = job.long
     client = await connect_embedded(job.server, plugins=[HoldfastPlugin(archive=job.archive)])
     await check_archive(client, job.archive)
@@ -540,16 +552,8 @@ async def _work(job: Job) -> None:
         "sticky_queue_schedule_to_start_timeout": timedelta(seconds=1),
         **job.options,
     }
-    worker: Worker = build_worker(
-        client, [make_agent(job)], app=job.app, archive=job.archive, **options
-    )
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     os.environ |= {"OPENAI_BASE_URL": job.base_url, "OPENAI_API_KEY": "fake-key"}
-    async with worker:
-        note(job.home, "serving")
-        await stop.wait()
-    note(job.home, "stopped")
+    return build_worker(client, [make_agent(job)], app=job.app, archive=job.archive, **options)
 
 
 def create(job: Job) -> None:
@@ -605,6 +609,23 @@ async def _follow(job: Job) -> None:
         facts = {"kind": raw.type if raw is not None else event.type, "offset": event.offset}
         note(job.home, "told", **facts, delta=getattr(raw, "delta", ""))
     note(job.home, "read")
+
+
+def read_to_a_stop(job: Job) -> None:
+    """Serve the agent of a job, stream its task, and never come back from an output of a tool."""
+    log_to(job.home)
+    asyncio.run(_read_to_a_stop(job))
+
+
+async def _read_to_a_stop(job: Job) -> None:
+    local_turns.patience = 1000.0
+    async with await _worker(job):
+        agent, runner = Agent(name=AGENT), await make_runner(job)
+        stream = Runner.run_streamed(agent, job.input, runner=runner, task_id=job.task_id)
+        async for event in stream.stream_events():
+            if event.type == "run_item_stream_event" and event.name == "tool_output":
+                note(job.home, "read")
+                await asyncio.Event().wait()
 
 
 async def make_runner(job: Job, *, heartbeat: float = HEARTBEAT, **options: Any) -> AgentRunner:

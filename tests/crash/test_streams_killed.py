@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from holdfast import Agent, Runner, RunResultStreaming, RunState
 from holdfast.reading.streams.events import RawResponsesStreamEvent, StreamEvent
+from holdfast.reading.streams.turns import local_turns
 from holdfast.testing import paced
 from tests.crash import programs
 from tests.crash.lab import Lab, answers
@@ -138,3 +141,33 @@ async def test_a_run_is_streamed_on_from_the_beginning_of_the_answer_in_flight(l
 
 async def read(stream: RunResultStreaming) -> list[StreamEvent]:
     return [event async for event in stream.stream_events()]
+
+
+async def test_a_turn_that_waits_for_its_reader_begins_once_their_process_is_killed(
+    lab: Lab,
+) -> None:
+    task_id = f"{lab.job.app}-order"
+    process = lab.start(programs.read_to_a_stop, task_id=task_id, input=lab.say("look:a look:b"))
+    await lab.until_event("read")
+    await lab.until_beaten(task_id, 1)
+    assert lab.asked == [0]
+    await lab.kill(process)
+    lab.start()
+    await lab.until_status(task_id, "finished")
+    assert lab.asked == [0, 1, 2]
+
+
+async def test_a_turn_does_not_wait_for_a_reader_in_another_process(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_turns, "patience", 1000.0)
+    await lab.serve()
+    agent, text = Agent(name=programs.AGENT), lab.say("look:a look:b")
+    stream = Runner.run_streamed(agent, text, runner=lab.runner)
+    events = stream.stream_events()
+    async for event in events:
+        if event.type == "run_item_stream_event" and event.name == "tool_output":
+            assert (await stream.result()).final_output.startswith("final")
+            break
+    await events.aclose()
+    assert lab.asked == [0, 1, 2]

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Runner, RunState, tool
 from holdfast.reading.streams.events import RunItemStreamEvent, StreamEvent
+from holdfast.reading.streams.turns import local_turns
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import call, paced
 from tests.support.rig import MakeAgent, Rig, until, until_status
@@ -17,7 +18,9 @@ from tests.support.runs import Runs, look, outputs
 
 
 @pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
+def run(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Run agents whose turns do not wait for readers, as if those were in another process."""
+    monkeypatch.setattr(local_turns, "patience", 0.0)
     return Runs(rig, make_agent)
 
 

@@ -12,7 +12,8 @@ from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.models.base import Delta, ModelAnswer
-from holdfast.models.draft import Draft, deltas_of
+from holdfast.models.draft import Draft, as_told, deltas_of
+from holdfast.reading.streams import hub as hub_of_streams
 from holdfast.reading.streams.events import StepUndoneStreamEvent
 from holdfast.reading.streams.hub import LocalHub, StreamKey
 from holdfast.reading.streams.progress import read_progress, write_progress
@@ -115,6 +116,29 @@ def test_calls_that_are_told_by_turns_come_with_the_record() -> None:
     assert not [raw for raw in live if raw.data["type"].endswith("arguments.delta")]
 
 
+@given(answers, st.integers(1, 4))
+def test_a_recorded_answer_comes_in_the_pieces_in_which_it_was_told(
+    made: ModelAnswer, size: int
+) -> None:
+    told = deltas_of(made, size=size)
+    events = list(AnswerEvents("1_0").whole(made, told))
+    assert spelled(events) == spelled(whole(made))
+    pieces = [raw.data["delta"] for raw in events if "delta" in raw.data]
+    assert pieces == [delta.text for delta in told if delta.text and delta.kind != "item"]
+
+
+def test_pieces_that_say_something_else_than_the_record_do_not_count() -> None:
+    made = answer("hello")
+    for told in ([Delta("text", "hell")], [Delta("text", "he"), Delta("text", "llo!")]):
+        raws = AnswerEvents("1_0").whole(made, told)
+        assert [raw.data["delta"] for raw in raws if "delta" in raw.data] == ["hello"]
+
+
+def test_the_items_of_a_text_do_not_split_its_pieces() -> None:
+    told = [Delta("text", "hel", 0), Delta("text", "lo", 1)]
+    assert as_told(answer("hello"), told) == told
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))))
 def test_offsets_grow_as_places_do(places: list[tuple[int, int, int]]) -> None:
     offsets = [Offset(*place) for place in places]
@@ -155,6 +179,19 @@ async def test_a_hub_wakes_its_readers_from_another_thread() -> None:
         assert (again.attempt, again.at, again.deltas) == (2, 0, ())
         hub.end(KEY, second)
         assert hub.read(KEY) is None
+
+
+def test_a_hub_keeps_the_pieces_of_the_newest_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_of_streams, "MOST_PIECES", 3)
+    hub = LocalHub()
+    for n in (1, 2, 3, 3):
+        key = KEY._replace(n=n)
+        draft = hub.begin(key, 1)
+        for text in ("a", f"{n}") if n > 1 else ("a", "1", "b"):
+            hub.publish(key, draft, Delta("text", text))
+        hub.end(key, draft)
+    assert [hub.pieces(KEY._replace(n=n)) for n in (1, 2)] == [(), ()]
+    assert [each.text for each in hub.pieces(KEY._replace(n=3))] == ["a", "3"]
 
 
 async def test_signs_of_life_say_the_newest_and_end_with_their_block() -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from holdfast.client.agent_runner.base import RunnerBase
 from holdfast.client.agent_runner.task_ids import TaskLike, id_of, step_id_of
+from holdfast.reading.streams.turns import local_turns
 from holdfast.task.data.commands import Receipt
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
@@ -48,6 +49,7 @@ class TaskControl(RunnerBase):
             CommandRefusedError: The task is not paused.
         """
         check_arguments(TaskControl.resume, reason=reason)
+        local_turns.resume(id_of(task))
         return await self._tasks.command(id_of(task), "resume", by=by, body=_why(reason))
 
     async def abandon(self, task: TaskLike, reason: str, by: str = "") -> Receipt:

@@ -140,6 +140,7 @@ class RunResultStreaming(Streamed[RunResult]):
             return await run(lambda: opened(open_reader))
 
         super().__init__(task_id, work, wrap=wrap)
+        self._own_turns.watch()
 
     @property
     def is_complete(self) -> bool:
@@ -220,8 +221,9 @@ class RunResultStreaming(Streamed[RunResult]):
                 that it had begun. `result` waits until the task is closed. "after_turn": the turn
                 of the newest event that was read is finished with its tools (when none was read:
                 the turn in progress); then the task is paused. Running its state, or `resume`, goes
-                on with it. A model call of the next turn that has begun goes on, and its answer is
-                kept for that; if tools of it have begun, that turn is finished as well.
+                on with it. The next turn does not begin if the worker is in this process and waits
+                for the reader of that event, as it does for a few seconds. Else a model call of it
+                that has begun goes on, and its answer is kept; so do its tools, once one has begun.
 
         Raises:
             UserError: There is no such mode.
@@ -231,6 +233,7 @@ class RunResultStreaming(Streamed[RunResult]):
             raise UserError(msg)
         if self.is_complete:
             return
+        self._own_turns.stop()
         self._cancelled = mode == "immediate"
         if self._cancelled:
             self._cut.set()
@@ -247,6 +250,8 @@ class RunResultStreaming(Streamed[RunResult]):
         try:
             is_stopped = await self._is_begun() and await self._stop(mode)
         finally:
+            if self._own_turns.is_stopping:
+                self._own_turns.stopped(is_taken=is_stopped)
             self._cancelled = self._cancelled and is_stopped
             if not self._cancelled:
                 self._cut.clear()
@@ -271,6 +276,7 @@ class RunResultStreaming(Streamed[RunResult]):
                     raise
                 await asyncio.wait([self._work], timeout=next(waits))
             else:
+                self._own_turns.stopped(is_taken=True)
                 if mode == "immediate":
                     await self._read_made(engine)
                 return True
@@ -296,6 +302,10 @@ class RunResultStreaming(Streamed[RunResult]):
             self._made = made
         except (HoldfastError, TemporalError, TimeoutError, ValueError):
             log.warning("What the run %s had made could not be read", self.task_id, exc_info=True)
+
+    async def _closed(self) -> None:
+        """Wait for the run, as the Agents SDK does."""
+        await asyncio.wait([self._work])
 
     async def _settle(self) -> None:
         if self._cut.is_set() and self._cancelling is not None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple, Protocol
 
 from holdfast.models.base import Delta
 from holdfast.models.draft import Draft, Frame
+
+MOST_PIECES = 20_000
+"""Most pieces of answers that are over which a hub keeps for its readers."""
 
 
 class StreamKey(NamedTuple):
@@ -46,46 +49,33 @@ class StreamHub(Protocol):
         ...
 
 
-class LocalHub:
-    """A hub within one process; publisher and readers may be in different threads and loops."""
+class News(asyncio.Event):
+    """Set when there is something new of a task.
+
+    Attributes:
+        is_recorded: Whether it is in the task's record already.
+    """
+
+    is_recorded = False
+
+    def set_recorded(self) -> None:
+        """Say that there is something new in the record."""
+        self.is_recorded = True
+        self.set()
+
+
+class Listeners:
+    """Those who wait for news of tasks, in any threads and loops."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Begin with nobody."""
         self._lock = threading.Lock()
-        self._drafts: dict[StreamKey, Draft] = {}
-        self._waiting: dict[str, list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
-
-    def begin(self, key: StreamKey, attempt: int) -> Draft:
-        """Begin an attempt, which voids the deltas of earlier ones; return its draft."""
-        with self._lock:
-            draft = self._drafts[key] = Draft(attempt)
-            self._wake(key.task_id)
-        return draft
-
-    def publish(self, key: StreamKey, draft: Draft, delta: Delta) -> None:
-        """Publish one delta of an attempt, unless a later one has begun."""
-        with self._lock:
-            if self._drafts.get(key) is draft:
-                draft.add(delta)
-                self._wake(key.task_id)
-
-    def end(self, key: StreamKey, draft: Draft) -> None:
-        """Drop the draft of an attempt that is over, unless a later one has begun."""
-        with self._lock:
-            if self._drafts.get(key) is draft:
-                del self._drafts[key]
-                self._wake(key.task_id)
-
-    def read(self, key: StreamKey, since: int = 0) -> Frame | None:
-        """Return the newest attempt's draft from a place on; None when no attempt is running."""
-        with self._lock:
-            draft = self._drafts.get(key)
-            return None if draft is None else draft.frame(since if since <= draft.units else 0)
+        self._waiting: dict[str, list[tuple[asyncio.AbstractEventLoop, News]]] = {}
 
     @contextmanager
-    def listening(self, task_id: str) -> Generator[asyncio.Event]:
-        """Yield an event that is set, in the running loop, at each change of a task's drafts."""
-        mine = (asyncio.get_running_loop(), asyncio.Event())
+    def listening(self, task_id: str) -> Generator[News]:
+        """Yield what is set, in the running loop, when there is something new of a task."""
+        mine = (asyncio.get_running_loop(), News())
         with self._lock:
             self._waiting.setdefault(task_id, []).append(mine)
         try:
@@ -96,10 +86,76 @@ class LocalHub:
                 if not self._waiting[task_id]:
                     del self._waiting[task_id]
 
-    def _wake(self, task_id: str) -> None:
-        for loop, event in self._waiting.get(task_id, ()):
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(event.set)
+    def wake(self, task_id: str, *, is_recorded: bool = False) -> None:
+        """Say that there is something new of a task."""
+        with self._lock:
+            waiting = tuple(self._waiting.get(task_id, ()))
+        for loop, news in waiting:
+            with suppress(RuntimeError):  # its loop is closed
+                loop.call_soon_threadsafe(news.set_recorded if is_recorded else news.set)
+
+
+class LocalHub:
+    """A hub within one process; publisher and readers may be in different threads and loops."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._lock = threading.Lock()
+        self._drafts: dict[StreamKey, Draft] = {}
+        self._over: dict[StreamKey, Draft] = {}
+        self._kept = 0
+        self._readers = Listeners()
+
+    def begin(self, key: StreamKey, attempt: int) -> Draft:
+        """Begin an attempt, which voids the deltas of earlier ones; return its draft."""
+        with self._lock:
+            draft = self._drafts[key] = Draft(attempt)
+            self._readers.wake(key.task_id)
+        return draft
+
+    def publish(self, key: StreamKey, draft: Draft, delta: Delta) -> None:
+        """Publish one delta of an attempt, unless a later one has begun."""
+        with self._lock:
+            if self._drafts.get(key) is draft:
+                draft.add(delta)
+                self._readers.wake(key.task_id)
+
+    def end(self, key: StreamKey, draft: Draft) -> None:
+        """Drop the draft of an attempt that is over, unless a later one has begun."""
+        with self._lock:
+            if self._drafts.get(key) is draft:
+                del self._drafts[key]
+                self._keep(key, draft)
+                self._readers.wake(key.task_id)
+
+    def _keep(self, key: StreamKey, draft: Draft) -> None:
+        """Keep the newest drafts that are over, as many as there is room for."""
+        before = self._over.pop(key, None)
+        self._over[key] = draft
+        self._kept += draft.pieces - (before.pieces if before is not None else 0)
+        while self._kept > MOST_PIECES:
+            oldest = next(iter(self._over))
+            self._kept -= self._over.pop(oldest).pieces
+
+    def pieces(self, key: StreamKey) -> tuple[Delta, ...]:
+        """Return the pieces in which an answer came that is over; nothing if they are not kept."""
+        with self._lock:
+            draft = self._over.get(key)
+            return () if draft is None else draft.frame().deltas
+
+    def read(self, key: StreamKey, since: int = 0) -> Frame | None:
+        """Return the newest attempt's draft from a place on; None when no attempt is running."""
+        with self._lock:
+            draft = self._drafts.get(key)
+            return None if draft is None else draft.frame(since if since <= draft.units else 0)
+
+    def listening(self, task_id: str) -> AbstractContextManager[News]:
+        """Yield an event that is set, in the running loop, at each change of a task's drafts."""
+        return self._readers.listening(task_id)
+
+    def hurry(self, task_id: str) -> None:
+        """Let the readers of a task look at its record at once."""
+        self._readers.wake(task_id, is_recorded=True)
 
 
 local_hub = LocalHub()

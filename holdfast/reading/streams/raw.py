@@ -7,12 +7,12 @@ places: only where a text is cut into deltas differs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from holdfast.models.base import Delta, ModelAnswer
-from holdfast.models.draft import deltas_of
+from holdfast.models.draft import as_told
 from holdfast.models.openai.hosted_items import is_passed_on
 from holdfast.models.openai.items import to_response_items
 from holdfast.values.base import Json
@@ -98,10 +98,15 @@ class AnswerEvents:
             case "item":
                 yield from self._pass_on(delta)
 
-    def whole(self, answer: ModelAnswer) -> Iterator[Raw]:
-        """Yield all events of a recorded answer."""
+    def whole(self, answer: ModelAnswer, told: Sequence[Delta] = ()) -> Iterator[Raw]:
+        """Yield all events of a recorded answer.
+
+        Args:
+            answer: The answer.
+            told: The deltas in which it came, as far as they are known.
+        """
         yield from self._begin()
-        deltas = deltas_of(answer)
+        deltas = as_told(answer, told)
         if not deltas and _says(answer.message):
             deltas = [Delta("text", "")]
         for delta in deltas:

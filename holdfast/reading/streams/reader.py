@@ -25,7 +25,7 @@ from holdfast.reading.streams.events import (
     StreamEvent,
 )
 from holdfast.reading.streams.follower import Follower, Look
-from holdfast.reading.streams.hub import LocalHub, StreamKey, local_hub
+from holdfast.reading.streams.hub import LocalHub, News, StreamKey, local_hub
 from holdfast.reading.streams.raw import AnswerEvents, Raw, load_openai, to_openai
 from holdfast.reading.streams.timeline import (
     Answered,
@@ -101,6 +101,7 @@ class StreamReader:
         offset: Offset of the last event that was read.
         ended: Whether the task is closed, and all of it was read.
         status: Status of the task; what it had done by then is read.
+        opened: Number of the newest step of which it has read that it is open.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class StreamReader:
         self.offset = offset
         self.ended = False
         self.status: TaskStatus = "running"
+        self.opened = 0
 
     async def skip(self, to: Literal["step", "now"] = "step") -> None:
         """Skip to the step that is open, else to the next one; or to what happens from now on.
@@ -192,13 +194,16 @@ class StreamReader:
                     yield events
 
     async def _meanwhile(
-        self, news: asyncio.Event, over: asyncio.Event
+        self, news: News, over: asyncio.Event
     ) -> AsyncGenerator[list[StreamEvent]]:
         """Yield what models say, until something more is recorded."""
         loop = asyncio.get_running_loop()
         waits = pauses(FIRST_PAUSE_SECONDS, IDLE_PAUSE_SECONDS, GROWTH)
         look_at = loop.time()
         while not over.is_set():
+            if news.is_recorded:
+                news.is_recorded = False
+                return
             if loop.time() >= look_at:
                 if await self._watch.changed():
                     return
@@ -238,6 +243,7 @@ class StreamReader:
         for moment in sorted(found, key=lambda each: each.at):
             events += await self._tell(moment)
         self._asking = _asking(look)
+        self.opened = max((current.n for current in look.opens), default=self.opened)
         self.status = look.task.status
         self.ended = look.task.status in CLOSED
         return events
@@ -330,7 +336,8 @@ class StreamReader:
             if live.told and live.attempt >= own and not same:  # what was told is void
                 attempts += live.attempt + 1 - own
                 own = live.attempt + 1
-        raws = AnswerEvents(f"{told.at.mark}_{told.k}", created=told.started).whole(answer)
+        pieces = self._hub.pieces(StreamKey(self._task_id, told.n, told.k))
+        raws = AnswerEvents(f"{told.at.mark}_{told.k}", created=told.started).whole(answer, pieces)
         return list(self._tell_raws(raws, Offset(told.at.mark, attempts), own))
 
     def _tell_raws(self, raws: Iterator[Raw], at: Offset, attempt: int) -> Iterator[StreamEvent]:

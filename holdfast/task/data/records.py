@@ -330,6 +330,7 @@ class OpenState(Value):
         tried: How often its newest activity may have been started by earlier requests to run it.
         unheard: When model calls of it were begun that were cut off before their answer.
         unruled: As the activity said of its calls, see `Advanced`.
+        unbegun: Whether its activity was stopped before the step began.
     """
 
     open: OpenStep
@@ -357,6 +358,7 @@ class OpenState(Value):
     tried: int = 0
     unheard: tuple[float, ...] = ()
     unruled: bool = False
+    unbegun: bool = False
 
     def chained(self) -> OpenState:
         """Return this step with the digest of its whole journal."""

@@ -163,6 +163,7 @@ class Advanced(Value):
         asked: Digest of that request for tools.
         patch: Change of extra_state made before those calls.
         limit: The step wants a model call that the limit forbids.
+        unbegun: The step did not begin, because the task was stopped before.
         needs: What that call can cost at most, if the money reserved for it was too little.
         lost: The most that an earlier attempt of the call can have cost, whose worker was lost.
         unruled: Whether the task's session had no decision for later calls when the calls became
@@ -186,6 +187,7 @@ class Advanced(Value):
     asked: str = ""
     patch: dict[str, Json] = Field(default_factory=dict)
     limit: bool = False
+    unbegun: bool = False
     needs: Dollars | None = None
     lost: Dollars = NOTHING
     unruled: bool = False

@@ -174,6 +174,7 @@ class Ledger(UpcomingSteps):
             keeps: Whether money for a last answer must be left after the call.
         """
         current = self.at(n).chained()
+        current = self._begun_anew(current) if current.unbegun else current
         self._put(current)
         budget = self.given.budget
         tokens = 0
@@ -204,6 +205,13 @@ class Ledger(UpcomingSteps):
             attempts=rules.attempts if rules.attempts < rules.starts else 0,
         )
 
+    def _begun_anew(self, current: OpenState) -> OpenState:
+        """Return a step that was stopped before it began, with what was said to the model since."""
+        notes = joined((*current.open.notes, *self.s.notes))
+        self.change(notes=())
+        opened = current.open.model_copy(update={"notes": notes})
+        return current.model_copy(update={"open": opened, "unbegun": False})
+
     def _head_digest(self) -> str:
         return head_digest(known_head(self.given.head, self.s.described))
 
@@ -222,6 +230,7 @@ class Ledger(UpcomingSteps):
         refused = self._refused(current, got)
         if got.lost:
             self.change(lost=self.s.lost + got.lost)
+        current = current.model_copy(update={"unbegun": True}) if got.unbegun else current
         if got.answer is not None:
             self.needs.pop(n, None)
             if current.limit == "allow":

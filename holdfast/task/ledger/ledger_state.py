@@ -266,6 +266,8 @@ class LedgerState(Recording):
 
         One that has no tool to run, or outcomes of its calls, is finished all the same.
         """
+        if current.unbegun and self.s.paused:
+            return True
         after = self.s.paused_after if self.s.paused else 0
         began = current.marks[0].number if current.marks else 0
         is_ending = current.result is not None and not current.calls

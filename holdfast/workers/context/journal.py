@@ -146,6 +146,11 @@ class StepJournal:
         return next((entry for entry in self.fresh if entry.answer is not None), None)
 
     @property
+    def is_paid(self) -> bool:
+        """Whether an answer was paid for that has not reached the task yet."""
+        return self._unrecorded is not None
+
+    @property
     def is_finished(self) -> bool:
         """Whether the last model call that the budget allows has its answer."""
         return any(entry.last for entry in self.all)

@@ -1,0 +1,349 @@
+"""Turns of streamed runs: the next one begins once the readers in this process have come back."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowHistory
+
+from holdfast import RunHooks, Runner
+from holdfast.client.runner.streamed_run import RunResultStreaming
+from holdfast.reading.streams.events import StreamEvent
+from holdfast.reading.streams.turns import local_turns
+from holdfast.testing import FakeOpenAI, call, paced
+from tests.support.rig import MakeAgent, Rig, histories, until, until_status
+from tests.support.runs import Runs, look, outputs, tools
+
+NEVER = 1000.0
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Run agents whose turns wait for their readers as long as it takes."""
+    monkeypatch.setattr(local_turns, "patience", NEVER)
+    return Runs(rig, make_agent)
+
+
+async def start(run: Runs, *given: Any, **options: Any) -> RunResultStreaming:
+    return Runner.run_streamed(await run.serve(*given), "q", runner=run.runner, **options)
+
+
+def is_output(event: StreamEvent) -> bool:
+    return event.type == "run_item_stream_event" and event.name == "tool_output"
+
+
+async def until_output(events: AsyncGenerator[StreamEvent]) -> None:
+    """Read until a tool has an output, and do not come back."""
+    async with asyncio.timeout(60):
+        while not is_output(await anext(events)):
+            pass
+
+
+async def until_second_turn(run: Runs, task_id: str) -> None:
+    """Wait until the activity of the second step runs."""
+
+    async def runs() -> bool:
+        found = await run.runner.client.get_workflow_handle(task_id).describe()
+        pending = found.raw_description.pending_activities
+        count = [each.activity_type.name for each in pending].count("step")
+        assert found.raw_description.workflow_execution_info.status == 1, "the run has gone on"
+        return count == 1 and (await run.runner.get_task(task_id)).steps == 1
+
+    await until(runs)
+
+
+def scheduled(history: WorkflowHistory) -> list[str]:
+    """List the activities of a task."""
+    return [
+        each.activity_task_scheduled_event_attributes.activity_type.name
+        for each in history.events
+        if each.HasField("activity_task_scheduled_event_attributes")
+    ]
+
+
+async def test_a_stop_in_reaction_to_the_last_event_of_a_turn_begins_no_other_turn(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    told: list[str] = []
+
+    class Told(RunHooks):
+        async def on_agent_start(self, context: Any, agent: Any) -> None:
+            del context
+            told.append(agent.name)
+
+        async def on_llm_start(
+            self, context: Any, agent: Any, system_prompt: Any, input_items: Any
+        ) -> None:
+            del context, agent, system_prompt, input_items
+            told.append("asks")
+
+    model.call("look")
+    agent = await run.serve(look)
+    stream = Runner.run_streamed(agent, "q", runner=run.runner, hooks=Told(), by="ann")
+    async with asyncio.timeout(60):
+        async for event in stream.stream_events():
+            if is_output(event):
+                await until_second_turn(run, stream.task_id)
+                stream.cancel(mode="after_turn")
+    assert stream.is_complete
+    assert (stream.final_output, outputs(stream)) == (None, ["seen here"])
+    assert stream.context_wrapper.usage.requests == len(model.requests) == 1
+    assert told == ["agent", "asks"]
+    [step] = await run.runner.get_upcoming_steps(stream.task_id)
+    assert step.step_id == "s2"
+    assert (await run.runner.get_task(stream.task_id)).status == "paused"
+
+    model.reply("done")
+    state = stream.to_state()
+    state.add_input("be brief")
+    result = await Runner.run(agent, state, runner=run.runner, by="eve")
+    assert (result.final_output, outputs(result)) == ("done", ["seen here"])
+    said = [m.text for m in model.requests[-1].messages if m.role == "user"]
+    assert said == ["q", "be brief"]
+    assert result.context_wrapper.usage.requests == len(model.requests) == 2
+    [history] = await histories(run.runner.client, stream.task_id)
+    assert scheduled(history).count("step") == 3  # the second one did not begin at first
+    failed = [e for e in await run.runner.audit(stream.task_id) if e.status == "failed"]
+    assert failed == []
+
+
+async def test_a_run_that_is_not_stopped_has_no_more_in_its_history(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    lengths: list[list[str]] = []
+    for streams in (True, False):
+        model.call("look")
+        model.reply("done")
+        stream = await start(run, look)
+        if streams:
+            assert [event async for event in stream.stream_events()]
+        await stream.result()
+        [history] = await histories(run.runner.client, stream.task_id)
+        lengths.append(scheduled(history))
+    assert lengths[0] == lengths[1]
+
+
+async def test_a_stop_before_the_first_turn_makes_no_model_call(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    stream = await start(run, look)
+    stream.cancel(mode="after_turn")
+    async with asyncio.timeout(60):
+        events = [event.type async for event in stream.stream_events()]
+    assert events == ["agent_updated_stream_event"]
+    assert (stream.is_complete, stream.final_output, len(model.requests)) == (True, None, 0)
+    model.reply("done")
+    result = await run(stream.to_state())
+    assert (result.final_output, len(model.requests)) == ("done", 1)
+
+
+async def test_an_immediate_cancel_begins_no_other_turn(run: Runs, model: FakeOpenAI) -> None:
+    model.call("look")
+    stream = await start(run, look)
+    async with asyncio.timeout(60):
+        async for event in stream.stream_events():
+            if is_output(event):
+                await until_second_turn(run, stream.task_id)
+                stream.cancel()
+    assert stream.final_output is None
+    await until_status(run.runner, stream.task_id, "abandoned")
+    assert len(model.requests) == 1
+
+
+async def test_a_stop_lets_a_turn_that_has_begun_end(run: Runs, model: FakeOpenAI) -> None:
+    model.add(paced(call("look"), hold_after=1))
+    stream = await start(run, look)
+    async with asyncio.timeout(60):
+        async for event in stream.stream_events():
+            if event.type == "raw_response_event" and event.data.type == "response.created":
+                stream.cancel(mode="after_turn")
+                await until_status(run.runner, stream.task_id, "paused")
+                model.release()
+    assert (outputs(stream), len(model.requests)) == (["seen here"], 1)
+    await run.runner.abandon(stream.task_id, "enough")
+
+
+async def test_a_resumed_run_is_stopped_after_the_turn_that_it_goes_on_with(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    paid, pay = tools()
+    model.call("pay", {"to": "ann"})
+    asked = await run("q", pay)
+    state = asked.to_state()
+    state.approve(asked.interruptions[0])
+    state.add_input("and be quick")
+    assert run.agent is not None
+    stream = Runner.run_streamed(run.agent, state, runner=run.runner)
+    async with asyncio.timeout(60):
+        async for event in stream.stream_events():
+            if is_output(event):
+                stream.cancel(mode="after_turn")
+    assert (paid, len(model.requests)) == (["ann"], 1)
+    model.reply("done")
+    assert (await run(state)).final_output == "done"
+    said = [m.text for m in model.requests[-1].messages if m.role == "user"]
+    assert said == ["q", "and be quick"]
+
+
+@pytest.mark.parametrize("how", ["closed", "dropped", "cancelled", "failed"])
+async def test_a_turn_does_not_wait_for_a_reader_that_is_gone(
+    run: Runs, model: FakeOpenAI, how: str
+) -> None:
+    model.call("look")
+    model.reply("done")
+    stream = await start(run, look)
+    events, read = stream.stream_events(), asyncio.Event()
+
+    async def consume() -> None:
+        await until_output(events)
+        read.set()
+        if how == "failed":
+            raise RuntimeError("the consumer is broken")
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(60):
+        match how:
+            case "closed" | "dropped":
+                await until_output(events)
+                await until_second_turn(run, stream.task_id)
+                if how == "closed":
+                    await events.aclose()
+                    assert stream.final_output == "done"  # as in the Agents SDK
+                del events
+            case _:
+                consumer = asyncio.create_task(consume())
+                await read.wait()
+                if how == "cancelled":
+                    await until_second_turn(run, stream.task_id)
+                    consumer.cancel()
+                await asyncio.gather(consumer, return_exceptions=True)
+        assert (await stream.result()).final_output == "done"
+
+
+async def test_a_run_goes_on_without_a_reader_that_does_not_come_back(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_turns, "patience", 0.05)
+    model.call("look")
+    model.call("look", {"where": "there"})
+    model.reply("done")
+    stream = await start(run, look)
+    events = stream.stream_events()
+    await until_output(events)
+    assert (await stream.result()).final_output == "done"
+    rest = [event async for event in events]
+    assert [is_output(event) for event in rest].count(True) == 1
+    assert len(model.requests) == 3
+
+
+async def test_each_event_may_be_read_by_a_task_of_its_own(run: Runs, model: FakeOpenAI) -> None:
+    model.call("look")
+    stream = await start(run, look)
+    events: AsyncGenerator[StreamEvent] = stream.stream_events()
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                event = await asyncio.create_task(anext(events))
+            except StopAsyncIteration:
+                break
+            if is_output(event):
+                await until_second_turn(run, stream.task_id)
+                stream.cancel(mode="after_turn")
+    assert (stream.final_output, len(model.requests)) == (None, 1)
+    await run.runner.abandon(stream.task_id, "enough")
+
+
+async def test_an_answer_that_was_over_is_read_in_its_pieces(run: Runs, model: FakeOpenAI) -> None:
+    model.add(paced("one two three", piece=4, hold_after=1))
+    stream = await start(run, look)
+    await model.until_held()
+    model.release()
+    await stream.result()
+    events = [event async for event in stream.stream_events() if event.type == "raw_response_event"]
+    pieces = [e.data.delta for e in events if e.data.type == "response.output_text.delta"]
+    assert pieces == ["one ", "two ", "thre", "e"]
+
+
+async def test_a_program_may_end_while_an_iterator_is_open(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(LEFT_OPEN, encoding="utf-8")
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "program.py", cwd=tmp_path, stdout=pipe, stderr=pipe
+    )
+    out, err = await child.communicate()
+    assert out == b"read\n"
+    assert b"generator" not in err
+
+
+LEFT_OPEN = """
+import asyncio
+from holdfast import Agent, Runner, tool
+from holdfast.client.runner.engines import configure
+from holdfast.testing import ScriptedModel
+from holdfast.values.messages import ToolCall
+
+@tool(effect="read")
+async def wait():
+    await asyncio.Event().wait()
+
+async def main():
+    model = ScriptedModel([ToolCall(id="c", name="wait", arguments="{}"), "done"])
+    agent = Agent(name="a", model=model, tools=[wait])
+    events = Runner.run_streamed(agent, "Q").stream_events()
+    async for event in events:
+        if event.type == "run_item_stream_event":
+            break
+    print("read")
+
+configure(data_dir="data")
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("engine", ["shared", "blocking"])
+async def test_a_stop_reaches_a_worker_in_the_loop_of_the_engine(
+    tmp_path: Path, engine: str
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "program.py", engine, cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await child.communicate()
+    assert out.decode().split() == ["None", "1", "done", "2"]
+
+
+PROGRAM = """
+import asyncio
+import sys
+from holdfast import Agent, Runner, sync, tool
+from holdfast.client.runner.engines import configure
+from holdfast.testing import ScriptedModel
+from holdfast.values.messages import ToolCall
+
+@tool
+def look():
+    return "seen"
+
+async def main(runner):
+    model = ScriptedModel([ToolCall(id="c", name="look", arguments="{}"), "done"])
+    agent = Agent(name="a", model=model, tools=[look])
+    given = {} if runner is None else {"runner": runner(agent)}
+    stream = Runner.run_streamed(agent, "Q", **given)
+    async for event in stream:
+        if getattr(event, "name", "") == "tool_output":
+            stream.cancel(mode="after_turn")
+    print(stream.final_output, model.calls)
+    result = await Runner.run(agent, stream.to_state(), **given)
+    print(result.final_output, model.calls)
+
+def blocking(agent):
+    return sync.AgentRunner.local(agent, data_dir="data")
+
+configure(data_dir="data")
+asyncio.run(main(blocking if sys.argv[1] == "blocking" else None))
+"""
