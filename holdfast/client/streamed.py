@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
-from types import CoroutineType
 from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.engine.tracebacks import without_plumbing
@@ -117,11 +116,6 @@ class Streamed(Generic[T]):
                         self._note(event)
                         reading.hand_over()
                         yield event
-        except GeneratorExit:
-            reading.end()
-            if _is_closed_by_caller():
-                await self._closed()
-            raise
         finally:
             reading.end()
         await self._settle()
@@ -219,9 +213,6 @@ class Streamed(Generic[T]):
         """Raise the error of the work, if it has one."""
         await self.result()
 
-    async def _closed(self) -> None:
-        """Do what is due when the caller closes an iterator before its end."""
-
     def _note(self, event: StreamEvent) -> None:
         """Update the state of the stream by an event."""
 
@@ -242,12 +233,3 @@ class Streamed(Generic[T]):
             self._opened.cancel()
         for notify in self._over:
             notify()
-
-
-def _is_closed_by_caller() -> bool:
-    """Whether a generator is closed by code that awaits it, and not by the loop: it was dropped."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # no loop is running any more
-        return False
-    return task is not None and isinstance(task.get_coro(), CoroutineType)

@@ -213,7 +213,6 @@ async def test_a_turn_does_not_wait_for_a_reader_that_is_gone(
                 await until_second_turn(run, stream.task_id)
                 if how == "closed":
                     await events.aclose()
-                    assert stream.final_output == "done"  # as in the Agents SDK
                 del events
             case _:
                 consumer = asyncio.create_task(consume())
@@ -223,6 +222,20 @@ async def test_a_turn_does_not_wait_for_a_reader_that_is_gone(
                     consumer.cancel()
                 await asyncio.gather(consumer, return_exceptions=True)
         assert (await stream.result()).final_output == "done"
+
+
+async def test_closing_an_iterator_does_not_wait_for_the_run(run: Runs, model: FakeOpenAI) -> None:
+    model.paced("one two three", hold_after=1)
+    stream = await start(run)
+    events = stream.stream_events()
+    async with asyncio.timeout(60):
+        async for event in events:
+            if event.type == "raw_response_event" and event.data.type.endswith("text.delta"):
+                break
+        await events.aclose()
+        assert not stream.is_complete
+        model.release()
+        assert (await stream.result()).final_output == "one two three"
 
 
 async def test_a_run_goes_on_without_a_reader_that_does_not_come_back(

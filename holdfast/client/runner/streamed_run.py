@@ -303,10 +303,6 @@ class RunResultStreaming(Streamed[RunResult]):
         except (HoldfastError, TemporalError, TimeoutError, ValueError):
             log.warning("What the run %s had made could not be read", self.task_id, exc_info=True)
 
-    async def _closed(self) -> None:
-        """Wait for the run, as the Agents SDK does."""
-        await asyncio.wait([self._work])
-
     async def _settle(self) -> None:
         if self._cut.is_set() and self._cancelling is not None:
             await asyncio.wait([self._cancelling])
