@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, cast
 
 from temporalio import activity
@@ -10,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, history_before, task_id, worker_identity
 from holdfast.activities.failures import typed_failures
-from holdfast.activities.heartbeat import ensure_ours, failing_for_all, hasten_others, heartbeats
+from holdfast.activities.heartbeat import beside, ensure_ours, heartbeats
 from holdfast.activities.spans import checked
 from holdfast.activities.spans import guardrail as recorded
 from holdfast.agents.agent import Agent
@@ -35,6 +37,30 @@ from holdfast.values.runs.usage import Usage
 
 MOST_SHOWN_BYTES = 2048
 """Largest final output that the error of a tripped guardrail carries."""
+
+
+def hasten_others() -> None:
+    """Have the other activities of the task in this process hear soon that they are cancelled.
+
+    An activity that fails, or a guardrail that trips, has the task cancel those beside it. They
+    hear of it by a heartbeat, and the next one may be seconds away.
+    """
+    for each in beside():
+        each.hasten()
+
+
+@contextmanager
+def failing_for_all() -> Generator[None]:
+    """Call `hasten_others` if the block fails.
+
+    Raises:
+        Exception: Whatever the block raises.
+    """
+    try:
+        yield
+    except Exception:
+        hasten_others()
+        raise
 
 
 class GuardingActivities:

@@ -12,8 +12,8 @@ import asyncio
 import math
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar, copy_context
 from copy import copy
 from datetime import timedelta
@@ -216,7 +216,6 @@ class Pulse:
         failed: How many model calls of the activity have failed and are made again, those of
             earlier attempts included; each heartbeat carries it.
         has_beaten: Whether a heartbeat was sent, or is about to be.
-        hasty_until: Until when heartbeats follow each other fast, by the clock of `now()`.
     """
 
     def __init__(self, send: Callable[..., None] = activity.heartbeat) -> None:
@@ -226,7 +225,7 @@ class Pulse:
         self.moved = False
         self.failed = 0
         self.has_beaten = False
-        self.hasty_until = 0.0
+        self._hasty_until = 0.0
         self._heir: Pulse | None = None
         self._home = asyncio.get_running_loop()
         self._make_details: Callable[[], Json] | None = None
@@ -254,10 +253,24 @@ class Pulse:
         """Send a heartbeat soon, with details from the same function as before."""
         self._home.call_soon_threadsafe(self.news.set)
 
+    def hasten(self) -> None:
+        """Send heartbeats fast for a moment: the task is likely to cancel the activity."""
+        self._hasty_until = now() + HASTY_SECONDS
+        self.show()
+
+    @property
+    def is_hasty(self) -> bool:
+        """Whether heartbeats follow each other fast."""
+        return now() < self._hasty_until
+
     def beat(self) -> None:
         """Send a heartbeat; to be called in the heartbeats' own loop."""
         self.has_beaten = True  # before it looks at the details, which may change meanwhile
         self.send(*self.details())
+
+    def beat_soon(self) -> None:
+        """Send a heartbeat, from any thread; it is on its way before one that comes later."""
+        self._home.call_soon_threadsafe(self.beat, context=copy_context())
 
     def details(self) -> list[Json]:
         """Return what a heartbeat carries now: a value, if any, and the failed model calls."""
@@ -332,60 +345,39 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
             current_lease().trust_start()
         yield current.get()
         return
-    pulse, task = Pulse(), activity.info().workflow_id or ""
-    _pulses.setdefault(task, set()).add(pulse)
+    pulse = Pulse()
     begin_lease(pulse)
     if trusts_start:
         current_lease().trust_start()
     token = current.set(pulse)
     beat = asyncio.create_task(_beat(pulse))
+    mine = (activity.info().workflow_id, pulse)
+    _pulses.add(mine)
     try:
         yield pulse
     finally:
         current.reset(token)
-        _pulses[task].discard(pulse)
-        if not _pulses[task]:
-            del _pulses[task]
+        _pulses.discard(mine)
         beat.cancel()
         await asyncio.gather(beat, return_exceptions=True)
 
 
-_pulses: dict[str, set[Pulse]] = {}
-"""Task id to the heartbeats of its activities in this process."""
+_pulses: set[tuple[str | None, Pulse]] = set()
+"""The heartbeats of this process, each with its task."""
 
 
-def hasten_others() -> None:
-    """Have the other activities of the task in this process hear soon that they are cancelled.
-
-    An activity that fails, or a guardrail that trips, has the task cancel those beside it. They
-    hear of it by a heartbeat, and the next one may be seconds away.
-    """
-    own = current.get(None)
-    for each in [*_pulses.get(activity.info().workflow_id or "", ())]:
-        if each is not own:
-            each.hasty_until = now() + HASTY_SECONDS
-            each.show()
-
-
-@contextmanager
-def failing_for_all() -> Generator[None]:
-    """Call `hasten_others` if the block fails.
-
-    Raises:
-        Exception: Whatever the block raises.
-    """
-    try:
-        yield
-    except Exception:
-        hasten_others()
-        raise
+def beside() -> tuple[Pulse, ...]:
+    """Return the heartbeats of the other activities of the task in this process."""
+    own, task = current.get(None), activity.info().workflow_id
+    known = _pulses.copy()  # activities in other threads come and go
+    return tuple(each for of, each in known if of == task and each is not own)
 
 
 async def _beat(pulse: Pulse) -> None:
     timeout = activity.info().heartbeat_timeout
     seconds = min(timeout.total_seconds() / 3 if timeout else FASTEST_SECONDS, FASTEST_SECONDS)
     while True:
-        pause = HASTE_SECONDS if now() < pulse.hasty_until else seconds
+        pause = HASTE_SECONDS if pulse.is_hasty else seconds
         try:
             async with asyncio.timeout(pause):  # wait_for may swallow the cancellation at the end
                 await pulse.news.wait()

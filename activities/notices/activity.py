@@ -54,7 +54,7 @@ class NoticeActivities:
                     failure = await _failure(self._notifiers[n], notice)
                     if failure is None:
                         sent.append(n)
-                        pulse.beat()
+                        pulse.beat_soon()
                     return failure
 
                 left = [n for n in range(len(self._notifiers)) if n not in sent]

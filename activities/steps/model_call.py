@@ -88,7 +88,8 @@ async def counting_failed(pulse: Pulse) -> AsyncGenerator[None]:
         yield
     finally:
         if pulse.failed > before:
-            pulse.beat()  # else the worker sends an older one at the end, which would replace this
+            # Else the worker sends an older one at the end, which would replace this.
+            pulse.beat_soon()
             with suppress(RPCError, AsyncActivityCancelledError):
                 await tell_server(*pulse.details())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from temporalio import activity
@@ -18,7 +19,8 @@ from holdfast.activities.data.source import (
     worker_identity,
 )
 from holdfast.activities.failures import failure_by, heals_by_time, typed_failures
-from holdfast.activities.heartbeat import Pulse, ensure_ours, failing_for_all, heartbeats
+from holdfast.activities.guardrails import failing_for_all
+from holdfast.activities.heartbeat import Pulse, ensure_ours, heartbeats
 from holdfast.activities.spans import handoff
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.handoffs import AgentHandoffs
@@ -129,7 +131,8 @@ class StepActivities:
                 async with heartbeats(trusts_start=True) as pulse:
                     keep_handed_over(pulse)
                     async with counting_failed(pulse):
-                        with failing_for_all():
+                        # `apart`: guardrails run beside it, which the task then cancels.
+                        with failing_for_all() if given.apart else nullcontext():
                             return await self._step(given, pulse)
 
     async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:

@@ -68,11 +68,6 @@ class Draft:
         self._starts: list[int] = []
         self.units = 0
 
-    @property
-    def pieces(self) -> int:
-        """How many deltas there are."""
-        return len(self._deltas)
-
     def add(self, delta: Delta) -> None:
         """Append a piece. Another thread may read meanwhile: a piece is there after its place."""
         self._starts.append(self.units)

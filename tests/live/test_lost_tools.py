@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, RunConfig, Runner, ToolExecutionConfig, handoff, tool
+from holdfast import Agent, HostedMCPTool, RunConfig, Runner, ToolExecutionConfig, handoff, tool
 from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
 from holdfast.errors import ModelBehaviorError, StepFailedError
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, ask_approval, reply
 from tests.support.people import asked
-from tests.support.rig import MakeAgent, until_status
+from tests.support.rig import MakeAgent, histories, until_status
 from tests.support.site import Site
 
 LOST = "Tool {} not found in agent agent"
@@ -39,6 +39,13 @@ def acting(name: str, done: list[str], **options: Any) -> Tool:
 def outputs(result: Any) -> list[Any]:
     """Return the results of tool calls, in order."""
     return [each.output for each in result.new_items if each.type == "tool_call_output_item"]
+
+
+async def look_ups(site: Site, task_id: str) -> int:
+    """Count the activities that looked for tools in all runs of a task."""
+    runs = await histories(site.runner.client, task_id)
+    found = (e.activity_task_scheduled_event_attributes for run in runs for e in run.events)
+    return [each.activity_type.name for each in found].count("find_tools")
 
 
 @pytest.mark.parametrize("limit", [None, 1], ids=["side by side", "one after another"])
@@ -114,6 +121,78 @@ async def test_a_decision_while_no_worker_is_up_is_obeyed_by_a_worker_that_lost_
     await site.rig.serve(old)
     output = await site.runner.run_step(task)
     assert [str(source) for source in output.sources] == ["did book", "did pay"]
+
+
+async def test_a_call_approved_with_other_arguments_waits_for_the_tool_of_the_one_beside_it(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[int] = []
+
+    @tool(needs_approval=True)
+    def book(seat: int) -> str:
+        """Book."""
+        done.append(seat)
+        return f"seat {seat}"
+
+    old = make_agent(book, acting("pay", []))
+    model.calls([("book", {"seat": 1}), ("pay", {})])
+    model.reply("done")
+    await site.rig.serve(old)
+    task = await site.runner.create_task("q")
+    await site.runner.run_step(task)
+    first, second = await asked(site.runner, task, 2)
+    await site.rig.serve(make_agent(book))
+    await site.runner.approve(first, "ann", {"seat": 2})
+    with pytest.raises(StepFailedError, match=LOST.format("pay")):
+        await site.runner.run_step(task)
+    assert done == []
+    await site.rig.serve(old)
+    await site.runner.approve(second, "ann")
+    assert str(await site.runner.run_task(task)) == "done"
+    assert done == [2]
+
+
+async def test_nested_runs_that_need_attention_are_not_looked_up_again_and_again(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    helpers = [make_agent(name=name).as_tool(needs_approval=True) for name in ("one", "two")]
+    old = make_agent(*helpers)
+    model.calls([(name, {"input": "help"}) for name in ("one", "two")])
+    model.fail(401, message="no key")
+    model.fail(401, message="no key")
+    state = await site.waiting(old)
+    with pytest.raises(StepFailedError, match="no key"):
+        await Runner.run(old, state, runner=site.runner)
+    assert (await site.runner.get_task(state.task_id)).status == "needs_attention"
+    assert await look_ups(site, state.task_id) == 1
+
+
+async def test_an_approval_of_a_call_of_the_provider_looks_no_tool_up(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[str] = []
+    config: Any = {"type": "mcp", "server_label": "crm", "server_url": "https://crm.example"}
+    crm = HostedMCPTool({**config, "require_approval": "always"})
+    old = make_agent(crm, acting("book", done), acting("pay", done))
+    items = [ask_approval("crm", "find", {"name": "Kim"}, id="mcpr_1")]
+    for name in ("book", "pay"):
+        item = {"id": f"fc_{name}", "call_id": name, "name": name, "arguments": "{}"}
+        items.append({"type": "function_call", **item})
+    model.add(reply("", items=items))
+    model.reply("done")
+    await site.rig.serve(old)
+    task = await site.runner.create_task("q")
+    await site.runner.run_step(task)
+    waiting = await asked(site.runner, task, 3)
+    await site.runner.approve(next(each for each in waiting if each.server), "ann")
+    left = [each for each in waiting if not each.server]
+    assert len(left) == 2
+    await asked(site.runner, task, 2)
+    assert await look_ups(site, task.task_id) == 0
+    for each in left:
+        await site.runner.approve(each, "ann")
+    assert str(await site.runner.run_task(task)) == "done"
+    assert sorted(done) == ["book", "pay"]
 
 
 async def test_an_approved_call_waits_for_the_tool_of_one_that_is_not_decided_yet(

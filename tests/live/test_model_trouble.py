@@ -6,7 +6,15 @@ import asyncio
 
 import pytest
 
-from holdfast import Agent, ModelSettings, tool
+from holdfast import (
+    Agent,
+    ModelRetryBackoffSettings,
+    ModelRetrySettings,
+    ModelSettings,
+    Runner,
+    tool,
+)
+from holdfast.activities import heartbeat
 from holdfast.errors import ModelRequestError, StepFailedError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.openai.responses import ResponsesModel
@@ -222,3 +230,26 @@ async def test_an_unknown_error_is_logged_with_its_traceback_once(
 ) -> None:
     _, tracebacks = await logged(rig, RuntimeError("no key"), caplog)
     assert tracebacks == 1
+
+
+async def test_failed_attempts_are_told_from_the_loop_of_the_heartbeats(
+    rig: Rig, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homes: list[bool] = []
+    beat = heartbeat.Pulse.beat
+
+    def noted(pulse: heartbeat.Pulse) -> None:
+        homes.append(asyncio.get_running_loop() is vars(pulse)["_home"])
+        beat(pulse)
+
+    monkeypatch.setattr(heartbeat.Pulse, "beat", noted)
+    retry = ModelRetrySettings(3, ModelRetryBackoffSettings(0.01, jitter=False), policy=bool)
+    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+    agent = Agent(name="agent", model="gpt-5-mini", model_settings=ModelSettings(retry=retry))
+    await rig.serve(agent, own_loop=True)
+    model.fail(500)
+    model.reply("done")
+    result = await Runner.run(agent, "q", runner=rig.runner())
+    assert result.context_wrapper.usage.requests == 2
+    assert set(homes) == {True}

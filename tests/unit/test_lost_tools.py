@@ -17,7 +17,7 @@ from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.handoff_calls import IGNORED, transfer_message
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
-from holdfast.task.tool_calls import tools_to_find
+from holdfast.task.requests.tools_to_find import tools_to_find
 from holdfast.values.messages import ToolCall, assistant
 
 N = 1
@@ -153,3 +153,19 @@ def test_a_run_that_tells_the_model_has_a_single_call_looked_up_once_it_is_appro
     asks(ledger, 0, 1)
     decides(ledger, "approve", 1)
     assert wanted(ledger, 1) == ([1], None)
+
+
+def test_of_the_calls_of_a_tool_that_wait_for_a_person_one_is_looked_up() -> None:
+    ledger = make("pay", "look", "pay", "pay", "pay")
+    asks(ledger, 0, 2, 3, 4)
+    decides(ledger, "approve", 3)
+    assert wanted(ledger, 1, 3) == ([0, 1, 3], None)
+
+
+def test_an_approved_call_that_the_provider_runs_looks_nothing_up() -> None:
+    ledger = make("crm", "pay", "pay")
+    first = call("crm", 0).model_copy(update={"server": "crm"})
+    put(ledger, calls=(first, *ledger.at(N).calls[1:]))
+    asks(ledger, 0, 1, 2)
+    decides(ledger, "approve", 0)
+    assert wanted(ledger, 0) is None

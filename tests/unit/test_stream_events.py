@@ -182,7 +182,7 @@ async def test_a_hub_wakes_its_readers_from_another_thread() -> None:
 
 
 def test_a_hub_keeps_the_pieces_of_the_newest_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_of_streams, "MOST_PIECES", 3)
+    monkeypatch.setattr(hub_of_streams, "MOST_UNITS", 3)
     hub = LocalHub()
     for n in (1, 2, 3, 3):
         key = KEY._replace(n=n)
@@ -192,6 +192,14 @@ def test_a_hub_keeps_the_pieces_of_the_newest_answers(monkeypatch: pytest.Monkey
         hub.end(key, draft)
     assert [hub.pieces(KEY._replace(n=n)) for n in (1, 2)] == [(), ()]
     assert [each.text for each in hub.pieces(KEY._replace(n=3))] == ["a", "3"]
+
+
+def test_a_hub_keeps_nothing_of_calls_that_failed_before_they_said_anything() -> None:
+    hub = LocalHub()
+    for n in range(100):
+        key = KEY._replace(n=n)
+        hub.end(key, hub.begin(key, 1))
+    assert hub.kept == 0
 
 
 async def test_signs_of_life_say_the_newest_and_end_with_their_block() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Awaitable
 
 import pytest
@@ -167,3 +168,23 @@ async def test_another_run_of_the_task_knows_what_has_begun(gates: Gates) -> Non
     assert await waits(step)
     reading.end()
     assert await step
+
+
+async def test_the_error_of_a_consumer_that_nobody_awaits_is_still_logged(gates: Gates) -> None:
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: told.append(what["message"]))
+    reading = gates.run.read()
+
+    async def consume() -> None:
+        reading.hand_over()
+        raise ValueError("a mistake of the consumer")
+
+    consumer = asyncio.create_task(consume())
+    while not consumer.done():
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not reading.counts
+    del consumer
+    reading.end()
+    gc.collect()
+    assert told == ["Task exception was never retrieved"]

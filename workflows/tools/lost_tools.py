@@ -10,7 +10,8 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.wire import ToolsInput
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.tool_calls import Call, that_may_run, tool_to_find, tools_to_find
+from holdfast.task.requests.tools_to_find import that_may_run, tool_to_find, tools_to_find
+from holdfast.task.tool_calls import Call
 from holdfast.workflows.activity_calls import failure_of, quick
 from holdfast.workflows.tools.calls_taken import CallsTaken
 

@@ -137,12 +137,10 @@ class ToolCalls:
     async def _take(self, call: Call) -> Failure | None:
         while True:
             match call.state:
-                case "over":
-                    return call.outcome.failure if call.outcome is not None else None
+                case "over" | "asked":
+                    return call.failure
                 case "unknown_tool":
                     return self._refuse(call)
-                case "asked":
-                    return None
                 case "in_child":
                     return await self._in_child(call)
                 case "to_nest":
@@ -157,7 +155,10 @@ class ToolCalls:
                 case "standing":
                     found = call.recalled or ()
                     standing.stands(self._ledger, call.n, call.i, call.policy, found, now=now())
-                case "gating" | "recalling" | "screening" | "checking" | "rejected":
+                case "checking":
+                    await self._look(call)
+                    return None  # it is approved now, and `run` takes it anew
+                case "gating" | "recalling" | "screening" | "rejected":
                     await self._look(call)
 
     async def _look(self, call: Call) -> None:

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 from holdfast.models.base import Delta
 from holdfast.models.draft import Draft, Frame
 
-MOST_PIECES = 20_000
-"""Most pieces of answers that are over which a hub keeps for its readers."""
+MOST_UNITS = 100_000
+"""Most characters of answers that are over which a hub keeps for its readers."""
 
 
 class StreamKey(NamedTuple):
@@ -125,17 +125,23 @@ class LocalHub:
         with self._lock:
             if self._drafts.get(key) is draft:
                 del self._drafts[key]
-                self._keep(key, draft)
+                if draft.units:
+                    self._keep(key, draft)
                 self._readers.wake(key.task_id)
 
     def _keep(self, key: StreamKey, draft: Draft) -> None:
         """Keep the newest drafts that are over, as many as there is room for."""
         before = self._over.pop(key, None)
         self._over[key] = draft
-        self._kept += draft.pieces - (before.pieces if before is not None else 0)
-        while self._kept > MOST_PIECES:
+        self._kept += draft.units - (before.units if before is not None else 0)
+        while self._kept > MOST_UNITS:
             oldest = next(iter(self._over))
-            self._kept -= self._over.pop(oldest).pieces
+            self._kept -= self._over.pop(oldest).units
+
+    @property
+    def kept(self) -> int:
+        """How many answers that are over are kept."""
+        return len(self._over)
 
     def pieces(self, key: StreamKey) -> tuple[Delta, ...]:
         """Return the pieces in which an answer came that is over; nothing if they are not kept."""

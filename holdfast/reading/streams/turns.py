@@ -55,7 +55,7 @@ class Reading:
         if task is not self._consumer:
             self._forget_consumer()
             self._consumer = task
-            if task is not None:
+            if task is not None and self._turns.are_watched:
                 task.add_done_callback(self._lost)
 
     def came_back(self, opened: int) -> None:
@@ -70,7 +70,9 @@ class Reading:
         self._turns.forget(self)
 
     def _lost(self, task: asyncio.Task[Any]) -> None:
-        if task is self._consumer and (task.cancelled() or task.exception() is not None):
+        # `exception()` would count as the retrieval without which asyncio logs the user's error.
+        failed = task.cancelled() or getattr(task, "_exception", None) is not None
+        if failed and task is self._consumer:
             self.counts = False
             self._turns.changed()
 
@@ -87,6 +89,7 @@ class StreamedTurns:
         task_id: Its task.
         begun: The newest step that has begun.
         readings: Its iterators.
+        are_watched: Whether turns wait for the readers.
         is_stopping: Whether a stop is on its way to the task.
         is_over: Whether nobody awaits the run any more.
     """
@@ -96,12 +99,14 @@ class StreamedTurns:
         self.task_id = task_id
         self.begun = Place(0, 0)
         self.readings: list[Reading] = []
+        self.are_watched = False
         self.is_stopping = False
         self.is_over = False
         self._all = of or local_turns
 
     def watch(self) -> None:
         """Let turns wait for the readers and the stops of the run."""
+        self.are_watched = True
         self._all.add(self)
 
     def read(self) -> Reading:
