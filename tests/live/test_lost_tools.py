@@ -171,8 +171,13 @@ async def test_an_approval_of_a_call_of_the_provider_looks_no_tool_up(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
     done: list[str] = []
-    config: Any = {"type": "mcp", "server_label": "crm", "server_url": "https://crm.example"}
-    crm = HostedMCPTool({**config, "require_approval": "always"})
+    config: Any = {
+        "type": "mcp",
+        "server_label": "crm",
+        "server_url": "https://crm.example",
+        "require_approval": "always",
+    }
+    crm = HostedMCPTool(config)
     old = make_agent(crm, acting("book", done), acting("pay", done))
     items = [ask_approval("crm", "find", {"name": "Kim"}, id="mcpr_1")]
     for name in ("book", "pay"):
