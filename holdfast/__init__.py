@@ -68,7 +68,7 @@ from holdfast.agents.runs.error_handlers import (
     RunErrorHandlerResult,
     RunErrorHandlers,
 )
-from holdfast.agents.runs.model_input import CallModelData, ModelInputData
+from holdfast.agents.runs.model_input import CallModelData, CallModelInputFilter, ModelInputData
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import FunctionTool, Tool, function_tool, tool
 from holdfast.agents.tools.error_texts import (
@@ -263,6 +263,7 @@ if TYPE_CHECKING:
     from holdfast.agents.run_config import (
         ReasoningItemIdPolicy,
         RunConfig,
+        SessionInputCallback,
         SessionSettings,
         ToolExecutionConfig,
         ToolNameCollisionPolicy,
@@ -277,6 +278,7 @@ if TYPE_CHECKING:
         RunErrorDetails,
     )
     from holdfast.agents.runs.state import (
+        DEFAULT_MAX_TURNS,
         RunState,
     )
     from holdfast.client.agent_runner.runner import (
@@ -457,6 +459,7 @@ _LATE = {
         "holdfast.agents.run_config": (
             "ReasoningItemIdPolicy",
             "RunConfig",
+            "SessionInputCallback",
             "SessionSettings",
             "ToolExecutionConfig",
             "ToolNameCollisionPolicy",
@@ -468,7 +471,7 @@ _LATE = {
             "RunData",
             "RunErrorDetails",
         ),
-        "holdfast.agents.runs.state": ("RunState",),
+        "holdfast.agents.runs.state": ("DEFAULT_MAX_TURNS", "RunState"),
         "holdfast.client.agent_runner.runner": ("AgentRunner",),
         "holdfast.client.agent_runner.sessions": ("Session",),
         "holdfast.client.caller_sessions.compaction": (
@@ -556,6 +559,7 @@ _LATE = {
 }
 
 __all__ = [
+    "DEFAULT_MAX_TURNS",
     "RECOMMENDED_PROMPT_PREFIX",
     "Agent",
     "AgentBase",
@@ -581,6 +585,7 @@ __all__ = [
     "Attempt",
     "Budget",
     "CallModelData",
+    "CallModelInputFilter",
     "ChatEnd",
     "ChatStart",
     "CodeInterpreterTool",
@@ -694,6 +699,7 @@ __all__ = [
     "SQLiteSession",
     "Session",
     "SessionABC",
+    "SessionInputCallback",
     "SessionSettings",
     "ShellActionRequest",
     "ShellCallData",

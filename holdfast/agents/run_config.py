@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -37,6 +37,9 @@ ReasoningItemIdPolicy = Literal["preserve", "omit"]
 
 ToolNotFoundBehavior = Literal["raise_error", "return_error_to_model"]
 """What becomes of a call of an unknown tool."""
+
+SessionInputCallback = Callable[[list[Any], list[Any]], list[Any] | Awaitable[list[Any]]]
+"""Chooses what the model sees of a session's items and the new ones, see `RunConfig`."""
 
 
 @dataclass

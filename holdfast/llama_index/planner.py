@@ -229,9 +229,13 @@ class StructuredPlannerAgent(AgentRunner):
         self._keep(plan_id, plan, "Refined plan")
 
     async def _found(self, plan_id: str) -> list[tuple[SubTask, Any]]:
-        """Return the sub-tasks that are done, with what they gave."""
-        done = self.plans.get_completed_sub_tasks(plan_id)
-        return [(each, (await self._completed(await self._known(each.name)))[-1]) for each in done]
+        """Return the sub-tasks that are done, with what they gave: nothing where none was run."""
+        pairs: list[tuple[SubTask, Any]] = []
+        for each in self.plans.get_completed_sub_tasks(plan_id):
+            made = _made_name(plan_id, each)
+            outputs = await self._completed(made) if self._tasks.has_made(made) else []
+            pairs.append((each, outputs[-1] if outputs else ""))
+        return pairs
 
     async def _refine_found(self, first: str, second: str, done: Sequence[Any] | None) -> None:
         plan_id, input = (first, second) if first in self.plans.plan_dict else (second, first)
@@ -290,8 +294,7 @@ class StructuredPlannerAgent(AgentRunner):
         if task_id not in self._named:
             return task_id
         plan_id, sub_task = self._named[task_id]
-        digest = hashlib.sha256(sub_task.name.encode()).hexdigest()[:6]
-        made = f"{plan_id}.{digest}"
+        made = _made_name(plan_id, sub_task)
         if not self._tasks.has_made(made):
             await self.memory.abegin()
             await self._tasks.create(sub_task.input, task_id=made)
@@ -340,3 +343,9 @@ class StructuredPlannerAgent(AgentRunner):
             return AgentChatResponse("There was nothing to do.")
         last: AgentChatResponse = done[-1][1]
         return last
+
+
+def _made_name(plan_id: str, sub_task: SubTask) -> str:
+    """Name the task of a sub-task."""
+    digest = hashlib.sha256(sub_task.name.encode()).hexdigest()[:6]
+    return f"{plan_id}.{digest}"

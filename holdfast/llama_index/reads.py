@@ -114,8 +114,12 @@ class TaskReads:
     async def _completed(self, task_id: str) -> list[TaskStepOutput]:
         runner = await self._tasks.connect()
         outputs = await runner.get_completed_steps(task_id)
-        before = [source for each in outputs[:-1] for source in each.sources]
-        return [self._view(each, before) for each in outputs]
+        views: list[TaskStepOutput] = []
+        before: list[steps.ToolOutput] = []
+        for each in outputs:
+            views.append(self._view(each, before))
+            before += each.sources
+        return views
 
     def _view(
         self, output: steps.TaskStepOutput, before: Sequence[steps.ToolOutput] = ()

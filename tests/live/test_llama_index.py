@@ -620,6 +620,19 @@ def test_the_last_step_has_all_results_of_tools() -> None:
     assert [len(each.output.sources) for each in runner.get_completed_steps(task)] == [1, 1, 2]
 
 
+def test_an_answer_that_was_not_the_last_has_the_results_before_it() -> None:
+    runner = agent(calls(a=6, b=7), "42", calls(a=2, b=3), "6")
+    task = runner.create_task("6 times 7?")
+    runner.run_step(task.task_id)
+    runner.run_step(task.task_id)
+    runner.run_step(task.task_id, input="2 times 3?")
+    runner.run_step(task.task_id)
+    shown = [
+        [str(each) for each in step.output.sources] for step in runner.get_completed_steps(task)
+    ]
+    assert shown == [["42"], ["42"], ["6"], ["42", "6"]]
+
+
 def test_the_input_of_a_query_engine_is_found_by_its_name() -> None:
     class Engine:
         def query(self, question: str) -> str:

@@ -43,6 +43,31 @@ def test_name_of_a_module_of_the_sdk_is_refused_with_what_to_use_instead(name: s
         exec(f"from holdfast import {name}")
 
 
+MODULES = "decorators extensions extensions.memory handoffs mcp memory run run_config tracing"
+
+
+@pytest.mark.parametrize("module", MODULES.split())
+def test_public_names_of_a_module_of_the_sdk_are_here_or_refused(module: str) -> None:
+    names = importlib.import_module(f"agents.{module}").__all__
+    told = {*holdfast.__all__, *ABSENT, *BESIDE}
+    assert [name for name in names if name not in told and not name.startswith("_")] == []
+
+
+def test_models_and_bases_of_the_sdk_are_refused_with_what_to_use_instead() -> None:
+    assert {"AnyLLMProvider", "LitellmProvider", "RunResultBase"} <= set(BESIDE)
+
+
+def test_types_of_a_runs_functions_and_its_default_turns_are_names() -> None:
+    def own(data: holdfast.CallModelData[str]) -> holdfast.ModelInputData:
+        return data.model_data
+
+    edit: holdfast.CallModelInputFilter = own
+    join: holdfast.SessionInputCallback = lambda history, new: [*history, *new]  # noqa: E731
+    config = holdfast.RunConfig(call_model_input_filter=edit, session_input_callback=join)
+    assert config.call_model_input_filter is own
+    assert agents.run.DEFAULT_MAX_TURNS == holdfast.DEFAULT_MAX_TURNS
+
+
 @pytest.mark.parametrize("package", ["holdfast.mcp", "holdfast.models"])
 def test_hint_to_another_package_is_right(package: str) -> None:
     named = [name for name, said in BESIDE.items() if f"from {package} import" in said]

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from holdfast.agents.items.raw_items import plain
 from holdfast.errors import UserError
@@ -15,6 +15,7 @@ from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
+from holdfast.values.runs.run_context import ContextT
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
@@ -34,7 +35,7 @@ class ModelInputData:
 
 
 @dataclass
-class CallModelData:
+class CallModelData(Generic[ContextT]):
     """Argument of a `call_model_input_filter`.
 
     Attributes:
@@ -44,11 +45,12 @@ class CallModelData:
     """
 
     model_data: ModelInputData
-    agent: Agent
-    context: Any = None
+    agent: Agent[ContextT]
+    context: ContextT | None = None
 
 
-CallModelInputFilter = Callable[[CallModelData], ModelInputData | Awaitable[ModelInputData]]
+CallModelInputFilter = Callable[[CallModelData[Any]], ModelInputData | Awaitable[ModelInputData]]
+"""Edits the input of a model call: see `RunConfig.call_model_input_filter`."""
 
 
 async def filtered(

@@ -40,6 +40,7 @@ AgentT = TypeVar("AgentT", bound=Agent[Any], default=Agent[Any])
 
 
 DEFAULT_MAX_TURNS = 10
+"""The `max_turns` of a run that is given none."""
 
 
 class RunState(Generic[ContextT, AgentT]):

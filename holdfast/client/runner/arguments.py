@@ -12,7 +12,7 @@ from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
 from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.rules import run_budget, run_head
-from holdfast.agents.runs.state import RunState
+from holdfast.agents.runs.state import DEFAULT_MAX_TURNS, RunState
 from holdfast.agents.runs.teams import check_tool_names, members, reachable, team_of
 from holdfast.agents.tools.context import ToolContext
 from holdfast.client import blocking
@@ -35,8 +35,6 @@ from holdfast.values.checks.ids import (
 from holdfast.values.code.context_data import CallersContext
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
-
-DEFAULT_MAX_TURNS = 10
 
 
 class RunArguments(TypedDict, total=False):

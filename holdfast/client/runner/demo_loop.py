@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from holdfast.agents.agent import Agent
-from holdfast.client.runner.arguments import DEFAULT_MAX_TURNS
+from holdfast.agents.runs.state import DEFAULT_MAX_TURNS
 from holdfast.client.runner.runner import Runner, RunResult
 from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.reading.streams.events import (

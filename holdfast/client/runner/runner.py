@@ -16,17 +16,13 @@ from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult
-from holdfast.agents.runs.state import RunState
+from holdfast.agents.runs.state import DEFAULT_MAX_TURNS, RunState
 from holdfast.agents.runs.teams import reachable
 from holdfast.client import blocking
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.caller_sessions.protocol import SessionLike
-from holdfast.client.runner.arguments import (
-    DEFAULT_MAX_TURNS,
-    RunArguments,
-    checked_call,
-)
+from holdfast.client.runner.arguments import RunArguments, checked_call
 from holdfast.client.runner.engines import configure, engines
 from holdfast.client.runner.input import check_input
 from holdfast.client.runner.one_run import Started, begin, go_on

@@ -113,7 +113,8 @@ class RunRules(Value):
         error_handlers: Kind of error ("max_turns", "model_refusal", "invalid_final_output") to the
             reference of what answers in its place.
         reasoning_ids: Whether ids of reasoning items are sent back.
-        blocked_message: What stands in the history for a final output that a guardrail blocked.
+        blocked_message: Text that a session keeps in the place of each tool result of a turn whose
+            final output a guardrail has blocked; empty for the usual text.
         blocked_formatter: Reference to what writes that text, or empty.
         workflow_name: Name of the trace.
         trace_id: Its id; empty for one of the task's own.

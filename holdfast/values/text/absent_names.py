@@ -18,6 +18,7 @@ OTEL = (
     " holdfast.tracing.instrument, see docs/tracing.md"
 )
 SEARCH = "the provider does not search tools; Agent(tool_retriever=KeywordToolRetriever([...]))"
+SANDBOX = "there are no sandboxes; give the agent tools that work in one"
 
 _BY_REASON: dict[str, str] = {
     HOSTED: "ProgrammaticToolCallingTool",
@@ -44,7 +45,7 @@ _BY_REASON: dict[str, str] = {
     " person; a server's own error is the tool's result, see docs/mcp.md": (
         "MCPToolCancellationError"
     ),
-    "there are no sandboxes; give the agent tools that work in one": "sandbox",
+    SANDBOX: "sandbox",
 }
 
 ABSENT = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}
@@ -54,7 +55,10 @@ IN_MCP = "MCP servers are names of holdfast.mcp; write from holdfast.mcp import 
 IN_MODELS = (
     "models of other libraries are names of holdfast.models; write from holdfast.models import"
 )
-SAME = "the names of that module are names of holdfast itself; import holdfast as {name} serves"
+SAME = (
+    "names of that module are names of holdfast itself; write from holdfast import NAME, or import"
+    " holdfast as {name}"
+)
 OF_SDK = (
     "sessions of the Agents SDK are taken as they are; leave the line as it was: from"
     " agents.extensions.memory import {name}"
@@ -62,18 +66,32 @@ OF_SDK = (
 VOICE = "there are no voices and no realtime agents; run the text of a turn with Runner"
 
 _BESIDE_BY_REASON: dict[str, str] = {
-    IN_MCP: "MCPServer MCPServerManager MCPServerSse MCPServerSseParams MCPServerStdio"
-    " MCPServerStdioParams MCPServerStreamableHttp MCPServerStreamableHttpParams MCPToolMetaContext"
-    " MCPUtil ToolFilter ToolFilterCallable ToolFilterContext ToolFilterStatic"
-    " create_static_tool_filter",
+    IN_MCP: "LocalMCPApprovalCallable MCPConfig MCPServer MCPServerManager MCPServerSse"
+    " MCPServerSseParams MCPServerStdio MCPServerStdioParams MCPServerStreamableHttp"
+    " MCPServerStreamableHttpParams MCPToolMetaContext MCPToolMetaResolver MCPUtil"
+    " RequireApprovalObject RequireApprovalSetting RequireApprovalToolList ToolFilter"
+    " ToolFilterCallable ToolFilterContext ToolFilterStatic create_static_tool_filter",
     f"{IN_MODELS} {{name}}": "AnyLLMModel LitellmModel",
-    SAME: "agent agent_output exceptions extensions guardrail handoffs items lifecycle memory"
-    " model_settings result run run_context run_state stream_events tool_context usage",
-    OF_SDK: "AdvancedSQLiteSession AsyncSQLiteSession DaprSession EncryptedSession RedisSession"
+    SAME: "agent agent_output decorators editor exceptions extensions guardrail handoffs items"
+    " lifecycle memory model_settings prompts repl result retry run run_config run_context"
+    " run_error_handlers run_state stream_events tool_context tool_guardrails usage",
+    OF_SDK: "AdvancedSQLiteSession AsyncSQLiteSession DAPR_CONSISTENCY_EVENTUAL"
+    " DAPR_CONSISTENCY_STRONG DaprSession EncryptedSession MongoDBSession RedisSession"
     " SQLAlchemySession",
+    COMPUTER: "computer",
+    CUSTOM_DATA: "MCPToolCustomDataContext MCPToolCustomDataExtractor",
+    SANDBOX: "SandboxArchiveLimits SandboxConcurrencyLimits SandboxRunConfig",
+    "models of LiteLLM are named 'litellm/PROVIDER/NAME', without a provider": "LitellmProvider",
+    "models of any-llm are named 'any-llm/PROVIDER/NAME', without a provider": "AnyLLMProvider",
+    "results are a RunResult, or a RunResultStreaming of run_streamed": "RunResultBase",
+    "the arguments of a run are given by their names": "RunOptions",
+    "a function as RunConfig(call_model_input_filter=...) can shorten what tools gave": (
+        "ToolOutputTrimmer"
+    ),
     VOICE: "AudioInput RealtimeAgent RealtimeRunner RealtimeSession SingleAgentVoiceWorkflow"
     " StreamedAudioInput VoicePipeline VoicePipelineConfig VoiceWorkflowBase realtime voice",
-    OTEL: "BackendSpanExporter BatchTraceProcessor ConsoleSpanExporter TracingExporter",
+    OTEL: "BackendSpanExporter BatchTraceProcessor ConsoleSpanExporter TraceCtxManager"
+    " TraceProvider TracingConfig TracingExporter get_trace_provider",
     "a team is not drawn; holdfast show TASK and the desk show what it did": "draw_graph"
     " get_main_graph",
     "a subclass of Runner is called by its own name": "set_default_agent_runner"
