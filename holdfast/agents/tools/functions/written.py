@@ -42,7 +42,7 @@ def is_as_written(value: object, given: Json) -> bool:
     if isinstance(value, list | tuple):
         same_length = is_array(given) and len(whole) == len(given)
         return same_length and all(map(is_as_written, whole, given))
-    members = _members(value, given) if is_object(given) else None
+    members = _members(whole, given) if is_object(given) else None
     if members is not None:
         return members.keys() == given.keys() and all(
             is_as_written(members[key], given[key]) for key in given
