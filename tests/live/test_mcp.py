@@ -312,11 +312,14 @@ def test_guardrails_of_a_server_are_a_list_of_guardrails(place: Place) -> None:
 
 
 def test_a_server_keeps_the_guardrails_that_were_checked(place: Place) -> None:
-    given: list[Any] = []
-    server = place.stdio(tool_input_guardrails=given, tool_output_guardrails=given)
+    @tool_input_guardrail
+    def allows(_data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.allow()
+
+    given: list[Any] = [allows]
+    server = place.stdio(tool_input_guardrails=given)
     given.append(len)
-    assert (server.tool_input_guardrails, server.tool_output_guardrails) == ((), ())
-    assert place.stdio(tool_input_guardrails=(), tool_output_guardrails=None).tool_filter is None
+    assert server.tool_input_guardrails == (allows,)
 
 
 async def test_a_tool_shows_what_its_server_says_of_its_effect(
