@@ -51,13 +51,15 @@ from holdfast.agents.hosted.prompt import (
     GenerateDynamicPromptData,
     Prompt,
 )
+from holdfast.agents.hosted.settings import (
+    ImageGenerationToolConfig,
+    WebSearchToolImageSettings,
+)
 from holdfast.agents.hosted.tools import (
     CodeInterpreterTool,
     FileSearchTool,
     ImageGenerationTool,
-    ImageGenerationToolConfig,
     WebSearchTool,
-    WebSearchToolImageSettings,
 )
 from holdfast.agents.nesting.nested_run import runner_of_calls as _runner_of_calls
 from holdfast.agents.output_type import AgentOutputSchema, AgentOutputSchemaBase

@@ -114,8 +114,8 @@ class MCPServer(abc.ABC):
         checks, results = tool_input_guardrails or (), tool_output_guardrails or ()
         check_tool_guardrails(_OWNER, "tool_input_guardrails", checks, ToolInputGuardrail)
         check_tool_guardrails(_OWNER, "tool_output_guardrails", results, ToolOutputGuardrail)
-        self.tool_input_guardrails = checks
-        self.tool_output_guardrails = results
+        self.tool_input_guardrails = tuple(checks)
+        self.tool_output_guardrails = tuple(results)
         self.tool_meta_resolver = tool_meta_resolver
         self._approvals: bool | dict[str, bool] | LocalMCPApprovalCallable
         self._approvals = approvals_of(require_approval)

@@ -224,6 +224,45 @@ async def test_structured_arguments_are_checked_and_described_to_the_agent(
     assert "- city (string, required): Where to go." in told
 
 
+class Payment(BaseModel):
+    """A payment."""
+
+    to: str
+    amount: int = 1000
+
+
+def is_large(arguments: dict[str, Any]) -> bool:
+    """Whether a person decides."""
+    return bool(arguments.get("amount", 0) > 100)
+
+
+@pytest.mark.parametrize("written", [{"to": "x"}, {"to": "x", "amount": "50"}])
+async def test_a_person_decides_where_the_nested_run_is_told_something_else(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, written: dict[str, Any]
+) -> None:
+    pay = make_agent(name="pay").as_tool(parameters=Payment, needs_approval=is_large)
+    await rig.serve(agent := make_agent(pay, name="agent"))
+    model.call("pay", written)
+    result = await Runner.run(agent, "q", runner=rig.runner())
+    assert [each.tool_name for each in result.interruptions] == ["pay"]
+    assert len(model.requests) == 1
+
+
+async def test_a_predicate_decides_on_what_the_nested_run_is_told(make_agent: MakeAgent) -> None:
+    pay = make_agent(name="pay").as_tool(parameters=Payment, needs_approval=is_large)
+    small, bare = '{"to": "x", "amount": 50}', '{"to": "x"}'
+    assert not await pay.asks_approval(ToolContext(None), small)
+    assert await pay.asks_approval(ToolContext(None), small.replace("50", "500"))
+    assert await pay.asks_approval(ToolContext(None), bare)
+
+    async def mine(_ctx: Any, arguments: str) -> str:
+        return arguments
+
+    pay.on_invoke_tool = mine  # which is given what the model wrote
+    assert not await pay.asks_approval(ToolContext(None), bare)
+    assert await pay.asks_approval(ToolContext(None), "{}")
+
+
 async def test_an_input_builder_makes_the_nested_input(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import pytest
 
@@ -444,9 +444,21 @@ def test_a_prompt_without_an_id_and_a_list_of_ids_that_is_none_are_refused() -> 
         FileSearchTool(cast("Any", "vs_1"))
     with pytest.raises(UserError, match="from 0 to 50"):
         FileSearchTool(["vs_1"], max_num_results=51)
+    with pytest.raises(UserError, match='list of "text" and "image", or None; it was \'image\''):
+        WebSearchTool(search_content_types=cast("Any", "image"))
+    with pytest.raises(UserError, match=r"it was \['video'\]"):
+        WebSearchTool(search_content_types=cast("Any", ["video"]))
+    with pytest.raises(UserError, match=r"image_settings=\.\.\.\) is a dict .* it was 3"):
+        WebSearchTool(image_settings=cast("Any", 3))
     with pytest.raises(UserError, match="it must be 'code_interpreter'"):
         CodeInterpreterTool(cast("Any", {"type": "mcp"}))
     with pytest.raises(UserError, match="More than one HostedMCPTool"):
         Agent(name="a", tools=[crm(), crm()])
     with pytest.raises(UserError, match="ReActAgentWorker has the model call tools by text"):
         Agent(name="a", tools=[WebSearchTool()], worker=ReActAgentWorker())
+
+
+def test_the_types_of_settings_can_be_read() -> None:
+    hints = get_type_hints(ImageGenerationToolConfig)
+    assert get_type_hints(hints["input_image_mask"]) == {"file_id": str, "image_url": str}
+    assert get_type_hints(WebSearchToolImageSettings) == {"max_results": int, "caption": bool}

@@ -32,6 +32,7 @@ from holdfast import (
     tool_input_guardrail,
     tool_output_guardrail,
 )
+from holdfast.agents.tools.foreign.servers import ServerTool
 from holdfast.errors import StepFailedError, UserError
 from holdfast.mcp import (
     MCPServerSse,
@@ -310,6 +311,17 @@ def test_guardrails_of_a_server_are_a_list_of_guardrails(place: Place) -> None:
         place.stdio(tool_input_guardrails=[len])
 
 
+def test_a_server_keeps_the_guardrails_that_were_checked(place: Place) -> None:
+    @tool_input_guardrail
+    def allows(_data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.allow()
+
+    given: list[Any] = [allows]
+    server = place.stdio(tool_input_guardrails=given)
+    given.append(len)
+    assert server.tool_input_guardrails == (allows,)
+
+
 async def test_a_tool_shows_what_its_server_says_of_its_effect(
     place: Place, make_agent: MakeAgent
 ) -> None:
@@ -319,6 +331,18 @@ async def test_a_tool_shows_what_its_server_says_of_its_effect(
     assert hints["look"].read_only_hint
     assert hints["look"].destructive_hint is None
     assert (hints["book"], hints["count"]) == (None, None)
+
+
+async def test_hints_that_cannot_be_read_are_logged_and_left_out(
+    place: Place, make_agent: MakeAgent, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with place.stdio() as server:
+        found = await make_agent(mcp_servers=[server]).get_all_tools(RunContextWrapper(None))
+    [look] = [each for each in found if isinstance(each, ServerTool) and each.name == "look"]
+    odd = {**look.served.definition, "annotations": {"readOnlyHint": "who knows"}}
+    look.served = look.served.model_copy(update={"definition": odd})
+    assert look.mcp_annotations is None
+    assert "hints of tool 'look' are left out" in caplog.text
 
 
 async def test_filters_by_name_and_by_function(

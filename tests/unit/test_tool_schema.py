@@ -460,6 +460,17 @@ def test_star_parameters_may_name_the_type_of_all_of_them() -> None:
     assert properties(f)["more"]["additionalProperties"] == {"type": "integer"}
 
 
+ANYTHING: Any = typing.Dict  # noqa: UP006
+
+
+@pytest.mark.parametrize("kind", [ANYTHING, Annotated[ANYTHING, "others"]])
+def test_star_parameters_may_be_a_dict_of_anything(kind: Any) -> None:
+    def f(**more: Any) -> None: ...
+
+    f.__annotations__["more"] = kind
+    assert properties(f)["more"]["additionalProperties"] is True
+
+
 class Desk:
     def book(self, city: str, guest: Guest | None = None) -> str:
         """Book."""

@@ -10,11 +10,24 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
 from typing import Any
 from unittest import mock
+from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, ConfigDict, field_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    RootModel,
+    SecretStr,
+    field_serializer,
+    field_validator,
+)
 
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, function_tool, to_tool, tool
@@ -479,21 +492,96 @@ async def test_a_predicate_is_asked_about_no_arguments_of_a_function_that_takes_
     assert not await made.asks_approval(ToolContext(), " ")
 
 
-class Odd(BaseModel):
+class Kind(Enum):
+    FAST = "fast"
+
+
+class Hidden(BaseModel):
     x: int
-
-    @field_serializer("x")
-    def write(self, value: int) -> int:
-        """Fail."""
-        raise ValueError(value)
+    limit: int = Field(default=3, exclude=True)
 
 
-async def test_a_value_that_cannot_be_written_as_data_always_asks() -> None:
-    def take(odd: Odd) -> None:
+class Cents(BaseModel):
+    """Looks as it was written, and is something else."""
+
+    cents: int = Field(alias="euros")
+
+    @field_validator("cents", mode="before")
+    @classmethod
+    def read(cls, value: str) -> int:
+        """Count in cents."""
+        return int(value) * 100
+
+    @field_serializer("cents")
+    def write(self, value: int) -> str:
+        """Count in euros."""
+        return str(value // 100)
+
+
+class Named(BaseModel):
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, extra="allow")
+
+    from_: str = Field(alias="from")
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Points(RootModel[list[Point]]):
+    """Points."""
+
+
+SAME = "ebc63c8a-4bd1-4a63-9bf7-ea6b9c7bd0c1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "asks"),
+    [
+        (Decimal, '"5000"', True),  # the predicate would see a text in the place of a number
+        (Decimal, "5000", True),
+        (Decimal | int, "5000", False),
+        (timedelta, '"PT1H"', True),
+        (complex, '"1+2j"', True),
+        (bytes, '"x"', True),
+        (SecretStr, '"**********"', True),
+        (list[Decimal], '["5"]', True),
+        (dict[int, int], '{"1": 2}', True),
+        (date, '"2026-01-31"', False),
+        (datetime, '"2026-01-31T10:00:00Z"', False),
+        (datetime, '"2026-01-31T10:00:00+00:00"', True),
+        (UUID, f'"{SAME}"', False),
+        (UUID, f'"{SAME.upper()}"', True),
+        (Path, '"a/b"', False),
+        (Kind, '"fast"', False),
+        (set[str], '["b", "a"]', False),
+        (set[str], '["a", "a"]', True),
+        (tuple[int, str], '[1, "a"]', False),
+        (dict[str, float], '{"a": 2}', False),
+        (Point, '{"x": 1, "y": 2}', False),
+        (Point, '{"x": 1}', True),
+        (Points, '[{"x": 1, "y": 2}]', False),
+        (Named, '{"from": "a"}', False),
+        (Named, '{"from_": "a", "more": 1}', False),
+        (Hidden, '{"x": 1}', True),  # a field that is never written has a default
+        (Hidden, '{"x": 1, "limit": 3}', False),
+        (Cents, '{"euros": "5"}', True),
+        (Any, '{"a": [1, null, "x", true]}', False),
+        (Any, '{"a": 9007199254740993}', False),
+        (float, "9007199254740993", True),
+    ],
+)
+async def test_a_predicate_decides_only_by_values_of_the_kind_that_the_function_gets(
+    kind: Any, written: str, *, asks: bool
+) -> None:
+    def take(it: Any) -> None:
         """Take."""
 
-    made = tool(take, needs_approval=lambda arguments: False)
-    assert await made.asks_approval(ToolContext(), '{"odd": {"x": 1}}')
+    take.__annotations__["it"] = kind
+    made = tool(take, strict=False, needs_approval=lambda arguments: False)
+    assert await made.asks_approval(ToolContext(), f'{{"it": {written}}}') is asks
 
 
 @pytest.mark.parametrize("unreadable", ["{", '{"a": "x"}', "[]", "{}"])

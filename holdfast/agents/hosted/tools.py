@@ -9,11 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Required, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import BaseModel
-from typing_extensions import TypedDict
 
+from holdfast.agents.hosted.settings import (
+    ImageGenerationToolConfig,
+    WebSearchToolImageSettings,
+)
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.agents_sdk import is_asked
 from holdfast.models.base import NO_HOSTED, ToolSpec
@@ -26,16 +29,14 @@ from holdfast.workers.base import AgentWorker
 
 if TYPE_CHECKING:
     from openai.types.responses.file_search_tool_param import Filters, RankingOptions
-    from openai.types.responses.tool_param import (
-        CodeInterpreter,
-        ImageGeneration,
-        ImageGenerationInputImageMask,
-    )
+    from openai.types.responses.tool_param import CodeInterpreter, ImageGeneration
     from openai.types.responses.web_search_tool import Filters as WebSearchToolFilters
     from openai.types.responses.web_search_tool_param import UserLocation
 
 MOST_RESULTS = 50
 """Most results of a file search."""
+
+_FOUND = ("text", "image")
 
 SECRET = frozenset({"authorization", "headers", "domain_secrets"})
 """Members of a definition that hold secrets: they are sent, and never recorded."""
@@ -83,18 +84,6 @@ class HostedTool(ABC):
         return self.definition.get("server_label")
 
 
-class WebSearchToolImageSettings(TypedDict, total=False):
-    """How images are found by a `WebSearchTool`.
-
-    Attributes:
-        max_results: Most of them.
-        caption: Whether each has a short text, where there is one.
-    """
-
-    max_results: int
-    caption: bool
-
-
 @dataclass
 class WebSearchTool(HostedTool):
     """Lets the model search the web.
@@ -109,7 +98,7 @@ class WebSearchTool(HostedTool):
         image_settings: How images are found.
 
     Raises:
-        UserError: A field is no data of the API.
+        UserError: A field is no data of the API: the text says which.
     """
 
     user_location: UserLocation | None = None
@@ -121,6 +110,20 @@ class WebSearchTool(HostedTool):
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        kinds: object = self.search_content_types
+        if kinds is not None and not (is_array(kinds) and all(each in _FOUND for each in kinds)):
+            msg = (
+                'WebSearchTool(search_content_types=...) is a list of "text" and "image", or None;'
+                f" it was {shown(kinds)}."
+            )
+            raise WrongTypeError(msg)
+        images: object = self.image_settings
+        if images is not None and not is_object(images):
+            msg = (
+                "WebSearchTool(image_settings=...) is a dict with max_results and caption, or None;"
+                f" it was {shown(images)}."
+            )
+            raise WrongTypeError(msg)
         _check(self)
 
     @property
@@ -234,40 +237,6 @@ class CodeInterpreterTool(HostedTool):
     def definition(self) -> dict[str, Json]:
         """The tool as the Responses API has it."""
         return _config(self.name, self.tool_config)
-
-
-class ImageGenerationToolConfig(TypedDict, total=False):
-    """The configuration of an `ImageGenerationTool`: the fields of the Responses API.
-
-    They are sent as they are; which of them go together depends on the model.
-
-    Attributes:
-        type: Type of the tool.
-        action: Whether an image is made or changed.
-        background: Background of the image.
-        input_fidelity: How close it stays to images of the input.
-        input_image_mask: Which part of an image is changed.
-        model: Model that makes the images, such as "gpt-image-2.5-flare".
-        moderation: How strictly the provider looks at them.
-        output_compression: Compression in percent.
-        output_format: Format of the file.
-        partial_images: How many unfinished images a stream has.
-        quality: Quality of the image.
-        size: Width and height, such as "1024x1024".
-    """
-
-    type: Required[Literal["image_generation"]]
-    action: Literal["generate", "edit", "auto"]
-    background: Literal["transparent", "opaque", "auto"]
-    input_fidelity: Literal["high", "low"] | None
-    input_image_mask: ImageGenerationInputImageMask
-    model: str
-    moderation: Literal["auto", "low"]
-    output_compression: int
-    output_format: Literal["png", "webp", "jpeg"]
-    partial_images: int
-    quality: Literal["low", "medium", "high", "xhigh", "max", "auto"]
-    size: str
 
 
 @dataclass

@@ -149,11 +149,17 @@ class AgentTool(Tool[..., Any]):
         return super().policy().model_copy(update={"agent": self.agent.name})
 
     def parse(self, arguments: str) -> dict[str, Any]:
-        """Return the validated arguments as JSON data.
+        """Return the validated arguments as JSON data: what the nested run is told.
+
+        A function in the place of the agent is given them as the model wrote them.
 
         Raises:
             ToolArgumentsError: The arguments do not fit; its text is meant for the model.
         """
+        values = self._values(arguments)
+        return super().parse(arguments) if self.is_replaced else values
+
+    def _values(self, arguments: str) -> dict[str, Any]:
         adapter: TypeAdapter[Any] = TypeAdapter(self.takes)
         try:
             value = adapter.validate_json(arguments if arguments.strip() else "{}")
@@ -170,7 +176,7 @@ class AgentTool(Tool[..., Any]):
             UserError: The input_builder returned neither a text nor a list.
             Exception: An error that the input_builder raised.
         """
-        params = self.parse(arguments)
+        params = self._values(arguments)
         if not self.is_structured:
             return str(params["input"])
         schema = self.params_json_schema if self.shows_schema else None

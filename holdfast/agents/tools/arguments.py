@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from holdfast.agents.tools.functions.function_schema import FuncSchema
+from holdfast.agents.tools.functions.written import is_as_written
 from holdfast.errors import ModelBehaviorError
 
 _QUOTED_CHARACTERS = 200
@@ -95,17 +96,18 @@ class Parsing(Protocol):
 def data_as_given(tool: Parsing, arguments: str) -> dict[str, Any] | None:
     """Return the arguments as JSON data; None if the tool refuses them or runs with others.
 
-    Whoever decides by the data must not be shown other ones than the function gets: where a default
-    is filled in or a value is converted, the data say too little.
+    Whoever decides by the data must not be shown other ones than those that it is run with: where a
+    default is filled in or a value is converted, the data say too little.
     """
+    text = arguments.strip() or "{}"
     try:
-        tool.parse(arguments)
+        values = tool.parse(text)
     except ToolArgumentsError:
         return None
+    data = parse_arguments(tool.name, None, text)
     signature = tool.signature
-    if signature is not None and not signature.is_as_written(arguments.strip() or "{}"):
-        return None
-    return parse_arguments(tool.name, None, arguments)
+    same = signature.is_as_written(text) if signature is not None else is_as_written(values, data)
+    return data if same else None
 
 
 def explain(error: ValidationError, known: Iterable[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from holdfast.agents.agent_base import AgentBase
@@ -21,6 +22,7 @@ from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import ServedTool
 from holdfast.task.data.calls import Asks
 from holdfast.values.base import Json, digest
+from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:
     from mcp.types import ToolAnnotations
@@ -107,12 +109,18 @@ class ServerTool(Tool[..., Any]):
     def mcp_annotations(self) -> ToolAnnotations | None:
         """What the server says of the tool's effect: hints, which it need not keep to.
 
-        A hint that the server leaves out is None, whatever MCP takes for its default.
+        A hint that the server leaves out is None, whatever MCP takes for its default. Hints that
+        MCP does not have are logged and left out altogether.
         """
         from mcp.types import ToolAnnotations
 
         said = self.served.definition.get("annotations")
-        return None if said is None else ToolAnnotations.model_validate(said)
+        try:
+            return None if said is None else ToolAnnotations.model_validate(said)
+        except ValidationError as error:
+            server, tool = self.served.server, self.served.name
+            log.warning("MCP server %r: hints of tool %r are left out: %s", server, tool, error)
+            return None
 
     def parse(self, arguments: str) -> dict[str, Any]:
         """Return the arguments, if the required ones are there; the server checks the rest.

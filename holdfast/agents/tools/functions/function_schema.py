@@ -25,9 +25,9 @@ from holdfast.agents.tools.functions.signature import (
     return_annotation_of,
     source_of,
 )
+from holdfast.agents.tools.functions.written import is_as_written
 from holdfast.errors import DeclarationError, ModelBehaviorError
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_array, is_object
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -131,18 +131,13 @@ class FuncSchema:
     def is_as_written(self, arguments: str) -> bool:
         """Whether the function gets just what the model wrote: no defaults, nothing converted.
 
-        A whole number where a float is expected counts as written so. What pydantic makes of JSON
-        data, such as a model, is compared as the JSON data that it is written as.
+        See `holdfast.agents.tools.functions.written`.
 
         Raises:
             pydantic.ValidationError: The arguments do not fit.
         """
         valid = self.params_pydantic_model.model_validate_json(arguments)
-        try:
-            made = valid.model_dump(mode="json", by_alias=True, warnings=False)
-        except Exception:  # noqa: BLE001  the serializer of a type may be the user's own
-            return False
-        return _is_same(made, from_json(arguments))
+        return is_as_written(valid, from_json(arguments))
 
     def bind(self, ctx: Any, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the positional and the keyword arguments of one call, with the context."""
@@ -172,16 +167,6 @@ class FuncSchema:
             else:
                 named[name] = values[name]
         return positional, named
-
-
-def _is_same(made: Json, given: Json) -> bool:
-    """Whether two JSON data are equal; True is not 1."""
-    if is_object(made) and is_object(given):
-        same = (_is_same(made[key], given[key]) for key in made if key in given)
-        return made.keys() == given.keys() and all(same)
-    if is_array(made) and is_array(given):
-        return len(made) == len(given) and all(map(_is_same, made, given))
-    return made == given and isinstance(made, bool) == isinstance(given, bool)
 
 
 def function_schema(  # noqa: PLR0917  the Agents SDK's signature
@@ -337,7 +322,7 @@ def _list_of(each: Any, extras: Sequence[Any]) -> Any:
 def _dict_of(each: Any, extras: Sequence[Any]) -> Any:
     """Return the type of all of `**kwargs`; `**kwargs: dict[str, int]` counts as integers."""
     if typing.get_origin(each) is dict:
-        _, each = typing.get_args(each)
+        _, each = typing.get_args(each) or (Any, Any)  # typing.Dict alone has none
     kind: Any = dict
     return kind[str, _of_each(each, extras)]
 

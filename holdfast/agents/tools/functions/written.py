@@ -1,0 +1,73 @@
+"""Whether a value is what a model wrote, or what became of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import date, time
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, cast
+from uuid import UUID
+
+from pydantic import BaseModel, RootModel
+from pydantic_core import to_jsonable_python
+
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_array, is_object
+
+_NAMES = (date, time, UUID, PurePath)
+"""Types of which a text says all, as nothing is reckoned with it: `datetime` is a `date`."""
+
+
+def is_as_written(value: object, given: Json) -> bool:
+    """Whether a value has the kind and the content of JSON data.
+
+    Models and dataclasses are compared with objects by all their fields, enumerations by their
+    values; dates, times, UUIDs and paths with the text that pydantic writes. A whole number where a
+    float is expected counts as written so, and True is not 1. Nothing else is as written: a Decimal
+    is no text, whatever it is written as.
+
+    Args:
+        value: What was made of the data.
+        given: The data.
+    """
+    whole: Any = value  # isinstance alone loses the types of its parts
+    if isinstance(value, RootModel):
+        return is_as_written(whole.root, given)
+    if isinstance(value, Enum):
+        return is_as_written(value.value, given)
+    if isinstance(value, set | frozenset) and is_array(given):
+        return is_as_written(sorted(whole, key=repr), sorted(given, key=repr))
+    if isinstance(value, list | tuple):
+        same_length = is_array(given) and len(whole) == len(given)
+        return same_length and all(map(is_as_written, whole, given))
+    members = _members(whole, given) if is_object(given) else None
+    if members is not None:
+        return members.keys() == given.keys() and all(
+            is_as_written(members[key], given[key]) for key in given
+        )
+    if isinstance(value, _NAMES):
+        return bool(to_jsonable_python(value) == given)
+    is_plain = value is None or isinstance(value, bool | int | float | str)
+    return is_plain and value == given and isinstance(value, bool) == isinstance(given, bool)
+
+
+def _members(value: object, given: Mapping[str, Json]) -> Mapping[Any, Any] | None:
+    """Return the members of an object by the keys that it has in JSON; None if it is no object."""
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value)
+    if isinstance(value, BaseModel):
+        known = type(value).model_fields
+        named = {_key(name, each.validation_alias, given): name for name, each in known.items()}
+        return {key: getattr(value, name) for key, name in named.items()} | (
+            value.model_extra or {}
+        )
+    if dataclasses.is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    return None
+
+
+def _key(name: str, alias: object, given: Mapping[str, Json]) -> str:
+    """Return under which key a field was given: its alias, or, where models take it, its name."""
+    return alias if isinstance(alias, str) and (alias in given or name not in given) else name
