@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import date, time
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, RootModel
@@ -56,7 +56,9 @@ def is_as_written(value: object, given: Json) -> bool:
 def _members(value: object, given: Mapping[str, Json]) -> Mapping[Any, Any] | None:
     """Return the members of an object by the keys that it has in JSON; None if it is no object."""
     if isinstance(value, dict):
-        return cast("dict[Any, Any]", value)
+        whole: Any = value  # as above
+        members: dict[Any, Any] = whole
+        return members
     if isinstance(value, BaseModel):
         known = type(value).model_fields
         named = {_key(name, each.validation_alias, given): name for name, each in known.items()}
