@@ -55,8 +55,8 @@ def is_as_written(value: object, given: Json) -> bool:
 
 def _members(value: object, given: Mapping[str, Json]) -> Mapping[Any, Any] | None:
     """Return the members of an object by the keys that it has in JSON; None if it is no object."""
+    whole: Any = value  # as above
     if isinstance(value, dict):
-        whole: Any = value  # as above
         members: dict[Any, Any] = whole
         return members
     if isinstance(value, BaseModel):
