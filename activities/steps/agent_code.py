@@ -17,7 +17,7 @@ from holdfast.agents.hosted.prompt import chosen_prompt
 from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
 from holdfast.agents.runs.model_input import filtered, without_reasoning_ids
 from holdfast.agents.tools.decorator import Tool
-from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
+from holdfast.agents.tools.error_texts import worded
 from holdfast.agents.tools.functions.returned import returned_object
 from holdfast.agents.tools.hooks import EnabledPredicate, invoke_hook, is_offered
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
@@ -265,15 +265,8 @@ class RegisteredCode(AgentCode):
         ref = self._head.run.tool_error_formatter
         if not ref:
             return text
-        args = ToolErrorFormatterArgs(
-            kind="tool_not_found",
-            tool_type="function",
-            tool_name=call.name,
-            call_id=call.id,
-            default_message=text,
-            run_context=await self.context(state),
-        )
-        return clean(await worded(self.registry.code(ref), args))
+        formatter, context = self.registry.code(ref), await self.context(state)
+        return clean(await worded(formatter, "tool_not_found", call, text, context))
 
     async def model(self) -> Model:
         """Return the model that answers: the run's, else the one that the agent began with."""

@@ -10,7 +10,6 @@ from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.tools.decorator import ToolArgumentsError
 from holdfast.agents.tools.error_texts import (
     FIXED_ERROR,
-    ToolErrorFormatterArgs,
     formatted_error,
     worded,
 )
@@ -103,16 +102,8 @@ async def _worded(ready: Ready, text: str, error: BaseException) -> str:
     if ready.formatter is None or not isinstance(error, Exception):
         return text
     ctx = ready.ctx
-    args = ToolErrorFormatterArgs(
-        kind="tool_exception",
-        tool_type="function",
-        tool_name=ready.tool.name,
-        call_id=ready.call.id,
-        default_message=text,
-        run_context=RunContextWrapper(ctx.context, task_id=ctx.task_id),
-        error=error,
-    )
-    return await worded(ready.formatter, args)
+    context = RunContextWrapper(ctx.context, task_id=ctx.task_id)
+    return await worded(ready.formatter, "tool_exception", ready.call, text, context, error)
 
 
 def said(error: BaseException) -> str:

@@ -30,7 +30,7 @@ from holdfast.activities.tools.lookup import (
 )
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, render_result
-from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
+from holdfast.agents.tools.error_texts import worded
 from holdfast.archive.segments import read_archived
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
@@ -130,15 +130,9 @@ class JudgingActivities:
         if not head.run.tool_error_formatter:
             return text
         registry = self._registry.of(head)
-        args = ToolErrorFormatterArgs(
-            kind=kind,
-            tool_type="function",
-            tool_name=call.name,
-            call_id=call.id,
-            default_message=text,
-            run_context=RunContextWrapper(registry.context(head, state), task_id=task_id()),
-        )
-        return clean(await worded(registry.code(head.run.tool_error_formatter), args))
+        context = RunContextWrapper(registry.context(head, state), task_id=task_id())
+        formatter = registry.code(head.run.tool_error_formatter)
+        return clean(await worded(formatter, kind, call, text, context))
 
     @activity.defn(name="screen")
     async def screen(self, given: ToolInput) -> Outcome:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast import Attempt, event_text
+from holdfast import Attempt, Task, event_text
 from holdfast.errors import StepFailedError
 from holdfast.testing import fail
 from tests.crash.lab import SOON, Lab, Labs
@@ -29,15 +29,21 @@ async def test_killed_while_a_model_call_is_in_flight(lab: Lab) -> None:
     assert await lab.scheduled(task, "tool") == 0
 
 
-async def test_a_lost_worker_is_no_attempt_that_failed(lab: Lab) -> None:
-    lab.hold_model(0)
-    worker = await lab.serve(agent="asking-once")
+async def looks_with_a_worker_lost(lab: Lab, agent: str) -> Task:
+    """Run a task whose worker is killed while a model call is held; another one ends it."""
+    worker = await lab.serve(agent=agent)
     task = await lab.create("look:a")
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.api.until_held()
     await lab.kill(worker)
-    lab.start(agent="asking-once")
+    lab.start(agent=agent)
     assert (await running).output == "final look(a)"
+    return task
+
+
+async def test_a_lost_worker_is_no_attempt_that_failed(lab: Lab) -> None:
+    lab.hold_model(0)
+    await looks_with_a_worker_lost(lab, "asking-once")
     assert lab.asked == [0, 0, 1]
 
 
@@ -50,13 +56,7 @@ async def test_failed_attempts_are_counted_across_lost_workers_which_are_none(
     lab.api.when(lab.is_mine, fail(500), times=1)
     if fails_first:
         lab.hold_model(0)
-    worker = await lab.serve(agent="asking-again")
-    task = await lab.create("look:a")
-    running = asyncio.create_task(lab.runner.run_task(task))
-    await lab.api.until_held()
-    await lab.kill(worker)
-    lab.start(agent="asking-again")
-    assert (await running).output == "final look(a)"
+    task = await looks_with_a_worker_lost(lab, "asking-again")
     assert lab.asked == [0, 0, 0, 1]
     assert (await lab.runner.get_task(task)).usage.requests == 2 + 1
 

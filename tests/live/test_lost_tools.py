@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, HostedMCPTool, RunConfig, Runner, ToolExecutionConfig, handoff, tool
+from holdfast import (
+    Agent,
+    HostedMCPTool,
+    RunConfig,
+    Runner,
+    RunResult,
+    ToolExecutionConfig,
+    handoff,
+    tool,
+)
 from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
@@ -200,16 +209,28 @@ async def test_an_approval_of_a_call_of_the_provider_looks_no_tool_up(
     assert sorted(done) == ["book", "pay"]
 
 
-async def test_an_approved_call_waits_for_the_tool_of_one_that_is_not_decided_yet(
+async def two_asked(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
+) -> tuple[list[str], RunResult, Agent]:
+    """Begin a run that waits for decisions on book and pay.
+
+    Returns:
+        What is done, the result, and the agent as it is without pay.
+    """
     done: list[str] = []
     book, pay = acting("book", done), acting("pay", done)
     model.calls([("book", {}), ("pay", {})])
     model.reply("as you like")
-    old, new = make_agent(book, pay), make_agent(book)
+    old = make_agent(book, pay)
     await site.rig.serve(old)
     stopped = await Runner.run(old, "q", runner=site.runner)
+    return done, stopped, make_agent(book)
+
+
+async def test_an_approved_call_waits_for_the_tool_of_one_that_is_not_decided_yet(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done, stopped, new = await two_asked(site, model, make_agent)
     state = stopped.to_state()
     state.approve(stopped.interruptions[0])
     await site.rig.serve(new)
@@ -229,13 +250,7 @@ async def test_an_approved_call_waits_for_the_tool_of_one_that_is_not_decided_ye
 async def test_a_state_may_approve_a_call_and_reject_the_one_whose_tool_is_lost(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent, order: tuple[int, int]
 ) -> None:
-    done: list[str] = []
-    book, pay = acting("book", done), acting("pay", done)
-    model.calls([("book", {}), ("pay", {})])
-    model.reply("as you like")
-    old, new = make_agent(book, pay), make_agent(book)
-    await site.rig.serve(old)
-    stopped = await Runner.run(old, "q", runner=site.runner)
+    done, stopped, new = await two_asked(site, model, make_agent)
     state = stopped.to_state()
     for each in order:
         decide = state.reject if each else state.approve

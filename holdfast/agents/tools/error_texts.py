@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.errors import ModelBehaviorError
 from holdfast.values.code.user_calls import invoke, naming, place_of
+from holdfast.values.messages import ToolCall
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.logs import log
 
@@ -29,6 +30,10 @@ def formatted_error(error: Exception) -> Exception:
     return ModelBehaviorError(str(error)) if isinstance(error, ToolArgumentsError) else error
 
 
+ErrorKind = Literal["approval_rejected", "tool_not_found", "tool_exception"]
+"""What has become of a call that has no result."""
+
+
 @dataclass(frozen=True)
 class ToolErrorFormatterArgs(Generic[ContextT]):
     """Argument of a formatter: a failed call.
@@ -44,7 +49,7 @@ class ToolErrorFormatterArgs(Generic[ContextT]):
         error: The error that the tool raised, else None. Its text may hold secrets.
     """
 
-    kind: Literal["approval_rejected", "tool_not_found", "tool_exception"]
+    kind: ErrorKind
     tool_type: Literal["function"]
     tool_name: str
     call_id: str
@@ -57,13 +62,30 @@ ToolErrorFormatter = Callable[[ToolErrorFormatterArgs[Any]], str | Awaitable[str
 """Returns the text for the model, or None for the default text."""
 
 
-async def worded(formatter: ToolErrorFormatter, args: ToolErrorFormatterArgs[Any]) -> str:
-    """Return a formatter's text; the default text if it returns none, or fails itself."""
+async def worded(  # noqa: PLR0917  what a formatter is told
+    formatter: ToolErrorFormatter,
+    kind: ErrorKind,
+    call: ToolCall,
+    default: str,
+    context: RunContextWrapper[Any],
+    error: Exception | None = None,
+) -> str:
+    """Return a formatter's text; the default text if it returns none, or fails itself.
+
+    Args:
+        formatter: The run's formatter.
+        kind: What has become of the call.
+        call: The call.
+        default: The default text.
+        context: The run's context.
+        error: The error that the tool raised, if it did.
+    """
+    args = ToolErrorFormatterArgs(kind, "function", call.name, call.id, default, context, error)
     try:
         with naming("tool_error_formatter of the run", formatter):
             text = await invoke(formatter, args)
-    except Exception as error:  # the tool may have run: an error here must not make it run again
-        where = place_of(formatter, error)
+    except Exception as failed:  # the tool may have run: an error here must not make it run again
+        where = place_of(formatter, failed)
         log.exception("The tool_error_formatter (%s) failed for tool %r", where, args.tool_name)
         return args.default_message
     if text is not None and not isinstance(text, str):

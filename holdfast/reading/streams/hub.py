@@ -138,11 +138,6 @@ class LocalHub:
             oldest = next(iter(self._over))
             self._kept -= self._over.pop(oldest).units
 
-    @property
-    def kept(self) -> int:
-        """How many answers that are over are kept."""
-        return len(self._over)
-
     def pieces(self, key: StreamKey) -> tuple[Delta, ...]:
         """Return the pieces in which an answer came that is over; nothing if they are not kept."""
         with self._lock:
