@@ -51,7 +51,7 @@ from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
 from holdfast.models.libraries.llama_index import LLM
 from holdfast.models.openai.default_settings import default_settings, were_given
-from holdfast.models.resolve import default_name
+from holdfast.models.resolve import get_default_model
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -324,7 +324,7 @@ class Agent(DeclaredAgent[ContextT]):
         if were_given(self.model_settings):
             return None
         if self.model is None and self.prompt is None:
-            return default_settings(default_name())
+            return default_settings(get_default_model())
         return default_settings(self.model)
 
     def snapshot(self, model: str, served: Sequence[Tool] = ()) -> AgentSnapshot:
