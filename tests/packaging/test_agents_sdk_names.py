@@ -46,8 +46,8 @@ def test_name_of_a_module_of_the_sdk_is_refused_with_what_to_use_instead(name: s
 MODULES = (
     "decorators extensions extensions.experimental.codex"
     " extensions.experimental.hosted_multi_agent extensions.memory handoffs mcp memory models"
-    " realtime run run_config sandbox sandbox.capabilities sandbox.entries sandbox.sandboxes testing"
-    " tracing voice"
+    " realtime run run_config sandbox sandbox.capabilities sandbox.entries sandbox.sandboxes"
+    " testing tracing voice"
 )
 
 

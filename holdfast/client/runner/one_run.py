@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from temporalio.exceptions import ApplicationError, TemporalError
 
 from holdfast.agents.agent_base import users_agent
+from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.nesting.nested_run import invocation_of
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_helpers import RunInput
@@ -215,8 +216,14 @@ class _Run:
         if not isinstance(session, CallerStore):
             return
         session.wrapper = data.context_wrapper
-        if await write_turn(session, self._engine.reader, self._call.task_id):
-            await session.compact(data.last_response_id)
+        is_written = await write_turn(session, self._engine.reader, self._call.task_id)
+        if is_written and _ends_in_answer(data):
+            config = self._call.config
+            store = data.last_agent.model_settings.resolve(config.model_settings).store
+            shown = data.to_input_list(mode="normalized")
+            if config.call_model_input_filter is not None:
+                shown = []  # it is not recorded what the filter has left
+            await session.compact(data.last_response_id, shown, store=store)
 
     def _forget(self, before: Recorded | None, *, is_over: bool) -> None:
         """Release the code that was registered for the run when it began, once it is over."""
@@ -320,6 +327,12 @@ class _Run:
             found = data.output_guardrail_results
             error.guardrail_result = with_known(error.guardrail_result, known, found)
         return data
+
+
+def _ends_in_answer(data: RunData) -> bool:
+    """Whether nothing came after the last answer of a model, which it would not know."""
+    after = (ToolCallOutputItem, HandoffOutputItem)
+    return bool(data.new_items) and not isinstance(data.new_items[-1], after)
 
 
 def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | StepFailedError:
