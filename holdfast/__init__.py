@@ -39,7 +39,7 @@ from holdfast.agents.handoffs.filters import (
     set_conversation_history_wrappers,
 )
 from holdfast.agents.handoffs.handoff import Handoff, HandoffInputFilter, handoff
-from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.hooks import AgentHooks, AgentHooksBase, RunHooks, RunHooksBase
 from holdfast.agents.hosted.mcp import (
     HostedMCPTool,
     MCPToolApprovalFunction,
@@ -574,6 +574,7 @@ __all__ = [
     "AgentBase",
     "AgentHookContext",
     "AgentHooks",
+    "AgentHooksBase",
     "AgentOutputSchema",
     "AgentOutputSchemaBase",
     "AgentResponse",
@@ -699,6 +700,7 @@ __all__ = [
     "RunErrorHandlerResult",
     "RunErrorHandlers",
     "RunHooks",
+    "RunHooksBase",
     "RunItem",
     "RunItemStreamEvent",
     "RunResult",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.agents.agent_base import shared_name, users_agent, walk
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, guard_rule
 from holdfast.agents.handoffs.handoff import Handoff
-from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.hooks import AgentHooksBase, RunHooksBase
 from holdfast.agents.hosted.mcp import HostedMCPTool
 from holdfast.agents.hosted.prompt import (
     DynamicPromptFunction,
@@ -123,7 +123,7 @@ class Agent(DeclaredAgent[ContextT]):
             input_guardrails: Sequence[InputGuardrail[Any]] = (),
             output_guardrails: Sequence[OutputGuardrail[Any]] = (),
             output_type: Any = None,
-            hooks: AgentHooks[ContextT] | None = None,
+            hooks: AgentHooksBase[ContextT, Any] | None = None,
             tool_use_behavior: ToolUseBehavior = "run_llm_again",
             reset_tool_choice: bool = True,
         ) -> None: ...
@@ -220,7 +220,7 @@ class Agent(DeclaredAgent[ContextT]):
         on_stream: OnStream | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
-        hooks: RunHooks[Any] | None = None,
+        hooks: RunHooksBase[Any, Any] | None = None,
         previous_response_id: str | None = None,
         conversation_id: str | None = None,
         session: Any = None,

@@ -122,7 +122,11 @@ async def test_a_predicate_is_not_asked_where_a_decision_for_later_calls_holds(
 ) -> None:
     asked, ran = list[int](), list[int]()
 
-    @tool(needs_approval=lambda arguments: asked.append(arguments["amount"]) or True)
+    def asks(arguments: dict[str, Any]) -> bool:
+        asked.append(arguments["amount"])
+        return True
+
+    @tool(needs_approval=asks)
     def pay(amount: int) -> str:
         """Pay."""
         ran.append(amount)

@@ -1,10 +1,11 @@
-"""The scripted model of the Agents SDK, as it is, in runs of ours."""
+"""The scripted model and the trimmer of the Agents SDK, as they are, in runs of ours."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from agents.extensions import ToolOutputTrimmer
 from agents.testing import (
     ModelStep,
     ScriptedModel,
@@ -12,7 +13,7 @@ from agents.testing import (
     function_call,
 )
 
-from holdfast import Runner, StepFailedError
+from holdfast import Agent, AgentRunner, RunConfig, Runner, StepFailedError
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import look
 
@@ -39,3 +40,24 @@ async def test_the_scripted_model_of_the_sdk_answers_a_run(
     model.assert_complete()
     with pytest.raises(StepFailedError, match="UnexpectedModelCall"):
         await Runner.run(agent, "q", runner=rig.runner())
+
+
+async def test_the_trimmer_of_the_sdk_shortens_what_tools_gave() -> None:
+    model = ScriptedModel([[assistant_message("done")]])
+    agent = Agent(name="trimmed", model=model)
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    given = [
+        {"role": "user", "content": "q"},
+        call,
+        {"type": "function_call_output", "call_id": "c1", "output": "x" * 900},
+        {"role": "user", "content": "more"},
+    ]
+    trimmer = ToolOutputTrimmer(recent_turns=1, max_output_chars=100, preview_chars=20)
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        config = RunConfig(call_model_input_filter=trimmer)
+        await Runner.run(agent, given, runner=runner, run_config=config)
+    call_made = model.last_call
+    assert call_made is not None
+    output: Any = call_made.input[2]
+    assert "Trimmed" in output["output"]
+    assert len(output["output"]) < 120

@@ -267,8 +267,10 @@ class RetryPolicies:
 
         def policy(context: RetryPolicyContext) -> bool | RetryDecision:
             advice = context.provider_advice
-            if advice is None or not advice.suggested:
-                return RetryDecision(retry=False, reason=advice and advice.reason)
+            if advice is None:
+                return False
+            if not advice.suggested:
+                return RetryDecision(retry=False, reason=advice.reason)
             return RetryDecision(retry=True, delay=advice.retry_after, reason=advice.reason)
 
         return policy

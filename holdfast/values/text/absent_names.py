@@ -100,9 +100,8 @@ _BESIDE_BY_REASON: dict[str, str] = {
     "models of any-llm are named 'any-llm/PROVIDER/NAME', without a provider": "AnyLLMProvider",
     "results are a RunResult, or a RunResultStreaming of run_streamed": "RunResultBase",
     "the arguments of a run are given by their names": "RunOptions",
-    "a function as RunConfig(call_model_input_filter=...) can shorten what tools gave": (
-        "ToolOutputTrimmer"
-    ),
+    "the one of the Agents SDK serves as it is; leave the line as it was: from agents.extensions"
+    " import ToolOutputTrimmer": "ToolOutputTrimmer",
     VOICE: "AssistantMessageItem AssistantText AudioInput DEFAULT_MODEL_SETTINGS InputAudio"
     " InputText SingleAgentVoiceWorkflow SingleAgentWorkflowCallbacks StreamedAudioInput"
     " StreamedAudioResult StreamedTranscriptionSession SystemMessageItem UserMessageItem"
@@ -140,8 +139,6 @@ _BESIDE_BY_REASON: dict[str, str] = {
     " get_main_graph",
     "a subclass of Runner is called by its own name": "set_default_agent_runner"
     " get_default_agent_runner",
-    "subclass RunHooks": "RunHooksBase",
-    "subclass AgentHooks": "AgentHooksBase",
 }
 
 BESIDE = {
