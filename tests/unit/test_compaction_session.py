@@ -190,10 +190,10 @@ async def test_what_is_added_while_the_api_folds_comes_behind_what_it_has_made()
 
 
 async def test_what_the_api_has_made_is_kept_in_the_form_in_which_it_takes_it() -> None:
-    answer = {"id": "m1", "type": "message", "role": "assistant", "content": []}
+    answer: dict[str, Any] = {"id": "m1", "type": "message", "role": "assistant", "content": []}
     image = {"type": "input_image", "image_url": "https://x.example/a.png"}
     user = {"type": "message", "role": "user", "content": [{**image, "file_id": None}]}
-    thought = {"id": "r1", "type": "reasoning", "summary": []}
+    thought: dict[str, Any] = {"id": "r1", "type": "reasoning", "summary": []}
     kept_user = {**user, "content": [image]}
     kept = {key: value for key, value in answer.items() if key != "id"}
     for gives, made in (

@@ -201,20 +201,20 @@ def test_an_object_around_another_one_takes_its_properties() -> None:
     assert (closed["required"], closed["description"]) == (["x"], "both")
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {},
-        {"type": "object", "properties": {"a": {"type": "string", "default": None}}},
-        {
-            "type": "object",
-            "properties": {
-                "a": {"anyOf": [{"type": "object", "properties": {}}, {"$ref": "#/$defs/X"}]}
-            },
-            "$defs": {"X": {"type": "object", "properties": {"b": {"type": "integer"}}}},
+BY_HAND: list[dict[str, Any]] = [
+    {},
+    {"type": "object", "properties": {"a": {"type": "string", "default": None}}},
+    {
+        "type": "object",
+        "properties": {
+            "a": {"anyOf": [{"type": "object", "properties": {}}, {"$ref": "#/$defs/X"}]}
         },
-    ],
-)
+        "$defs": {"X": {"type": "object", "properties": {"b": {"type": "integer"}}}},
+    },
+]
+
+
+@pytest.mark.parametrize("schema", BY_HAND)
 def test_a_schema_made_by_hand_is_made_strict_as_in_the_agents_sdk(schema: dict[str, Any]) -> None:
     before = copy.deepcopy(schema)
     assert ensure_strict_json_schema(schema) == their_strict_schema(copy.deepcopy(schema))

@@ -194,7 +194,7 @@ class _Run:
             data = await self._explain(shown)
             self._forget(before, is_over=not isinstance(error, StepFailedError))
             await self._write_turn(data)
-            raise shown from shown.__cause__ or error.__cause__
+            raise shown from shown.__cause__ or error.__cause__ or self._cause_of(shown)
         except (TaskExistsError, InvalidArgumentError):
             self._forget(before, is_over=before is None)  # the task was not created by this run
             raise
@@ -209,6 +209,11 @@ class _Run:
             result.agent_tool_invocation = invocation_of(call.tool_call)
         await self._write_turn(result)
         return result
+
+    def _cause_of(self, error: Exception) -> Exception | None:
+        """Return what the tool raised whose error has ended the run, if it ran in this process."""
+        is_of_tool = isinstance(error, UserError) and "Error running tool" in str(error)
+        return raised.cause_of(self._call.task_id, str(error)) if is_of_tool else None
 
     async def _write_turn(self, data: RunData) -> None:
         """Write the turn of a run that has ended to the session of the caller, if it has one."""
