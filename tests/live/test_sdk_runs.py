@@ -95,6 +95,12 @@ async def run(agent: Agent, given: Any = "Go.", **options: Any) -> Any:
         return await Runner.run(agent, given, runner=runner, **options)
 
 
+async def streamed_run(agent: Agent) -> None:
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        async for _ in Runner.run_streamed(agent, "Go.", runner=runner).stream_events():
+            pass
+
+
 # ---- errors of the caller's own
 
 
@@ -185,12 +191,7 @@ async def test_what_a_tool_raised_that_ends_its_run_is_the_cause(*, streamed: bo
     call = ToolCall(id="c1", name="book", arguments='{"seats": 2}')
     agent = Agent(name="a", model=ScriptedModel([call]), tools=[book])
     with pytest.raises(UserError, match="Error running tool book: 2 seats are left") as caught:
-        if streamed:
-            async with AgentRunner.local(agent, data_dir=None) as runner:
-                result = Runner.run_streamed(agent, "Go.", runner=runner)
-                _ = [event async for event in result.stream_events()]
-        else:
-            await run(agent)
+        await (streamed_run(agent) if streamed else run(agent))
     cause = caught.value.__cause__
     assert type(cause) is BookedOutError
     assert (cause.seats, cause.__traceback__) == (2, None)

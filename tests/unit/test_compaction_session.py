@@ -208,6 +208,14 @@ async def test_what_the_api_has_made_is_kept_in_the_form_in_which_it_takes_it() 
         assert await session.get_items() == made
 
 
+async def test_a_missing_response_is_told_of_however_little_there_is() -> None:
+    folding = OpenAIResponsesCompactionSession(
+        "s", SQLiteSession("s"), compaction_mode="previous_response_id"
+    )
+    with pytest.raises(ValueError, match="needs response_id"):
+        await folding.run_compaction()
+
+
 def test_a_conversation_that_the_provider_keeps_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="provider keeps its items"):
         OpenAIResponsesCompactionSession("s", OpenAIConversationsSession())

@@ -154,11 +154,11 @@ class OpenAIResponsesCompactionSession(SessionABC):
             "response_id": response,
             "compaction_mode": "previous_response_id" if by_id else "input",
         }
-        if not asked.get("force") and not self._decide(told):
-            return
         if by_id and response is None:
             msg = "run_compaction by previous_response_id needs response_id."
             raise ValueError(msg)
+        if not asked.get("force") and not self._decide(told):
+            return
         sent: dict[str, Any] = {"previous_response_id": response} if by_id else {"input": items}
         folded = await client_of(self._given).responses.compact(model=self.model, **sent)
         made = _as_input([replayable(each) for each in folded.output or []])
