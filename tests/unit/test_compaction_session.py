@@ -221,6 +221,12 @@ def test_a_conversation_that_the_provider_keeps_is_refused() -> None:
         OpenAIResponsesCompactionSession("s", OpenAIConversationsSession())
 
 
+def seen(image: str) -> dict[str, Any]:
+    """Write a message with an image."""
+    parts = [{"type": "input_text", "text": "q"}, {"type": "input_image", "image_url": image}]
+    return {"role": "user", "content": parts}
+
+
 CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
@@ -237,6 +243,8 @@ SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_tex
         ([ITEMS[0], *ITEMS], [*ITEMS], False),
         ([ITEMS[1], ITEMS[0]], [*ITEMS], False),
         ([], [*ITEMS], True),
+        ([seen("data:image/png;base64,AA")], [seen("holdfast:image/1")], True),
+        ([seen("data:image/png;base64,AA")], [{"role": "user", "content": []}], False),
     ],
 )
 def test_what_a_model_was_shown_is_found_in_its_order(

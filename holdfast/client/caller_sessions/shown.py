@@ -9,11 +9,14 @@ from holdfast.client.caller_sessions.tail import Item
 from holdfast.values.base import Json, canonical
 from holdfast.values.checks.json_shapes import is_array, is_object
 
-_SAID = ("role", "call_id", "name", "arguments", "output", "summary", "encrypted_content")
+_PARTS = ("content", "output", "summary")
+_SAID = ("role", "call_id", "name", "arguments", "encrypted_content")
 
 
 def was_shown(items: Iterable[Item], shown: Iterable[Mapping[str, Any]]) -> bool:
     """Whether all items are among those of a model's last call, in their order.
+
+    An image or file counts as any other: sessions and records keep them in forms of their own.
 
     Args:
         items: What a session holds.
@@ -25,21 +28,16 @@ def was_shown(items: Iterable[Item], shown: Iterable[Mapping[str, Any]]) -> bool
 
 def _said(item: Mapping[str, Any]) -> bytes:
     """Return what an item says, whatever form a session gives it."""
-    kind = item.get("type") or "message"
-    return canonical(
-        {
-            "type": kind,
-            "content": _content(item.get("content")),
-            **{key: item[key] for key in _SAID if item.get(key) is not None},
-        }
-    )
+    said = {key: item[key] for key in _SAID if item.get(key) is not None}
+    parts: Item = {key: _parts(item.get(key)) for key in _PARTS}
+    return canonical({"type": item.get("type") or "message", **parts, **said})
 
 
-def _content(given: Json) -> Json:
+def _parts(given: Json) -> list[Json]:
     if not is_array(given):
         return [] if given is None else [given]
-    return [part["text"] if is_object(part) and "text" in part else _known(part) for part in given]
+    return [_part(part) if is_object(part) else part for part in given]
 
 
-def _known(part: Json) -> Json:
-    return {k: v for k, v in part.items() if v is not None} if is_object(part) else part
+def _part(part: Mapping[str, Json]) -> Json:
+    return part["text"] if "text" in part else {"type": part.get("type")}
