@@ -232,21 +232,21 @@ OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
 
 
-@pytest.mark.parametrize(
-    ("items", "shown", "was"),
-    [
-        ([*ITEMS], [*ITEMS], True),
-        ([ITEMS[0], SAID], [{"role": "system", "content": "x"}, *ITEMS], True),
-        ([CALL, OUTPUT], [{**CALL, "id": "f1", "status": "completed"}, OUTPUT], True),
-        ([*ITEMS], [ITEMS[0]], False),
-        ([CALL, OUTPUT], [CALL, {**OUTPUT, "output": "hidden"}], False),
-        ([ITEMS[0], *ITEMS], [*ITEMS], False),
-        ([ITEMS[1], ITEMS[0]], [*ITEMS], False),
-        ([], [*ITEMS], True),
-        ([seen("data:image/png;base64,AA")], [seen("holdfast:image/1")], True),
-        ([seen("data:image/png;base64,AA")], [{"role": "user", "content": []}], False),
-    ],
-)
+SHOWN: list[tuple[list[Any], list[Any], bool]] = [
+    ([*ITEMS], [*ITEMS], True),
+    ([ITEMS[0], SAID], [{"role": "system", "content": "x"}, *ITEMS], True),
+    ([CALL, OUTPUT], [{**CALL, "id": "f1", "status": "completed"}, OUTPUT], True),
+    ([*ITEMS], [ITEMS[0]], False),
+    ([CALL, OUTPUT], [CALL, {**OUTPUT, "output": "hidden"}], False),
+    ([ITEMS[0], *ITEMS], [*ITEMS], False),
+    ([ITEMS[1], ITEMS[0]], [*ITEMS], False),
+    ([], [*ITEMS], True),
+    ([seen("data:image/png;base64,AA")], [seen("holdfast:image/1")], True),
+    ([seen("data:image/png;base64,AA")], [{"role": "user", "content": []}], False),
+]
+
+
+@pytest.mark.parametrize(("items", "shown", "was"), SHOWN)
 def test_what_a_model_was_shown_is_found_in_its_order(
     items: list[Any], shown: list[Any], *, was: bool
 ) -> None:
