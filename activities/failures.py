@@ -106,7 +106,7 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
     except ApplicationError:
         raise
     except ModelUnavailableError as error:
-        _keep(error)
+        keep_for_caller(error)
         tried = activity.info().attempt
         if tried > 1:  # once is daily life; a program that waits for long says what for
             log.warning("Attempt %d of a model call failed: %s", tried, text_of(error))
@@ -131,7 +131,7 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
     except Exception as error:
         is_ours = isinstance(error, HoldfastError)
         log.warning("An activity failed: %s", text_of(error), exc_info=not is_ours)
-        _keep(error)
+        keep_for_caller(error)
         raise LoggedError(
             clean_message(error),
             *facts(remedy=clean_remedy(error), parks=isinstance(error, UserError)),
@@ -200,7 +200,7 @@ def users_code(what: str, function: Callable[..., Any] | None) -> Generator[None
             yield
     except Exception as error:
         log.warning("Code of the user's failed: %s", text_of(error), exc_info=True)
-        _keep(error)
+        keep_for_caller(error)
         known = facts(remedy=clean_remedy(error), parks=True)
         kind = type(error).__name__
         raise LoggedError(clean_message(error), *known, type=kind, non_retryable=True) from None
@@ -216,7 +216,7 @@ def failure_by(error: Exception) -> Failure:
             remedy=str(fact_of(error.details, REMEDY) or ""),
             parks=True,
         )
-    _keep(error)
+    keep_for_caller(error)
     return Failure(
         type=type(error).__name__,
         message=clean_message(error),
@@ -225,7 +225,7 @@ def failure_by(error: Exception) -> Failure:
     )
 
 
-def _keep(error: Exception) -> None:
+def keep_for_caller(error: Exception) -> None:
     """Keep an exception for the caller of the run, if that may be in this process."""
     task_id = activity.info().workflow_id if activity.in_activity() else None
     if task_id is not None and user_calls.is_carried(task_id):

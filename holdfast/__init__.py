@@ -39,7 +39,7 @@ from holdfast.agents.handoffs.filters import (
     set_conversation_history_wrappers,
 )
 from holdfast.agents.handoffs.handoff import Handoff, HandoffInputFilter, handoff
-from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.hooks import AgentHooks, AgentHooksBase, RunHooks, RunHooksBase
 from holdfast.agents.hosted.mcp import (
     HostedMCPTool,
     MCPToolApprovalFunction,
@@ -83,6 +83,7 @@ from holdfast.agents.tools.functions.docstrings import (
     generate_func_documentation,
 )
 from holdfast.agents.tools.functions.function_schema import FuncSchema, function_schema
+from holdfast.agents.tools.functions.schema import ensure_strict_json_schema
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
@@ -342,6 +343,8 @@ if TYPE_CHECKING:
         model_providers,
     )
     from holdfast.models.resolve import (
+        get_default_model,
+        get_default_model_settings,
         is_gpt_5_default,
     )
     from holdfast.serving.plugin import (
@@ -512,7 +515,11 @@ _LATE = {
             "Price",
             "Prices",
         ),
-        "holdfast.models.resolve": ("is_gpt_5_default",),
+        "holdfast.models.resolve": (
+            "get_default_model",
+            "get_default_model_settings",
+            "is_gpt_5_default",
+        ),
         "holdfast.models.providers": (
             "MultiProviderMap",
             "model_providers",
@@ -567,6 +574,7 @@ __all__ = [
     "AgentBase",
     "AgentHookContext",
     "AgentHooks",
+    "AgentHooksBase",
     "AgentOutputSchema",
     "AgentOutputSchemaBase",
     "AgentResponse",
@@ -692,6 +700,7 @@ __all__ = [
     "RunErrorHandlerResult",
     "RunErrorHandlers",
     "RunHooks",
+    "RunHooksBase",
     "RunItem",
     "RunItemStreamEvent",
     "RunResult",
@@ -795,6 +804,7 @@ __all__ = [
     "default_handoff_history_mapper",
     "default_tool_error_function",
     "enable_verbose_stdout_logging",
+    "ensure_strict_json_schema",
     "event_text",
     "flush_traces",
     "function_schema",
@@ -807,6 +817,8 @@ __all__ = [
     "get_conversation_history_wrappers",
     "get_current_span",
     "get_current_trace",
+    "get_default_model",
+    "get_default_model_settings",
     "guardrail_span",
     "handoff",
     "handoff_filters",
@@ -853,9 +865,9 @@ def __getattr__(name: str) -> object:
         AttributeError: There is no such name; of the SDK's names, the text says what to use.
     """
     if name not in _LATE:
-        from holdfast.values.text.absent_names import ABSENT, BESIDE
+        from holdfast.values.text.absent_names import instead_of
 
-        instead = ABSENT.get(name) or BESIDE.get(name)
+        instead = instead_of(name)
         if instead is not None:
             msg = f"holdfast has no {name}: {instead}. See docs/from_agents_sdk.md."
             # Python asks for the names of an import statement in this function of its own.

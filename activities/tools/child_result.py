@@ -27,7 +27,7 @@ from holdfast.values.code.user_calls import invoke
 from holdfast.values.steps import Task
 
 if TYPE_CHECKING:
-    from holdfast.agents.hooks import RunHooks
+    from holdfast.agents.hooks import RunHooksBase
     from holdfast.agents.runs.results import RunResult
     from holdfast.reading.streams.events import StreamEvent
 
@@ -111,7 +111,7 @@ class ChildRun:
                 for event in batch:
                     yield event
 
-    async def call_hooks(self, hooks: RunHooks[Any], context: Any) -> None:
+    async def call_hooks(self, hooks: RunHooksBase[Any, Any], context: Any) -> None:
         """Call hooks with what it did.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.failures import LONGEST_TEXT
+from holdfast.activities.failures import LONGEST_TEXT, keep_for_caller
 from holdfast.activities.tools.lookup import Ready
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.tools.decorator import ToolArgumentsError
@@ -77,6 +77,8 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
         raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from None
     if formatter is None or (formatter == "default" and fixed and is_handmade):
         msg = f"Error running tool {tool.name}: {said(error)}"
+        if isinstance(error, Exception):
+            keep_for_caller(error)
         raise ApplicationError(msg, type="UserError", non_retryable=True) from None
     if callable(formatter) and isinstance(error, Exception):
         try:

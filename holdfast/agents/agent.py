@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.agents.agent_base import shared_name, users_agent, walk
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, guard_rule
 from holdfast.agents.handoffs.handoff import Handoff
-from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.hooks import AgentHooksBase, RunHooksBase
 from holdfast.agents.hosted.mcp import HostedMCPTool
 from holdfast.agents.hosted.prompt import (
     DynamicPromptFunction,
@@ -51,7 +51,7 @@ from holdfast.models.agents_sdk import AskedModel
 from holdfast.models.base import Model
 from holdfast.models.libraries.llama_index import LLM
 from holdfast.models.openai.default_settings import default_settings, were_given
-from holdfast.models.resolve import default_name
+from holdfast.models.resolve import get_default_model
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -123,7 +123,7 @@ class Agent(DeclaredAgent[ContextT]):
             input_guardrails: Sequence[InputGuardrail[Any]] = (),
             output_guardrails: Sequence[OutputGuardrail[Any]] = (),
             output_type: Any = None,
-            hooks: AgentHooks[ContextT] | None = None,
+            hooks: AgentHooksBase[ContextT, Any] | None = None,
             tool_use_behavior: ToolUseBehavior = "run_llm_again",
             reset_tool_choice: bool = True,
         ) -> None: ...
@@ -220,7 +220,7 @@ class Agent(DeclaredAgent[ContextT]):
         on_stream: OnStream | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
-        hooks: RunHooks[Any] | None = None,
+        hooks: RunHooksBase[Any, Any] | None = None,
         previous_response_id: str | None = None,
         conversation_id: str | None = None,
         session: Any = None,
@@ -324,7 +324,7 @@ class Agent(DeclaredAgent[ContextT]):
         if were_given(self.model_settings):
             return None
         if self.model is None and self.prompt is None:
-            return default_settings(default_name())
+            return default_settings(get_default_model())
         return default_settings(self.model)
 
     def snapshot(self, model: str, served: Sequence[Tool] = ()) -> AgentSnapshot:

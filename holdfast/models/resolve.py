@@ -13,13 +13,14 @@ from holdfast.models.agents_sdk import AskedModel, AskingModel, is_asked
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, Tell, streamed
 from holdfast.models.defaults import default_api, default_client
 from holdfast.models.libraries.llama_index import LLM, as_model
-from holdfast.models.openai.default_settings import reasons
+from holdfast.models.openai.default_settings import default_settings, reasons
 from holdfast.models.providers import (
     is_openai,
     misdirected,
     model_providers,
     unknown_prefix,
 )
+from holdfast.values.settings import ModelSettings
 from holdfast.values.text.shown import shown
 
 DEFAULT_MODEL = "gpt-5-mini"
@@ -30,7 +31,7 @@ _MADE: dict[tuple[str, str], Model] = {}
 _SERVED: dict[str, tuple[Any, ServedModel]] = {}
 
 
-def default_name() -> str:
+def get_default_model() -> str:
     """Return the name of the model of an agent that names none."""
     return os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
 
@@ -40,7 +41,16 @@ def is_gpt_5_default() -> bool:
 
     For settings and filters that such models alone want, or refuse.
     """
-    return reasons(re.split("[:/]", default_name().lower())[-1])
+    return reasons(re.split("[:/]", get_default_model().lower())[-1])
+
+
+def get_default_model_settings(model: str | None = None) -> ModelSettings:
+    """Return the settings with which a model is called for an agent that is given none.
+
+    Args:
+        model: Its name; None is that of an agent that names none.
+    """
+    return default_settings(get_default_model() if model is None else model)
 
 
 def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
@@ -60,7 +70,7 @@ def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
         ModuleNotFoundError: The library of its prefix is not installed.
     """
     if model is None:
-        model = default_name()
+        model = get_default_model()
     if not isinstance(model, str):
         made: Model = AskingModel(model) if is_asked(model) else as_model(model)
         return made

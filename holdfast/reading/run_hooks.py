@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.agents.agent_base import users_agent
-from holdfast.agents.hooks import RunHooks
+from holdfast.agents.hooks import RunHooksBase
 from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
@@ -96,7 +96,7 @@ class HookNotifier:
 
     def __init__(
         self,
-        hooks: RunHooks,
+        hooks: RunHooksBase[Any, Any],
         reader: Reader,
         task_id: str,
         *,

@@ -270,10 +270,10 @@ class Call:
         cleared = self._ledger.at(self.n).cleared
         if policy.needs_approval == "no" or self.i in cleared:
             return self._allowed()
-        if policy.needs_approval == "ask" and not self.is_gated:
-            return "gating"
         if standing.standing_rule(self._ledger, self.n, self.i, policy, self.recalled or ()):
             return "standing"
+        if policy.needs_approval == "ask" and not self.is_gated:
+            return "gating"
         if self._asks_session:
             return "recalling"
         screens = policy.guarded and self._ledger.given.head.run.guards_before_approval

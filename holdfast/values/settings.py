@@ -203,6 +203,7 @@ class ModelSettings(Settings):
     timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_attempts: int | None = Field(default=None, ge=1)
     retry: ModelRetrySettings | None = None
+    preserve_raw_usage: ClassVar[None] = None  # models of the Agents SDK ask for it
 
     @field_validator(
         "reasoning",
@@ -262,6 +263,14 @@ class ModelSettings(Settings):
             return self.retry.max_retries + 1
         return self.max_attempts or ATTEMPTS
 
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON data."""
+        return self.model_dump(mode="json")
+
+    def to_traceable_dict(self) -> dict[str, Any]:
+        """Return, as JSON data, the settings without what is added to requests, for a trace."""
+        return self.model_dump(mode="json", exclude=_NOT_TRACED)
+
     def resolve(self, override: ModelSettings | Mapping[str, Any] | None) -> ModelSettings:
         """Return these settings with the fields that `override` sets put over them."""
         if override is None:
@@ -305,6 +314,8 @@ _IN_ORDER = (
     "prompt_cache_options",
 )
 """The fields in the order of the Agents SDK, for settings that are given without names."""
+
+_NOT_TRACED = {"extra_query", "extra_body", "extra_headers", "extra_args"}
 
 _SAME = (("reasoning", "reasoning_effort"), ("timeout", "timeout_seconds"))
 """Two names of one thing: to set one is to unset the other."""

@@ -116,6 +116,36 @@ async def test_a_predicate_asks_for_some_calls_only(
     assert ran == [5, 50]
 
 
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+async def test_a_predicate_is_not_asked_where_a_decision_for_later_calls_holds(
+    make_runner: MakeRunner, model: FakeOpenAI, verb: str
+) -> None:
+    asked, ran = list[int](), list[int]()
+
+    def asks(arguments: dict[str, Any]) -> bool:
+        asked.append(arguments["amount"])
+        return True
+
+    @tool(needs_approval=asks)
+    def pay(amount: int) -> str:
+        """Pay."""
+        ran.append(amount)
+        return f"paid {amount}"
+
+    runner = await make_runner(pay)
+    for amount in (1, 2):
+        model.call("pay", {"amount": amount})
+    model.reply("done")
+    task, output = await started(runner)
+    assert output.status == "waiting"
+    if verb == "approve":
+        await runner.approve(await ask(runner, task), "ann", always=True)
+    else:
+        await runner.reject(await ask(runner, task), "ann", "no", always=True)
+    assert str(await runner.run_task(task)) == "done"
+    assert (asked, ran) == ([1], [1, 2] if verb == "approve" else [])
+
+
 async def test_a_predicate_that_says_no_lets_the_task_run_through(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:

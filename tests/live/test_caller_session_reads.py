@@ -117,7 +117,7 @@ async def test_a_limit_that_shows_too_little_of_a_session_has_it_read_once_more(
                 await run("q", session=session, task_id=name)
         else:
             await run("q", session=session, task_id=name, exist_ok=True)
-    assert session.reads == [*reads, turns.ALL]
+    assert session.reads == [*reads, store.ALL]
     assert session.said[has:] == [("user", "q"), ("assistant", "done")]
 
 
@@ -135,7 +135,7 @@ async def test_an_append_that_raises_after_it_has_written_is_not_repeated(
     for _ in range(2):
         await run("q", session=session, task_id=name, exist_ok=True)
         assert session.said[2:] == [("user", "q"), ("assistant", "done")]
-    assert session.reads == [None, turns.ALL]
+    assert session.reads == [None, store.ALL]
 
 
 async def test_an_append_that_raises_twice_goes_by_what_the_run_has_read(
@@ -249,4 +249,4 @@ async def test_a_run_cancelled_while_it_adds_and_called_again_has_its_turn_once(
         await begun
     await run("q", session=session, task_id=name, exist_ok=True)
     assert session.said == [("user", "q"), ("assistant", "done")]
-    assert session.reads == [None, turns.ALL]
+    assert session.reads == [None, store.ALL]

@@ -26,7 +26,7 @@ from holdfast import (
 )
 from holdfast.archive.archive import record_name
 from holdfast.client.agent_runner.task_ids import new_id
-from holdfast.client.caller_sessions import turns
+from holdfast.client.caller_sessions import store, turns
 from holdfast.errors import InvalidArgumentError, SessionUnclearError, TaskExistsError
 from holdfast.task.blocked_output import WITHHELD
 from holdfast.testing import FakeOpenAI
@@ -176,7 +176,7 @@ async def test_a_session_that_fails_gets_the_turn_when_the_run_is_run_again(
     result = await run("q", session=session, task_id=name, exist_ok=True)
     assert result.final_output == "done"
     assert session.said == [("user", "q"), ("assistant", "done")]
-    assert session.reads[reads:] == [turns.ALL]  # its history is not read again
+    assert session.reads[reads:] == [store.ALL]  # its history is not read again
     assert len(model.requests) == 1
     with pytest.raises(TaskExistsError):
         await run("another", session=session, task_id=name, exist_ok=True)

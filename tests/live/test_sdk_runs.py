@@ -36,6 +36,7 @@ from holdfast import (
     Tool,
     ToolContext,
     Usage,
+    function_tool,
     handoff,
     output_guardrail,
     retry_policies,
@@ -92,6 +93,12 @@ def lost() -> APIConnectionError:
 async def run(agent: Agent, given: Any = "Go.", **options: Any) -> Any:
     async with AgentRunner.local(agent, data_dir=None) as runner:
         return await Runner.run(agent, given, runner=runner, **options)
+
+
+async def streamed_run(agent: Agent) -> None:
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        async for _ in Runner.run_streamed(agent, "Go.", runner=runner).stream_events():
+            pass
 
 
 # ---- errors of the caller's own
@@ -173,6 +180,21 @@ async def _has_failed(runner: AgentRunner) -> bool:
         return (await runner.get_task("t1")).status == "needs_attention"
     except TaskNotFoundError:
         return False
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_what_a_tool_raised_that_ends_its_run_is_the_cause(*, streamed: bool) -> None:
+    @function_tool(failure_error_function=None)
+    def book(seats: int) -> str:
+        raise BookedOutError(seats)
+
+    call = ToolCall(id="c1", name="book", arguments='{"seats": 2}')
+    agent = Agent(name="a", model=ScriptedModel([call]), tools=[book])
+    with pytest.raises(UserError, match="Error running tool book: 2 seats are left") as caught:
+        await (streamed_run(agent) if streamed else run(agent))
+    cause = caught.value.__cause__
+    assert type(cause) is BookedOutError
+    assert (cause.seats, cause.__traceback__) == (2, None)
 
 
 class PickyError(Exception):

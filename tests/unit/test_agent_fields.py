@@ -13,12 +13,15 @@ from holdfast import (
     Agent,
     AgentBase,
     AgentHooks,
+    AgentHooksBase,
     AgentOutputSchema,
     AgentOutputSchemaBase,
     HoldfastError,
     ModelBehaviorError,
     ModelSettings,
     RunContextWrapper,
+    RunHooks,
+    RunHooksBase,
     ToolContext,
     UserError,
     handoff,
@@ -26,6 +29,7 @@ from holdfast import (
 )
 from holdfast.activities.data.registry import live
 from holdfast.agents.handoffs.handoff import Handoff
+from holdfast.agents.hooks import check_run_hooks
 from holdfast.errors import WrongTypeError
 from holdfast.workers import ReActAgentWorker
 
@@ -329,3 +333,23 @@ async def test_predicates_of_tools_are_asked_side_by_side() -> None:
     with pytest.raises(ValueError, match="not now"):
         await agent.get_all_tools(CTX)
     assert ended.is_set()
+
+
+def test_hooks_may_be_of_the_base_classes_of_the_agents_sdk() -> None:
+    class Own(AgentHooksBase[dict[str, int], Agent]):
+        pass
+
+    class OfRun(RunHooksBase):
+        pass
+
+    hooks = Own()
+    assert Agent(name="a", hooks=hooks).hooks is hooks
+    check_run_hooks(OfRun())
+    assert (issubclass(AgentHooks, AgentHooksBase), issubclass(RunHooks, RunHooksBase)) == (
+        True,
+        True,
+    )
+    with pytest.raises(UserError, match="is an AgentHooks"):
+        check_run_hooks(hooks)
+    with pytest.raises(UserError, match=r"go to Runner\.run"):
+        Agent(name="a", hooks=OfRun())  # type: ignore[arg-type]

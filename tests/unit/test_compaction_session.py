@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from openai import AsyncOpenAI
 
-from holdfast import OpenAIResponsesCompactionSession, SQLiteSession
+from holdfast import (
+    OpenAIConversationsSession,
+    OpenAIResponsesCompactionSession,
+    SessionSettings,
+    SQLiteSession,
+)
+from holdfast.client.caller_sessions.shown import was_shown
+from holdfast.errors import InvalidArgumentError
 
 ITEMS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
 FOLDED = {"type": "compaction", "encrypted_content": "..."}
 
 
 class Api:
-    """Stands in for the client; what comes in while it folds is added to the session."""
+    """Stands in for the client; what comes in while it folds is added to the session.
 
-    def __init__(self, session: SQLiteSession, meanwhile: list[Any]) -> None:
+    Attributes:
+        sent: What it was sent.
+        during: Called while it folds.
+    """
+
+    def __init__(
+        self, session: SQLiteSession, meanwhile: list[Any], gives: list[Any] | None = None
+    ) -> None:
         self.responses = self
+        self.during: Callable[[], object] = list
         self._session, self._meanwhile = session, meanwhile
+        self._gives = [{**FOLDED, "created_by": "someone"}] if gives is None else gives
         self.sent: list[dict[str, Any]] = []
 
     async def compact(self, **sent: Any) -> SimpleNamespace:
         """Note the request, and answer."""
         self.sent.append(sent)
-        await self._session.add_items(self._meanwhile)
-        return SimpleNamespace(output=[{**FOLDED, "created_by": "someone"}])
+        self.during()
+        await asyncio.sleep(0)
+        if self._meanwhile:
+            await self._session.add_items(self._meanwhile)
+        return SimpleNamespace(output=self._gives)
 
 
 async def folded(meanwhile: list[Any]) -> tuple[Api, list[Any]]:
@@ -81,3 +102,152 @@ async def test_more_items_than_may_be_folded_are_refused_before_the_api_is_calle
     assert await session.get_items() == [FOLDED]
     with pytest.raises(ValueError, match="must be positive"):
         OpenAIResponsesCompactionSession("s", session, max_rollback_items=0)
+
+
+class Failing(SQLiteSession):
+    """Takes its items and then fails, or is cancelled, as often as it is told to."""
+
+    def __init__(self, error: BaseException | None = None, *, on_clear: bool = False) -> None:
+        super().__init__("s")
+        self.error, self.on_clear = error, on_clear
+
+    def _fail(self) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+    async def clear_session(self) -> None:
+        """Remove all items, then fail."""
+        await super().clear_session()
+        if self.on_clear:
+            self._fail()
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Add items, then fail."""
+        await super().add_items(items)
+        if not self.on_clear:
+            self._fail()
+
+
+@pytest.mark.parametrize("on_clear", [True, False])
+@pytest.mark.parametrize("error", [OSError("disk"), asyncio.CancelledError()], ids=repr)
+async def test_items_are_put_back_when_the_exchange_fails(
+    error: BaseException, *, on_clear: bool
+) -> None:
+    session = Failing(on_clear=on_clear)
+    await session.add_items(list(ITEMS))
+    session.error = error
+    api = Api(session, [])
+    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    with pytest.raises(type(error)):
+        await folding.run_compaction({"force": True})
+    assert await session.get_items() == ITEMS
+
+
+async def test_items_that_cannot_be_put_back_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Failing):
+        async def add_items(self, items: list[Any]) -> None:
+            raise OSError("gone")
+
+    session = Broken()
+    await SQLiteSession.add_items(session, list(ITEMS))
+    api = Api(SQLiteSession("other"), [])
+    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    with pytest.raises(OSError, match="gone"):
+        await folding.run_compaction({"force": True})
+    assert "Session 's' has lost its items" in caplog.text
+
+
+async def test_all_items_are_folded_also_where_runs_read_the_newest_only() -> None:
+    session = SQLiteSession("s", session_settings=SessionSettings(limit=1))
+    await session.add_items(list(ITEMS))
+    api = Api(session, [])
+    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    await folding.run_compaction({"force": True})
+    assert api.sent == [{"model": "gpt-4.1", "input": ITEMS}]
+
+
+async def test_an_empty_answer_folds_nothing() -> None:
+    session = SQLiteSession("s")
+    await session.add_items(list(ITEMS))
+    api = Api(session, [], gives=[])
+    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    await folding.run_compaction({"force": True})
+    assert await session.get_items() == ITEMS
+
+
+async def test_what_is_added_while_the_api_folds_comes_behind_what_it_has_made() -> None:
+    session = SQLiteSession("s")
+    await session.add_items(list(ITEMS))
+    api = Api(session, [])
+    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    late = {"role": "user", "content": "late"}
+    api.during = lambda: adding.append(asyncio.ensure_future(folding.add_items([late])))
+    adding = list[asyncio.Task[None]]()
+    await folding.run_compaction({"force": True})
+    await adding[0]
+    assert await session.get_items() == [FOLDED, late]
+
+
+async def test_what_the_api_has_made_is_kept_in_the_form_in_which_it_takes_it() -> None:
+    answer: dict[str, Any] = {"id": "m1", "type": "message", "role": "assistant", "content": []}
+    image = {"type": "input_image", "image_url": "https://x.example/a.png"}
+    user = {"type": "message", "role": "user", "content": [{**image, "file_id": None}]}
+    thought: dict[str, Any] = {"id": "r1", "type": "reasoning", "summary": []}
+    kept_user = {**user, "content": [image]}
+    kept = {key: value for key, value in answer.items() if key != "id"}
+    for gives, made in (
+        ([user, answer], [kept_user, kept]),
+        ([thought, answer], [thought, answer]),
+    ):
+        session = SQLiteSession("s")
+        await session.add_items(list(ITEMS))
+        api = Api(session, [], gives=gives)
+        folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+        await folding.run_compaction({"force": True})
+        assert await session.get_items() == made
+
+
+async def test_a_missing_response_is_told_of_however_little_there_is() -> None:
+    folding = OpenAIResponsesCompactionSession(
+        "s", SQLiteSession("s"), compaction_mode="previous_response_id"
+    )
+    with pytest.raises(ValueError, match="needs response_id"):
+        await folding.run_compaction()
+
+
+def test_a_conversation_that_the_provider_keeps_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="provider keeps its items"):
+        OpenAIResponsesCompactionSession("s", OpenAIConversationsSession())
+
+
+def seen(image: str) -> dict[str, Any]:
+    """Write a message with an image."""
+    parts = [{"type": "input_text", "text": "q"}, {"type": "input_image", "image_url": image}]
+    return {"role": "user", "content": parts}
+
+
+CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
+
+
+SHOWN: list[tuple[list[Any], list[Any], bool]] = [
+    ([*ITEMS], [*ITEMS], True),
+    ([ITEMS[0], SAID], [{"role": "system", "content": "x"}, *ITEMS], True),
+    ([CALL, OUTPUT], [{**CALL, "id": "f1", "status": "completed"}, OUTPUT], True),
+    ([*ITEMS], [ITEMS[0]], False),
+    ([CALL, OUTPUT], [CALL, {**OUTPUT, "output": "hidden"}], False),
+    ([ITEMS[0], *ITEMS], [*ITEMS], False),
+    ([ITEMS[1], ITEMS[0]], [*ITEMS], False),
+    ([], [*ITEMS], True),
+    ([seen("data:image/png;base64,AA")], [seen("holdfast:image/1")], True),
+    ([seen("data:image/png;base64,AA")], [{"role": "user", "content": []}], False),
+]
+
+
+@pytest.mark.parametrize(("items", "shown", "was"), SHOWN)
+def test_what_a_model_was_shown_is_found_in_its_order(
+    items: list[Any], shown: list[Any], *, was: bool
+) -> None:
+    assert was_shown(items, shown) is was

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -12,7 +12,12 @@ from holdfast import (
     ApplyPatchResult,
     ApplyPatchTool,
     ApprovalRule,
+    CodeInterpreterTool,
     CustomTool,
+    FileSearchTool,
+    HostedMCPTool,
+    ImageGenerationTool,
+    LocalShellCommandRequest,
     LocalShellTool,
     ShellCallOutcome,
     ShellCommandOutput,
@@ -20,6 +25,7 @@ from holdfast import (
     ShellTool,
     ToolContext,
     UserError,
+    WebSearchTool,
 )
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.errors import (
@@ -328,3 +334,22 @@ def test_effects_are_irreversible_unless_the_editor_undoes() -> None:
     assert shell().effect == "irreversible"
     assert ApplyPatchTool(Editor()).effect == "irreversible"  # type: ignore[arg-type]
     assert ApplyPatchTool(Undoing()).effect == "reversible"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ApplyPatchTool,
+        CodeInterpreterTool,
+        CustomTool,
+        FileSearchTool,
+        HostedMCPTool,
+        ImageGenerationTool,
+        LocalShellCommandRequest,
+        LocalShellTool,
+        ShellTool,
+        WebSearchTool,
+    ],
+)
+def test_types_of_the_fields_of_a_tool_can_be_asked_for(kind: type) -> None:
+    assert get_type_hints(kind)

@@ -8,10 +8,11 @@ import sys
 from typing import Any
 
 import pytest
+from agents.models import get_default_model_settings as their_default_settings
 
 import holdfast.models
 import holdfast.testing
-from holdfast import is_gpt_5_default
+from holdfast import get_default_model, get_default_model_settings, is_gpt_5_default
 from holdfast.errors import InvalidArgumentError, ModelRequestError
 from holdfast.models import (
     ChatCompletionsModel,
@@ -218,3 +219,13 @@ def test_default_model_may_be_of_the_gpt_5_family(
 ) -> None:
     monkeypatch.setenv("HOLDFAST_MODEL", name)
     assert is_gpt_5_default() is expected
+    assert get_default_model() == (name or "gpt-5-mini")
+
+
+def test_the_default_settings_of_a_name_are_those_of_the_agents_sdk() -> None:
+    for name in ("gpt-5", "gpt-5.1", "gpt-5.2-pro", "gpt-5-mini", "gpt-4.1"):
+        ours, theirs = get_default_model_settings(name), their_default_settings(name)
+        assert ours.verbosity == theirs.verbosity
+        effort = theirs.reasoning and theirs.reasoning.effort
+        assert (ours.reasoning_options or {}).get("effort") == effort
+    assert get_default_model_settings() == get_default_model_settings(get_default_model())

@@ -72,12 +72,21 @@ async def test_all_repeats_when_each_says_so(
         ((), NO),
         ((says(decision=False), says(decision=False)), NO),
         (
-            (says(decision=False), says(RetryDecision(retry=True, delay=2)), never_asked),
-            RetryDecision(retry=True, delay=2),
+            (
+                says(decision=False),
+                says(RetryDecision(retry=True, delay=2, reason="first")),
+                says(RetryDecision(retry=False, reason="no")),
+                says(RetryDecision(retry=True, delay=3, approve_unsafe_replay=True)),
+            ),
+            RetryDecision(retry=True, delay=3, reason="first", approve_unsafe_replay=True),
+        ),
+        (
+            (says(decision=False), says(RetryDecision(retry=False, reason="paid for"))),
+            RetryDecision(retry=False, reason="paid for"),
         ),
     ],
 )
-async def test_any_repeats_as_the_first_that_says_so(
+async def test_any_repeats_as_those_that_say_so(
     policies: tuple[RetryPolicy, ...], expected: RetryDecision
 ) -> None:
     assert await decided(retry_policies.any(*policies), context()) == expected
@@ -108,7 +117,11 @@ async def test_a_policy_of_policies_may_be_part_of_another() -> None:
             RetryDecision(retry=True, delay=5),
         ),
         (retry_policies.provider_suggested(), context(), NO),
-        (retry_policies.provider_suggested(), context(ModelRetryAdvice(suggested=False)), NO),
+        (
+            retry_policies.provider_suggested(),
+            context(ModelRetryAdvice(suggested=False, reason="paid for")),
+            RetryDecision(retry=False, reason="paid for"),
+        ),
         (
             retry_policies.provider_suggested(),
             context(ModelRetryAdvice(suggested=True, retry_after=6, reason="overloaded")),

@@ -144,6 +144,16 @@ def test_settings_may_be_given_in_the_order_of_the_agents_sdk() -> None:
         made(0.5, temperature=0.5)
 
 
+def test_settings_are_data_as_in_the_agents_sdk() -> None:
+    given: dict[str, Any] = {"temperature": 0.5, "verbosity": "low", "extra_body": {"key": "k"}}
+    ours, theirs = ModelSettings(**given), TheirSettings(**given)
+    assert {name: ours.to_json_dict()[name] for name in given} == given
+    shown = ours.to_traceable_dict()
+    assert {name: shown[name] for name in theirs.to_traceable_dict()} == theirs.to_traceable_dict()
+    assert "extra_body" not in shown
+    assert ours.preserve_raw_usage is None
+
+
 def test_what_asks_for_nothing_is_no_error() -> None:
     given: dict[str, Any] = {"retry": None, "preserve_raw_usage": False}
     assert ModelSettings(**given) == ModelSettings()

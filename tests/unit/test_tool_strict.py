@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+from agents.strict_schema import ensure_strict_json_schema as their_strict_schema
 from pydantic import BaseModel, Field
 
 from holdfast.agents.tools.decorator import tool
 from holdfast.agents.tools.functions.schema import (
     closed_schema,
+    ensure_strict_json_schema,
     object_schema,
     strict_schema,
     without_titles,
@@ -196,3 +199,25 @@ def test_an_object_around_another_one_takes_its_properties() -> None:
     }
     closed = closed_schema(outer, what="it")
     assert (closed["required"], closed["description"]) == (["x"], "both")
+
+
+BY_HAND: list[dict[str, Any]] = [
+    {},
+    {"type": "object", "properties": {"a": {"type": "string", "default": None}}},
+    {
+        "type": "object",
+        "properties": {
+            "a": {"anyOf": [{"type": "object", "properties": {}}, {"$ref": "#/$defs/X"}]}
+        },
+        "$defs": {"X": {"type": "object", "properties": {"b": {"type": "integer"}}}},
+    },
+]
+
+
+@pytest.mark.parametrize("schema", BY_HAND)
+def test_a_schema_made_by_hand_is_made_strict_as_in_the_agents_sdk(schema: dict[str, Any]) -> None:
+    before = copy.deepcopy(schema)
+    assert ensure_strict_json_schema(schema) == their_strict_schema(copy.deepcopy(schema))
+    assert schema == before
+    with pytest.raises(InvalidArgumentError, match="free keys"):
+        ensure_strict_json_schema({"type": "object", "additionalProperties": True})

@@ -24,6 +24,8 @@ from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
     from openai.types.responses.tool_param import Mcp
+else:  # for typing.get_type_hints: the package takes long to load
+    Mcp = Any
 
 
 @dataclass

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from openai.types.responses.tool_param import CodeInterpreter, ImageGeneration
     from openai.types.responses.web_search_tool import Filters as WebSearchToolFilters
     from openai.types.responses.web_search_tool_param import UserLocation
+else:  # for typing.get_type_hints: the package takes long to load
+    CodeInterpreter = ImageGeneration = UserLocation = Any
+    Filters = RankingOptions = WebSearchToolFilters = Any
 
 MOST_RESULTS = 50
 """Most results of a file search."""

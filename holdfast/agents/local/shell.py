@@ -37,6 +37,8 @@ from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
     from openai.types.responses.response_output_item import LocalShellCall
+else:  # for typing.get_type_hints: the package takes long to load
+    LocalShellCall = Any
 
 
 class ShellToolLocalSkill(TypedDict):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.handoff import Handoff, handoff
-from holdfast.agents.hooks import AgentHooks
+from holdfast.agents.hooks import AgentHooksBase
 from holdfast.agents.hosted.prompt import DynamicPromptFunction, Prompt
 from holdfast.agents.hosted.tools import HostedTool, check_served
 from holdfast.agents.local.base import LocalTool, check_one_of_kind
@@ -56,7 +56,7 @@ class DeclaredAgent(AgentBase[ContextT]):
     input_guardrails: list[InputGuardrail[Any]] = field(default_factory=list[Any])
     output_guardrails: list[OutputGuardrail[Any]] = field(default_factory=list[Any])
     output_type: Any = None
-    hooks: AgentHooks[ContextT] | None = None
+    hooks: AgentHooksBase[ContextT, Any] | None = None
     tool_use_behavior: ToolUseBehavior = "run_llm_again"
     reset_tool_choice: bool = True
     made_worker: AgentWorker = field(init=False, repr=False, compare=False)

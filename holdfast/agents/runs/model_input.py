@@ -67,7 +67,7 @@ async def filtered(
     data = ModelInputData(input=items, instructions=request.instructions or None)
     with naming("call_model_input_filter of the run", filter_):
         edited = await invoke(filter_, CallModelData(data, agent, context))
-    if not isinstance(edited, ModelInputData):
+    if not (hasattr(edited, "input") and hasattr(edited, "instructions")):  # the SDK's own serves
         msg = (
             "call_model_input_filter must return a ModelInputData; it returned a"
             f" {type(edited).__name__}."

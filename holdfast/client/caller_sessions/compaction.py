@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
 
 from holdfast.agents.items.raw_items import member, replayable
-from holdfast.client.caller_sessions.protocol import SessionABC, SessionLike, check_session
+from holdfast.client.caller_sessions.openai_conversations import OpenAIConversationsSession
+from holdfast.client.caller_sessions.protocol import SessionABC, SessionLike, check_session, takes
 from holdfast.client.caller_sessions.provider_client import client_of
+from holdfast.client.caller_sessions.store import ALL
 from holdfast.errors import InvalidArgumentError
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_array, is_object
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+_log = logging.getLogger(__name__)
 
 CompactionMode = Literal["previous_response_id", "input", "auto"]
 WORTH_FOLDING = 10
@@ -53,6 +62,9 @@ def is_openai_responses_compaction_aware_session(
 class OpenAIResponsesCompactionSession(SessionABC):
     """A session whose items the Responses API folds once there are many.
 
+    After a turn it is folded if the model was shown all that it holds. While it is folded, its
+    other methods wait.
+
     Attributes:
         underlying_session: Where the items are.
         model: The model that folds.
@@ -86,9 +98,16 @@ class OpenAIResponsesCompactionSession(SessionABC):
                 called. None for no limit.
 
         Raises:
-            InvalidArgumentError: It is no session, or max_rollback_items is below 1.
+            InvalidArgumentError: It is no session, or one that the provider keeps; or
+                max_rollback_items is below 1.
         """
         check_session(underlying_session)
+        if isinstance(underlying_session, OpenAIConversationsSession):
+            msg = (
+                "An OpenAIConversationsSession cannot be folded: the provider keeps its items. Give"
+                " it to the run as it is."
+            )
+            raise InvalidArgumentError(msg)
         if max_rollback_items is not None and max_rollback_items < 1:
             msg = f"max_rollback_items={max_rollback_items} must be positive or None."
             raise InvalidArgumentError(msg)
@@ -100,20 +119,24 @@ class OpenAIResponsesCompactionSession(SessionABC):
         self._given = client
         self._mode = compaction_mode
         self._decide = should_trigger_compaction or _are_many
+        self._changing = asyncio.Lock()
 
     async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
         """Fold the items, if there are many or it is forced.
 
-        Items that others have added meanwhile are kept: nothing is folded then. The exchange is two
-        calls of the session, so a process that dies between them leaves it empty.
+        All are folded, whatever number of them the session gives unasked. Items that others have
+        added meanwhile are kept: nothing is folded then. The exchange is two calls of the session,
+        so a process that dies between them leaves it empty.
 
         Raises:
             ValueError: The id of a response is to be sent, and there is none; or there are more
                 items than max_rollback_items.
-            Exception: Whatever the client or the session raises; the items are as they were, unless
-                the session fails while they are exchanged.
+            Exception: Whatever the client or the session raises; the items are as they were.
         """
-        asked = args or OpenAIResponsesCompactionArgs()
+        async with self._changing:
+            await self._fold(args or OpenAIResponsesCompactionArgs())
+
+    async def _fold(self, asked: OpenAIResponsesCompactionArgs) -> None:
         items = await self._items()
         if (most := self.max_rollback_items) is not None and len(items) > most:
             msg = (
@@ -131,24 +154,45 @@ class OpenAIResponsesCompactionSession(SessionABC):
             "response_id": response,
             "compaction_mode": "previous_response_id" if by_id else "input",
         }
-        if not asked.get("force") and not self._decide(told):
-            return
         if by_id and response is None:
             msg = "run_compaction by previous_response_id needs response_id."
             raise ValueError(msg)
+        if not asked.get("force") and not self._decide(told):
+            return
         sent: dict[str, Any] = {"previous_response_id": response} if by_id else {"input": items}
         folded = await client_of(self._given).responses.compact(model=self.model, **sent)
-        made = [replayable(each) for each in folded.output or []]
-        if await self._items() != items:
-            return
-        await self.underlying_session.clear_session()
-        if made:
-            await self.underlying_session.add_items(made)
+        made = _as_input([replayable(each) for each in folded.output or []])
+        if made and await self._items() == items:
+            await self._exchange(items, made)
 
     async def _items(self) -> list[Any]:
         """Read the items; of too many, one more than may be folded."""
+        if not takes(self.underlying_session.get_items, "limit"):
+            return await self.underlying_session.get_items()
         most = self.max_rollback_items
-        return await self.underlying_session.get_items(None if most is None else most + 1)
+        return await self.underlying_session.get_items(ALL if most is None else most + 1)
+
+    async def _exchange(self, old: list[Any], new: list[Any]) -> None:
+        """Put new items in the place of the old ones, which are put back if that fails."""
+        try:
+            await self.underlying_session.clear_session()
+            await self.underlying_session.add_items(new)
+        except BaseException:  # a cancelled one has cleared the session, too
+            back = asyncio.ensure_future(self._put_back(old))
+            while not back.done():
+                with suppress(asyncio.CancelledError):  # what was cancelled is raised below
+                    await asyncio.shield(back)
+            raise
+
+    async def _put_back(self, old: list[Any]) -> None:
+        try:
+            now = await self._items()
+            if now != old:
+                if now:
+                    await self.underlying_session.clear_session()
+                await self.underlying_session.add_items(old)
+        except Exception:  # noqa: BLE001  the error that led here is raised
+            _log.exception("Session %r has lost its items while it was folded.", self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the items, oldest first.
@@ -160,15 +204,50 @@ class OpenAIResponsesCompactionSession(SessionABC):
 
     async def add_items(self, items: list[Any]) -> None:
         """Add items behind the others."""
-        await self.underlying_session.add_items(items)
+        async with self._changing:
+            await self.underlying_session.add_items(items)
 
     async def pop_item(self) -> Any:
         """Take out the newest item and return it; None when there is none."""
-        return await self.underlying_session.pop_item()
+        async with self._changing:
+            return await self.underlying_session.pop_item()
 
     async def clear_session(self) -> None:
         """Remove all items."""
-        await self.underlying_session.clear_session()
+        async with self._changing:
+            await self.underlying_session.clear_session()
+
+
+def _as_input(folded: list[dict[str, Json]]) -> list[dict[str, Json]]:
+    """Return what the API has made of items in the form in which it takes them.
+
+    It gives members that say nothing as null, and keeps the ids of messages whose reasoning it has
+    left out: it refuses both.
+    """
+    has_reasoning = any(item.get("type") == "reasoning" for item in folded)
+    made = [
+        {**item, "content": _parts(item["content"])} if "content" in item else item
+        for item in folded
+    ]
+    if has_reasoning:
+        return made
+    return [
+        {key: value for key, value in item.items() if key != "id"}
+        if item.get("role") == "assistant"
+        else item
+        for item in made
+    ]
+
+
+def _parts(content: Json) -> Json:
+    if not is_array(content):
+        return content
+    return [
+        {key: value for key, value in part.items() if value is not None}
+        if is_object(part)
+        else part
+        for part in content
+    ]
 
 
 def _foldable(items: list[Any]) -> list[Any]:

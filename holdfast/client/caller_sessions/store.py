@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 from holdfast.client.caller_sessions.protocol import SessionLike, name_of, takes, takes_wrapper
+from holdfast.client.caller_sessions.shown import was_shown
 from holdfast.client.caller_sessions.tail import TAIL, Tail, tail_of
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.text.shown import shown
+
+_log = logging.getLogger(__name__)
+
+ALL = 1_000_000
+"""A limit that no session reaches: without one, some give what their settings say."""
 
 FRESH_SECONDS = 60.0
 """How long a read of a session serves for the turn: what others add later hides its place."""
@@ -121,18 +128,29 @@ class CallerStore:
         adding: Callable[..., Any] = self._session.add_items
         await self._invoke(partial(adding, **self._more()), list(items))
 
-    async def compact(self, response_id: str | None) -> None:
+    async def compact(
+        self, response_id: str | None, shown: Sequence[Mapping[str, Any]], *, store: bool | None
+    ) -> None:
         """Let a session that folds old items do so, after a turn.
+
+        What the last model call was not shown would be lost: then nothing is folded.
 
         Args:
             response_id: The last response of the turn, if the provider gave it an id.
+            shown: What that call was sent, and its answer.
+            store: Whether the provider keeps the response; None for what is usual.
 
         Raises:
             Exception: Whatever the session raises.
         """
         fold = getattr(self._session, "run_compaction", None)
-        if callable(fold):
-            await self._invoke(fold, {"response_id": response_id} if response_id else {})
+        if not callable(fold):
+            return
+        if not was_shown(await self.items(ALL), shown):
+            _log.warning("Session %r is not folded: no model was shown all of it.", self.name)
+            return
+        asked: dict[str, Any] = {"response_id": response_id} if response_id else {}
+        await self._invoke(fold, asked if store is None else {**asked, "store": store})
 
     def _more(self) -> dict[str, Any]:
         return {"wrapper": self.wrapper} if self._takes_wrapper else {}

@@ -21,7 +21,7 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.contents import resolve_message
 from holdfast.archive.names import record_name
 from holdfast.archive.segments import read_json, read_messages, read_record
-from holdfast.client.caller_sessions.store import CallerStore, Item
+from holdfast.client.caller_sessions.store import ALL, CallerStore, Item
 from holdfast.client.caller_sessions.tail import marks, stored_count
 from holdfast.errors import BlobMissingError, SessionUnclearError
 from holdfast.models.openai.item_contents import answer_parts
@@ -30,9 +30,6 @@ from holdfast.reading.reader import Reader
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.pauses import pauses
-
-ALL = 1_000_000
-"""A limit that no session reaches: without one, some give what their settings say."""
 
 GRACE_SECONDS = 15.0
 """How long a claim is left to the process that made it."""

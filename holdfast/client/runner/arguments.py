@@ -7,7 +7,7 @@ from typing import Any, TypedDict, cast
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
-from holdfast.agents.hooks import RunHooks, check_run_hooks
+from holdfast.agents.hooks import RunHooksBase, check_run_hooks
 from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
 from holdfast.agents.runs.item_helpers import RunInput
@@ -42,7 +42,7 @@ class RunArguments(TypedDict, total=False):
 
     context: Any
     max_turns: int | None
-    hooks: RunHooks | None
+    hooks: RunHooksBase[Any, Any] | None
     run_config: RunConfig | Mapping[str, Any] | None
     error_handlers: Mapping[ErrorKind, ErrorHandler] | None
     session: str | Session | blocking.Session | SessionLike | None

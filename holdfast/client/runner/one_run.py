@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from temporalio.exceptions import ApplicationError, TemporalError
 
 from holdfast.agents.agent_base import users_agent
+from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.nesting.nested_run import invocation_of
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_helpers import RunInput
@@ -193,7 +194,7 @@ class _Run:
             data = await self._explain(shown)
             self._forget(before, is_over=not isinstance(error, StepFailedError))
             await self._write_turn(data)
-            raise shown from shown.__cause__ or error.__cause__
+            raise shown from shown.__cause__ or error.__cause__ or self._cause_of(shown)
         except (TaskExistsError, InvalidArgumentError):
             self._forget(before, is_over=before is None)  # the task was not created by this run
             raise
@@ -209,14 +210,25 @@ class _Run:
         await self._write_turn(result)
         return result
 
+    def _cause_of(self, error: Exception) -> Exception | None:
+        """Return what the tool raised whose error has ended the run, if it ran in this process."""
+        is_of_tool = isinstance(error, UserError) and "Error running tool" in str(error)
+        return raised.cause_of(self._call.task_id, str(error)) if is_of_tool else None
+
     async def _write_turn(self, data: RunData) -> None:
         """Write the turn of a run that has ended to the session of the caller, if it has one."""
         session = self._call.session
         if not isinstance(session, CallerStore):
             return
         session.wrapper = data.context_wrapper
-        if await write_turn(session, self._engine.reader, self._call.task_id):
-            await session.compact(data.last_response_id)
+        is_written = await write_turn(session, self._engine.reader, self._call.task_id)
+        if is_written and _ends_in_answer(data):
+            config = self._call.config
+            store = data.last_agent.model_settings.resolve(config.model_settings).store
+            shown = data.to_input_list(mode="normalized")
+            if config.call_model_input_filter is not None:
+                shown = []  # it is not recorded what the filter has left
+            await session.compact(data.last_response_id, shown, store=store)
 
     def _forget(self, before: Recorded | None, *, is_over: bool) -> None:
         """Release the code that was registered for the run when it began, once it is over."""
@@ -320,6 +332,12 @@ class _Run:
             found = data.output_guardrail_results
             error.guardrail_result = with_known(error.guardrail_result, known, found)
         return data
+
+
+def _ends_in_answer(data: RunData) -> bool:
+    """Whether nothing came after the last answer of a model, which it would not know."""
+    after = (ToolCallOutputItem, HandoffOutputItem)
+    return bool(data.new_items) and not isinstance(data.new_items[-1], after)
 
 
 def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | StepFailedError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.hooks import RunHooks
+from holdfast.agents.hooks import RunHooksBase
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.results import RunData
@@ -114,7 +114,7 @@ class RunCall:
     config: RunConfig
     context: CallersContext
     session: str | Session | CallerStore | None
-    hooks: RunHooks | None
+    hooks: RunHooksBase[Any, Any] | None
     by: str
     invoke: Call
     tool_call: ToolContext[Any, Any] | None = None

@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
-from holdfast.agents.hooks import RunHooks
+from holdfast.agents.hooks import RunHooksBase
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
@@ -65,7 +65,7 @@ class Runner:
         *,
         context: Any = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
-        hooks: RunHooks | None = None,
+        hooks: RunHooksBase[Any, Any] | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
         session: str | Session | blocking.Session | SessionLike | None = None,

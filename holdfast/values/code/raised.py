@@ -79,6 +79,19 @@ def take(task_id: str, kind: str, text: str) -> Exception | None:
     return max(reversed(fits), key=lambda each: len(each.message)).error if fits else None
 
 
+def cause_of(task_id: str, text: str) -> Exception | None:
+    """Return the exception of the user's code that an error which ended a task tells of.
+
+    Args:
+        task_id: The task.
+        text: Text of the error; it ends with the exception's message.
+    """
+    with _lock:
+        known = tuple(_kept.get(task_id, ()))
+    fits = [each for each in known if each.message and text.endswith(each.message)]
+    return fits[-1].error if fits else None
+
+
 def drop(task_id: str) -> None:
     """Forget the exceptions of a task that is closed."""
     with _lock:

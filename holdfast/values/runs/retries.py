@@ -245,6 +245,16 @@ class ModelRetrySettings:
         return {"max_retries": self.max_retries, "backoff": backoff}
 
 
+def _both(one: RetryDecision, other: RetryDecision) -> RetryDecision:
+    """Join two decisions to repeat: what the other one says of the wait and the reason holds."""
+    return RetryDecision(
+        retry=True,
+        delay=one.delay if other.delay is None else other.delay,
+        reason=one.reason if other.reason is None else other.reason,
+        approve_unsafe_replay=one.approve_unsafe_replay or other.approve_unsafe_replay,
+    )
+
+
 class RetryPolicies:
     """Ready-made policies."""
 
@@ -257,8 +267,10 @@ class RetryPolicies:
 
         def policy(context: RetryPolicyContext) -> bool | RetryDecision:
             advice = context.provider_advice
-            if advice is None or not advice.suggested:
+            if advice is None:
                 return False
+            if not advice.suggested:
+                return RetryDecision(retry=False, reason=advice.reason)
             return RetryDecision(retry=True, delay=advice.retry_after, reason=advice.reason)
 
         return policy
@@ -292,23 +304,23 @@ class RetryPolicies:
                 said = await decided(each, context)
                 if not said.retry:
                     return said
-                merged.delay = merged.delay if said.delay is None else said.delay
-                merged.reason = merged.reason if said.reason is None else said.reason
-                merged.approve_unsafe_replay |= said.approve_unsafe_replay
+                merged = _both(merged, said)
             return merged
 
         return policy
 
     def any(self, *policies: RetryPolicy) -> RetryPolicy:
-        """Repeat if one of the policies says so; the first that does decides how."""
+        """Repeat if one of the policies says so; the last wait and reason of those that do hold."""
 
         async def policy(context: RetryPolicyContext) -> bool | RetryDecision:
-            said = RetryDecision(retry=False)
+            merged = RetryDecision(retry=False)
             for each in policies:
                 said = await decided(each, context)
                 if said.retry:
-                    return said
-            return said
+                    merged = _both(merged, said) if merged.retry else said
+                elif not merged.retry:
+                    merged = said
+            return merged
 
         return policy
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 HOSTED = (
     "of the provider's tools there are WebSearchTool, FileSearchTool, CodeInterpreterTool,"
     " ImageGenerationTool and HostedMCPTool; for others use a function tool (@tool)"
@@ -19,6 +21,7 @@ OTEL = (
 )
 SEARCH = "the provider does not search tools; Agent(tool_retriever=KeywordToolRetriever([...]))"
 SANDBOX = "there are no sandboxes; give the agent tools that work in one"
+CODEX = "the Codex program is not run; give the agent a tool that runs it"
 
 _BY_REASON: dict[str, str] = {
     HOSTED: "ProgrammaticToolCallingTool",
@@ -64,6 +67,11 @@ OF_SDK = (
     " agents.extensions.memory import {name}"
 )
 VOICE = "there are no voices and no realtime agents; run the text of a turn with Runner"
+SCRIPT = (
+    "the scripted model of the Agents SDK serves as it is; leave the line as it was: from"
+    " agents.testing import {name}"
+)
+RAW = "results, items and behaviours of tools are plain data here: a dict of that form serves"
 
 _BESIDE_BY_REASON: dict[str, str] = {
     IN_MCP: "LocalMCPApprovalCallable MCPConfig MCPServer MCPServerManager MCPServerSse"
@@ -80,24 +88,57 @@ _BESIDE_BY_REASON: dict[str, str] = {
     " SQLAlchemySession",
     COMPUTER: "computer",
     CUSTOM_DATA: "MCPToolCustomDataContext MCPToolCustomDataExtractor",
-    SANDBOX: "SandboxArchiveLimits SandboxConcurrencyLimits SandboxRunConfig",
+    SANDBOX: "BaseEntry Capabilities Capability Compaction CompactionModelInfo CompactionPolicy Dir"
+    " DynamicCompactionPolicy ErrorCode ExecResult ExecTimeoutError ExecTransportError"
+    " ExposedPortEndpoint ExposedPortUnavailableError File FileMode Filesystem FilesystemToolSet"
+    " GitRepo Group LazySkillSource LocalDir LocalDirLazySkillSource LocalFile Manifest Memory"
+    " MemoryGenerateConfig MemoryLayoutConfig MemoryReadConfig Permissions Shell ShellToolSet Skill"
+    " SkillMetadata Skills StaticCompactionPolicy User WorkspaceArchiveReadError"
+    " WorkspaceArchiveWriteError WorkspaceReadNotFoundError WorkspaceWriteTypeError"
+    " resolve_snapshot resolve_workspace_path",
     "models of LiteLLM are named 'litellm/PROVIDER/NAME', without a provider": "LitellmProvider",
     "models of any-llm are named 'any-llm/PROVIDER/NAME', without a provider": "AnyLLMProvider",
     "results are a RunResult, or a RunResultStreaming of run_streamed": "RunResultBase",
     "the arguments of a run are given by their names": "RunOptions",
-    "a function as RunConfig(call_model_input_filter=...) can shorten what tools gave": (
-        "ToolOutputTrimmer"
+    "the one of the Agents SDK serves as it is; leave the line as it was: from agents.extensions"
+    " import ToolOutputTrimmer": "ToolOutputTrimmer",
+    VOICE: "AssistantMessageItem AssistantText AudioInput DEFAULT_MODEL_SETTINGS InputAudio"
+    " InputText SingleAgentVoiceWorkflow SingleAgentWorkflowCallbacks StreamedAudioInput"
+    " StreamedAudioResult StreamedTranscriptionSession SystemMessageItem UserMessageItem"
+    " get_api_key get_sentence_based_splitter realtime realtime_handoff voice",
+    CODEX: "AgentMessageItem ApprovalMode CommandExecutionItem ErrorItem FileChangeItem"
+    " FileUpdateChange Input ItemCompletedEvent ItemStartedEvent ItemUpdatedEvent McpToolCallError"
+    " McpToolCallItem McpToolCallResult ModelReasoningEffort OutputSchemaDescriptor"
+    " RunStreamedResult Thread ThreadError ThreadErrorEvent ThreadEvent ThreadItem ThreadOptions"
+    " ThreadStartedEvent TodoItem TodoListItem Turn TurnCompletedEvent TurnFailedEvent TurnOptions"
+    " TurnStartedEvent UserInput WebSearchItem WebSearchMode",
+    SCRIPT: "InvalidModelStep ModelCall ModelScriptError ModelStep ModelStepSpec"
+    " UnconsumedModelSteps UnexpectedModelCall assistant_message function_call",
+    f"{SCRIPT}; holdfast.testing has a ScriptedModel of its own": "ScriptedModel",
+    RAW: "AllowBehavior ApplyPatchOnApprovalFunctionResult CustomToolOnApprovalFunctionResult"
+    " RaiseExceptionBehavior RejectContentBehavior RunItemBase ShellOnApprovalFunctionResult",
+    "agents of one request are not shown apart; use agents as tools": "HostedAgentMetadata"
+    " HostedMultiAgentConfig OpenAIHostedMultiAgentModel get_hosted_agent_metadata",
+    "get_default_model_settings(name) has no reasoning where a model takes none": (
+        "gpt_5_reasoning_settings_required"
     ),
-    VOICE: "AudioInput RealtimeAgent RealtimeRunner RealtimeSession SingleAgentVoiceWorkflow"
-    " StreamedAudioInput VoicePipeline VoicePipelineConfig VoiceWorkflowBase realtime voice",
-    OTEL: "BackendSpanExporter BatchTraceProcessor ConsoleSpanExporter TraceCtxManager"
-    " TraceProvider TracingConfig TracingExporter get_trace_provider",
+    "a Model of yours decides what it sends of the reasoning that it is given": (
+        "ReasoningContentReplayContext ReasoningContentSource ShouldReplayReasoningContent"
+        " default_should_replay_reasoning_content"
+    ),
+    "a function as should_trigger_compaction= decides alone": "default_should_trigger_compaction"
+    " is_openai_model_name select_compaction_candidate_items",
+    "the conversation is begun when OpenAIConversationsSession() is used": (
+        "start_openai_conversations_session"
+    ),
+    OTEL: "BackendSpanExporter BatchTraceProcessor ConsoleSpanExporter DefaultTraceProvider"
+    " NoOpSpan NoOpTrace SpanImpl SynchronousMultiTracingProcessor TraceCtxManager TraceImpl"
+    " TraceProvider TracingConfig TracingExporter default_exporter default_processor"
+    " get_trace_provider",
     "a team is not drawn; holdfast show TASK and the desk show what it did": "draw_graph"
     " get_main_graph",
     "a subclass of Runner is called by its own name": "set_default_agent_runner"
     " get_default_agent_runner",
-    "subclass RunHooks": "RunHooksBase",
-    "subclass AgentHooks": "AgentHooksBase",
 }
 
 BESIDE = {
@@ -106,3 +147,15 @@ BESIDE = {
     for name in names.split()
 }
 """Name of the SDK's modules that are not among the public names of `agents`, likewise."""
+
+_FAMILIES = (
+    (re.compile(r"(OpenAI)?(Realtime|STT|TTS|Voice)\w*"), VOICE),
+    (re.compile(r"\w*(Codex|codex)\w*"), CODEX),
+    (re.compile(r"\w*(Sandbox|sandbox|Mount|Snapshot)\w*"), SANDBOX),
+)
+
+
+def instead_of(name: str) -> str | None:
+    """Return what to use in the place of a name of the Agents SDK; None if it is no such name."""
+    said = ABSENT.get(name) or BESIDE.get(name)
+    return said or next((said for names, said in _FAMILIES if names.fullmatch(name)), None)

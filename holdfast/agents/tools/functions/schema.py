@@ -108,6 +108,20 @@ def closed_schema(schema: Schema, *, what: str) -> Schema:
         raise DeclarationError(msg, remedy=_REMEDY) from None
 
 
+def ensure_strict_json_schema(schema: Schema) -> Schema:
+    """Return the JSON Schema of an object as strict tools declare it, for one that is made by hand.
+
+    Its objects are closed and all their properties required.
+
+    Args:
+        schema: The schema; it is not changed.
+
+    Raises:
+        DeclarationError: Strict mode cannot express it.
+    """
+    return closed_schema(schema, what="a tool")
+
+
 def _closed(schema: Schema, what: str) -> Schema:
     new = _inside(schema, lambda inner: _closed(inner, what))
     if len(new.get("allOf", ())) == 1:
