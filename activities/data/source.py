@@ -26,6 +26,7 @@ from holdfast.task.data.records import Entry, InputRef, JournalEntry, OpenStep, 
 from holdfast.task.data.state import SessionState
 from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
 from holdfast.task.ledger.references import output_digest
+from holdfast.task.queries.last_page import take
 from holdfast.task.queries.pages import StepView
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
@@ -164,12 +165,20 @@ class Source(LargeValues):
             return call, dict(given.state)
         return call, dict((await self._view(ViewRequest(n=given.n, state=True))).state)
 
-    async def record(self) -> tuple[Task, EntriesPage, list[Entry]]:
+    async def record(self, ledger: ChainRef) -> tuple[Task, EntriesPage, list[Entry]]:
         """Return the task with its whole input, and the ledger entries that are not archived yet.
 
-        One query for both, because each costs a workflow activation.
+        One query for both, because each costs a workflow activation; none where the task runs in
+        this process and has handed them over.
+
+        Args:
+            ledger: The ledger at which the task closes.
         """
-        page, entries = await self.entries(task=True)
+        page = take(task_id(), activity.info().workflow_run_id or "", ledger)
+        if page is not None:
+            entries = list(page.entries)
+        else:
+            page, entries = await self.entries(task=True)
         task = page.task or await self.status()  # a worker of before a deploy sends none
         return await self._with_input(task), page, entries
 

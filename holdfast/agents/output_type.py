@@ -120,12 +120,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
 
     def __init__(self, output_type: Any, strict_json_schema: bool = True) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
         """Make the schema of a type."""
-        if isinstance(output_type, dict | str):  # pydantic has a use of its own for these
-            msg = (
-                f"output_type must be a type; it was {shown(output_type)}. In the place of a JSON"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
-                " Schema give a pydantic model, a dataclass or a TypedDict."
-            )
-            raise UserError(msg)
+        check_output_type(output_type)
         self.output_type = output_type
         self.strict_json_schema = strict_json_schema
         self._is_wrapped = not _is_object(output_type)
@@ -233,6 +228,20 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         except (PydanticSerializationError, ValueError, ModelBehaviorError, TypeError) as cause:
             raise _unfit(value, self.name(), cause) from cause  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         return data, f'{{"{WRAPPER}":{text}}}' if self._is_wrapped else text
+
+
+def check_output_type(output_type: Any) -> None:
+    """Check that an `output_type` is no text and no JSON Schema, for which pydantic has other uses.
+
+    Raises:
+        UserError: It is.
+    """
+    if isinstance(output_type, dict | str):
+        msg = (
+            f"output_type must be a type; it was {shown(output_type)}. In the place of a JSON"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+            " Schema give a pydantic model, a dataclass or a TypedDict."
+        )
+        raise UserError(msg)
 
 
 def output_schema(output_type: Any) -> AgentOutputSchemaBase | None:

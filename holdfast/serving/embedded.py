@@ -20,7 +20,7 @@ from temporalio.service import RPCError
 
 from holdfast.activities.notices.notifiers import Notifier, checked_notifiers
 from holdfast.agents.agent import Agent
-from holdfast.agents.runs.teams import check_tool_names, reachable
+from holdfast.agents.runs.teams import check_agents, reachable
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
@@ -129,7 +129,7 @@ class LocalEngine:
             UserError: Two of them have one name.
         """
         given = tuple(agents)
-        check_tool_names(reachable(given), "error")
+        check_agents(reachable(given), "error")
         served = self._agents.setdefault(app, {})
         served.update({other.name: other for agent in given for other in agent.team()})
         served.update({agent.name: agent for agent in given})

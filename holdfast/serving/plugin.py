@@ -29,7 +29,7 @@ from holdfast.activities.tools.session_rules import keep_rule, session_rules
 from holdfast.activities.tools.tool import ToolActivities
 from holdfast.activities.user_loop.user_loop import UserLoops
 from holdfast.agents.agent import Agent
-from holdfast.agents.runs.teams import check_tool_names, reachable
+from holdfast.agents.runs.teams import check_agents, reachable
 from holdfast.archive.archive import Archive
 from holdfast.archive.external_storage import archive_storage
 from holdfast.engine.cluster import ensure_search_attributes
@@ -80,7 +80,7 @@ class Activities:
         notifiers = checked_notifiers(notify)
         agents = tuple(agents)
         self.registry = Registry(agents, archive, prices=prices, notifies=bool(notifiers))
-        check_tool_names(reachable(agents), "warn")
+        check_agents(reachable(agents), "warn")
         source = Source(archive, Cache())
         tools = ToolActivities(self.registry, source)
         steps = StepActivities(self.registry, source, tools.inline)

@@ -18,10 +18,12 @@ from temporalio.service import RPCError
 
 from holdfast import AgentRunner, Runner, StepFailedError, Task, tool
 from holdfast.activities import task_end as closing
+from holdfast.activities.data.source import Source
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive import segments
 from holdfast.client.agent_runner.task_client.updates import TaskUpdates
 from holdfast.errors import (
+    ArchiveError,
     CommandRefusedError,
     HoldfastError,
     MaxTurnsExceeded,
@@ -573,3 +575,34 @@ async def test_a_finalize_does_not_hold_up_an_end_that_is_tried_again_in_a_rollo
         )
     slow.may.set()
     await until_status(runner, task, "finished")
+
+
+async def test_a_task_that_closes_is_asked_only_at_a_further_attempt(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    entries = Source.entries
+
+    async def asked(source: Source, **more: Any) -> Any:
+        tried.append("asked")
+        return await entries(source, **more)
+
+    async def written(*given: Any) -> Any:
+        tried.append("written")
+        if tried == ["written"]:
+            msg = "the disk is away"
+            raise ArchiveError(msg)
+        return await segments.write_record(*given)
+
+    monkeypatch.setattr(Source, "entries", asked)
+    monkeypatch.setattr(closing, "write_record", written)
+    runner = await make_runner(worker=Counting(2))
+    first = await runner.create_task("q")
+    await runner.run_task(first)
+    await runner.finalize_response(first)
+    assert tried == ["written", "asked", "written"]
+    second = await runner.create_task("q")
+    await runner.run_task(second)
+    await runner.finalize_response(second)
+    assert tried[3:] == ["written"]
+    assert await runner.verify(first) == await runner.verify(second) == []

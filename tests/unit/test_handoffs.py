@@ -38,7 +38,7 @@ from holdfast.agents.items.run_items import (
     ToolCallItem,
     ToolCallOutputItem,
 )
-from holdfast.agents.runs.teams import check_tool_names
+from holdfast.agents.runs.teams import check_agents
 from holdfast.archive.archive import Archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.task.handoff_calls import IGNORED, called_handoff, handed_to, transfer_message
@@ -182,13 +182,13 @@ def test_of_two_handoffs_of_one_name_the_last_is_offered(people: list[Agent]) ->
     [offered] = ann.made_handoffs
     assert offered.agent is people[-1]
     with pytest.raises(UserError, match="is used by multiple tools or handoffs"):
-        check_tool_names([ann], "error")
+        check_agents([ann], "error")
 
 
 def test_a_name_clash_is_logged_unless_it_is_to_be_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    check_tool_names([Agent(name="ann", handoffs=[BOB, BOB])], "warn")
+    check_agents([Agent(name="ann", handoffs=[BOB, BOB])], "warn")
     assert "more than one tool or handoff named 'transfer_to_bob'" in caplog.text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.agent_base import AgentBase
@@ -13,7 +14,11 @@ from holdfast.agents.hooks import AgentHooksBase
 from holdfast.agents.hosted.prompt import DynamicPromptFunction, Prompt
 from holdfast.agents.hosted.tools import HostedTool, check_served
 from holdfast.agents.local.base import LocalTool, check_one_of_kind
-from holdfast.agents.output_type import AgentOutputSchemaBase, output_schema
+from holdfast.agents.output_type import (
+    AgentOutputSchemaBase,
+    check_output_type,
+    output_schema,
+)
 from holdfast.agents.parts.fields import checked
 from holdfast.agents.parts.offers import (
     clashing_names,
@@ -61,11 +66,6 @@ class DeclaredAgent(AgentBase[ContextT]):
     reset_tool_choice: bool = True
     made_worker: AgentWorker = field(init=False, repr=False, compare=False)
     """The worker, wrapped into an AgentWorker if it is another object."""
-    made_output: AgentOutputSchemaBase | None = field(
-        init=False, repr=False, compare=False, default=None
-    )
-    """The structure of the final output; None for text."""
-
     if not TYPE_CHECKING:
 
         def __setattr__(self, name: str, value: Any) -> None:
@@ -78,7 +78,8 @@ class DeclaredAgent(AgentBase[ContextT]):
             if name == "worker":
                 object.__setattr__(self, "made_worker", as_worker(value))
             elif name == "output_type":
-                object.__setattr__(self, "made_output", output_schema(value))
+                check_output_type(value)
+                self.__dict__.pop("made_output", None)
             object.__setattr__(self, name, value)
 
     def __post_init__(self) -> None:
@@ -95,6 +96,16 @@ class DeclaredAgent(AgentBase[ContextT]):
     def __hash__(self) -> int:
         """Return the same for equal agents."""
         return hash(self.name)
+
+    @cached_property
+    def made_output(self) -> AgentOutputSchemaBase | None:
+        """The structure of the final output; None for text.
+
+        Raises:
+            UserError: pydantic cannot describe `output_type`, or OpenAI's strict mode cannot
+                express it. Runs and processes that serve the agent find out when they begin.
+        """
+        return output_schema(self.output_type)
 
     @property
     def made_tools(self) -> tuple[Tool, ...]:

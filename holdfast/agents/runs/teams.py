@@ -198,13 +198,19 @@ def has_servers(agent: Agent) -> bool:
     return any(each.mcp_servers for each in (agent, *agent.team()))
 
 
-def check_tool_names(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> None:
-    """Refuse agents that have several tools or handoffs of one name, or log a warning.
+def check_agents(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> None:
+    """Refuse agents that no run can use.
+
+    Args:
+        agents: The agents.
+        policy: What to do about one that has several tools or handoffs of one name: refuse it, or
+            log a warning.
 
     Raises:
-        UserError: There is one, and the policy is "error".
+        UserError: There is one, or an `output_type` has no schema.
     """
     for agent in agents:
+        _ = agent.made_output
         clashes = agent.name_clashes
         if not clashes:
             continue

@@ -13,7 +13,7 @@ from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_h
 from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.rules import run_budget, run_head
 from holdfast.agents.runs.state import DEFAULT_MAX_TURNS, RunState
-from holdfast.agents.runs.teams import check_tool_names, members, reachable, team_of
+from holdfast.agents.runs.teams import check_agents, members, reachable, team_of
 from holdfast.agents.tools.context import ToolContext
 from holdfast.client import blocking
 from holdfast.client.agent_runner.runner import AgentRunner
@@ -76,7 +76,7 @@ def checked_call(
     handlers = check_handlers(given.get("error_handlers"))
     _check(agent, given)
     agent = members(agent)
-    check_tool_names(reachable([agent]), config.tool_name_collision_policy)
+    check_agents(reachable([agent]), config.tool_name_collision_policy)
     context, session = given.get("context"), given.get("session")
     call = cast("Any", context) if isinstance(context, ToolContext) else None
     begins = not isinstance(input, RunState)

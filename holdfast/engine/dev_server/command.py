@@ -47,6 +47,16 @@ SQLITE_PRAGMAS = {
     "synchronous": "normal",
 }
 
+GARBAGE = "200"
+"""Heap growth in percent at which the server, a Go program, collects garbage: the default of 100
+takes a twelfth more processor time, and a quarter less memory (270 instead of 350 MB after a
+thousand steps). 400 saves as much again, for 515 MB."""
+
+
+def server_environment() -> dict[str, str]:
+    """Return the environment of the server: that of this process, whose settings come first."""
+    return {"GOGC": GARBAGE, **os.environ}
+
 
 def find_cli() -> Path:
     """Find the Temporal CLI that serves as the embedded server.

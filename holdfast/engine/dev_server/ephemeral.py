@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from holdfast.engine.dev_server import guard
-from holdfast.engine.dev_server.command import server_command
+from holdfast.engine.dev_server.command import server_command, server_environment
 from holdfast.engine.dev_server.health import wait_ready
 from holdfast.engine.dev_server.launch import START_ATTEMPTS, START_SECONDS
 from holdfast.engine.dev_server.process import children_of, free_port, wait_until
@@ -104,6 +104,7 @@ async def _start_guarded(log: IO[bytes]) -> EphemeralServer | None:
     # By path, not by `-m`, because the child may not have this process's import path.
     process = subprocess.Popen(  # noqa: ASYNC220  returns at once, and ends outside any loop
         [sys.executable, "-I", "-S", guard.__file__, *command],
+        env=server_environment(),
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=subprocess.STDOUT,

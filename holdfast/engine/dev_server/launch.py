@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from holdfast.engine.dev_server.command import DATABASE, server_command
+from holdfast.engine.dev_server.command import DATABASE, server_command, server_environment
 from holdfast.engine.dev_server.datadir import (
     begin_set_up,
     end_set_up,
@@ -196,6 +196,7 @@ def _launch(command: list[str], *, cwd: Path | None, output: IO[bytes]) -> subpr
         return subprocess.Popen(
             command,
             cwd=cwd,
+            env=server_environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

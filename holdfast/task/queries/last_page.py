@@ -1,0 +1,44 @@
+"""The ledger of a task that closes, for the activity that stores it, if that is in this process.
+
+To ask the task by a query costs the server a round trip and the worker a workflow activation. A
+worker process that runs both needs none. Elsewhere, at a further attempt, or where workflows run in
+a sandbox that has modules of its own, there is no page here, and the activity asks the task.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from holdfast.task.data.closing import EntriesPage
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.values.base import ChainRef
+
+MOST_PAGES = 256
+"""Most pages that are kept; those of the oldest tasks are dropped."""
+
+_lock = threading.Lock()
+_pages: OrderedDict[tuple[str, str], EntriesPage] = OrderedDict()
+
+
+def hand_over(ledger: Ledger, task_id: str, run_id: str) -> None:
+    """Keep all entries of a task that closes, its open steps, and its description."""
+    page = EntriesPage(
+        segment=ledger.s.segment,
+        entries=tuple(ledger.entries),
+        opens=tuple(each.chained() for each in ledger.s.opens),
+        branch=ledger.s.branch,
+        ledger=ledger.chain,
+        task=ledger.task(),
+    )
+    with _lock:
+        _pages[task_id, run_id] = page
+        while len(_pages) > MOST_PAGES:
+            _pages.popitem(last=False)
+
+
+def take(task_id: str, run_id: str, ledger: ChainRef) -> EntriesPage | None:
+    """Return what a run of a task has handed over, once; None when it ends with another ledger."""
+    with _lock:
+        page = _pages.pop((task_id, run_id), None)
+    return page if page is not None and page.ledger == ledger else None
