@@ -30,6 +30,7 @@ Verb = Literal[
     "feedback",
     "edit_step",
     "drop_step",
+    "configure",
 ]
 VERBS: tuple[str, ...] = get_args(Verb)
 
@@ -61,6 +62,11 @@ BODIES: Mapping[Verb, str] = {
         ' "reason".'
     ),
     "drop_step": 'Take a step out of the queue. {"step": "s3", "by": "ann"}; optional: "reason".',
+    "configure": (
+        'Give settings of the run anew, as Runner.run with a state does. {"names":'
+        ' ["tool_error_formatter"], "run": {"tool_error_formatter": "module:name"}, "by": "ann"};'
+        ' optional: "model", "settings".'
+    ),
 }
 """What each signal does, and its body: the descriptions that Temporal's UI shows."""
 
@@ -80,6 +86,7 @@ ARGUMENTS: Mapping[Verb, tuple[str, ...]] = {
     "feedback": ("text", "when"),
     "edit_step": ("step", "input", "reason"),
     "drop_step": ("step", "reason"),
+    "configure": ("names", "model", "settings", "run"),
 }
 """Arguments of each verb, those included that only Holdfast's own clients send."""
 
