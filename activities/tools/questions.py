@@ -61,8 +61,8 @@ class JudgingActivities:
         """Look for the tools of calls, before one begins that a person has decided on.
 
         Returns:
-            Position of a call whose tool is lost to what the model reads of it, where the run was
-            begun to tell the model.
+            Position of a call whose tool is lost to what the model reads of it, where the run is to
+            tell the model.
         """
         with typed_failures():
             async with heartbeats():

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from holdfast import (
+    GuardrailFunctionOutput,
     ModelSettings,
+    OutputGuardrailTripwireTriggered,
     RunConfig,
     Runner,
     RunState,
     ToolExecutionConfig,
+    UserError,
+    output_guardrail,
     tool,
 )
 from holdfast.errors import ModelBehaviorError
@@ -299,3 +303,71 @@ async def test_a_task_refuses_settings_that_it_does_not_know(run: Runs, model: F
     assert [event.kind for event in events] == ["refused"] * 3
     assert ["names" in event.reason for event in events] == [True] * 3
     assert await until_status(run.runner, state.task_id, "waiting")
+
+
+async def test_a_session_keeps_the_blocked_text_that_a_state_was_given_with(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    @output_guardrail
+    def stops(_: Any, __: Any, ___: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    _, pay = tools()
+    session = run.runner.session("s")
+    model.calls([("pay", {"to": "ann"})])
+    config = RunConfig(output_guardrails=[stops])
+    agent = await run.serve(pay, tool_use_behavior="stop_on_first_tool")
+    state = (await run("q", session=session, run_config=config)).to_state()
+    state.approve(state.get_interruptions()[0])
+    assert agent is run.agent
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await run(state, run_config=RunConfig(output_guardrail_blocked_message="kept back"))
+    results = [each["output"] for each in await session.get_items() if "output" in each]
+    assert results == ["kept back"]
+
+
+async def test_an_undo_takes_no_settings_back(run: Runs, model: FakeOpenAI) -> None:
+    state = await paused(run, model)
+    model.call("pay", {"to": "bob"})
+    config = RunConfig(tool_error_formatter=says("new"))
+    await run(state, run_config=config)
+    await run.runner.undo_step(state.task_id, by="kim")
+    model.call("pay", {"to": "cid"})
+    later = (await run(RunState.of(state.task_id))).to_state()
+    later.reject(later.get_interruptions()[0])
+    model.reply("sorry")
+    assert outputs(await run(later))[-1] == "new: approval_rejected pay"
+
+
+async def test_a_filter_of_handoffs_is_refused_where_the_provider_keeps_the_conversation(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    before = named()
+    state = await paused(run, model, conversation_id="conv")
+    began = named()
+    config = RunConfig(handoff_input_filter=lambda data: data)
+    with pytest.raises(UserError, match="Leave it out"):
+        await run(state, run_config=config)
+    assert named() == began
+    model.reply("sorry")
+    assert (await run(state)).final_output == "sorry"
+    assert named() == before
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["as it is", "as JSON"])
+async def test_the_run_after_a_finished_one_has_the_turns_that_were_left(
+    run: Runs, model: FakeOpenAI, *, kept: bool
+) -> None:
+    agent = await run.serve(look)
+    model.reply("first")
+    state = (await run("q", max_turns=2)).to_state()
+    if kept:
+        state = await RunState.from_string(agent, state.to_string())
+    model.call("look", {})
+    handlers = {"max_turns": gives("enough")}
+    result = await run(state, error_handlers=handlers)
+    assert (result.final_output, len(model.requests)) == ("enough", 2)
+    further = result.to_state()
+    further.add_input("go on")
+    model.reply("second")
+    assert (await run(further, max_turns=1)).final_output == "second"

@@ -158,6 +158,8 @@ def _with_state(
             added["context"] = state.context.context
     if state.after is not None:
         added |= {"exist_ok": True}
+        if not state.pending_input:  # nothing new is asked, so the count of turns goes on
+            added["max_turns"] = state.max_turns
         if given.get("task_id") is None:
             added["task_id"] = new_id(agent.name, state.id)
         is_kept = any(given.get(name) for name in ("session", *_KEPT))

@@ -63,9 +63,8 @@ BODIES: Mapping[Verb, str] = {
     ),
     "drop_step": 'Take a step out of the queue. {"step": "s3", "by": "ann"}; optional: "reason".',
     "configure": (
-        'Give settings of the run anew, as Runner.run with a state does. {"names":'
-        ' ["tool_error_formatter"], "run": {"tool_error_formatter": "module:name"}, "by": "ann"};'
-        ' optional: "model", "settings".'
+        'Give settings of the run anew, as Runner.run with a state does. {"names": [...],'
+        ' "run": {...}, "by": "ann"}; optional: "model", "settings".'
     ),
 }
 """What each signal does, and its body: the descriptions that Temporal's UI shows."""
@@ -120,7 +119,7 @@ class Command(Value):
 
     @property
     def said(self) -> str:
-        """Why, or what it says: the text of feedback, a note, the reason, a step's new input."""
+        """Why, or what it says: text of feedback, a note, the reason, a step's new input, names."""
         return said_in(self.body)
 
     @property
@@ -157,7 +156,13 @@ class Receipt(Value):
 
 
 def said_in(body: Mapping[str, Json]) -> str:
-    """Return the words of the sender in the arguments of a command, or empty."""
+    """Return the words of the sender in the arguments of a command, or empty.
+
+    Of settings these are their names.
+    """
+    names = body.get("names")
+    if isinstance(names, list):
+        return ", ".join(map(str, cast("list[Json]", names)))
     said = (body.get(name) for name in SAYS)
     return next((each for each in said if isinstance(each, str) and each), "")
 

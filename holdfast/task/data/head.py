@@ -220,7 +220,7 @@ class TaskHead(Value):
 
     @property
     def answers_lost_calls(self) -> bool:
-        """Whether the run was begun to tell the model of a tool that is not there."""
+        """Whether the run tells the model of a tool that is not there."""
         is_told = self.run.tool_not_found == "return_error_to_model"
         return is_told and self.dialect.unknown_tool == "raise"
 
