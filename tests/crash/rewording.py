@@ -61,7 +61,7 @@ async def _resume(job: Job) -> None:
     for each in waits.interruptions:
         state.reject(each)
     if job.die:
-        one_run.send_decisions = die
+        vars(one_run)["send_decisions"] = die
     config = RunConfig(tool_error_formatter=words)
     result = await Runner.run(agent, state, runner=runner, run_config=config, by="kim")
     note(job.home, "answered", text=str(result.final_output))

@@ -85,8 +85,11 @@ async def test_code_that_only_a_lost_process_had_is_replaced_by_what_a_state_is_
     lab: Lab,
 ) -> None:
     lab.start(rewording.work)
-    gone = RunConfig(tool_error_formatter=lambda _: "of a process that is not the worker's")
-    state = await waiting(lab, run_config=gone)
+
+    def gone(_: Any) -> str:
+        return "of a process that is not the worker's"
+
+    state = await waiting(lab, run_config=RunConfig(tool_error_formatter=gone))
     state.reject(state.get_interruptions()[0])
     with pytest.raises(StepFailedError, match="exists only in the process that started it"):
         await Runner.run(AGENT_HERE, state, runner=lab.runner)

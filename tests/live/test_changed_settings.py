@@ -22,7 +22,7 @@ from holdfast import (
 from holdfast.errors import ModelBehaviorError
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.code import code_refs
-from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look, outputs, tools
 
 
@@ -66,7 +66,11 @@ class Provider:
 
 def gives(what: Any) -> Any:
     """Make an error handler."""
-    return lambda _: what
+
+    def answers(_: Any) -> Any:
+        return what
+
+    return answers
 
 
 async def paused(run: Runs, model: FakeOpenAI, *others: Any, **options: Any) -> RunState:
@@ -297,12 +301,13 @@ async def test_a_task_that_runs_on_elsewhere_takes_the_settings_for_what_it_begi
 async def test_a_task_refuses_settings_that_it_does_not_know(run: Runs, model: FakeOpenAI) -> None:
     state = await paused(run, model)
     handle = run.runner.client.get_workflow_handle(state.task_id)
-    for body in ({"names": ["max_turns"]}, {"run": {}}, {"names": "all"}):
+    bodies: list[dict[str, Any]] = [{"names": ["max_turns"]}, {"run": {}}, {"names": "all"}]
+    for body in bodies:
         await handle.signal("configure", body)
     events = [e for e in await run.runner.audit(state.task_id) if e.verb == "configure"]
     assert [event.kind for event in events] == ["refused"] * 3
     assert ["names" in event.reason for event in events] == [True] * 3
-    assert await until_status(run.runner, state.task_id, "waiting")
+    assert (await run.runner.get_task(state.task_id)).status == "waiting"
 
 
 async def test_a_session_keeps_the_blocked_text_that_a_state_was_given_with(

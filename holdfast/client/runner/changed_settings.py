@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.state import RunState
@@ -28,10 +28,10 @@ def settings_given(given: Mapping[str, Any]) -> tuple[RunSetting, ...]:
         given: The arguments. A `run_config` that is a dict gives its keys, also those with a
             default value; a RunConfig gives the fields that differ from their defaults.
     """
-    config = given.get("run_config")
+    config: object = given.get("run_config")
     names: set[str] = set() if given.get("error_handlers") is None else {"error_handlers"}
     if isinstance(config, Mapping):
-        names |= {str(name) for name in config}
+        names |= {str(name) for name in cast("Mapping[object, object]", config)}
     elif isinstance(config, RunConfig):
         usual = RunConfig()
         every = (each.name for each in fields(RunConfig))

@@ -162,7 +162,7 @@ def said_in(body: Mapping[str, Json]) -> str:
     """
     names = body.get("names")
     if isinstance(names, list):
-        return ", ".join(map(str, cast("list[Json]", names)))
+        return ", ".join(str(name) for name in cast("list[object]", names))
     said = (body.get(name) for name in SAYS)
     return next((each for each in said if isinstance(each, str) and each), "")
 

@@ -316,5 +316,9 @@ class RunChange(Value):
     @property
     def inherited(self) -> RunChange:
         """The part that holds for nested runs, too: these have no error handlers of the run."""
-        names = [name for name in self.names if name != "error_handlers"]
+        names = filter(_for_nested, self.names)
         return RunChange.of(self.applied(TaskHead(agent="")), names)
+
+
+def _for_nested(name: RunSetting) -> bool:
+    return name != "error_handlers"
