@@ -80,6 +80,10 @@ async def send_change(engine: AgentRunner, state: RunState, change: RunChange, b
         await engine.change_run(state.task_id, change, by)
     except TaskClosedError:  # it has ended meanwhile: its outcome follows
         return
+    except CommandRefusedError:
+        if (await engine.get_task(state.task_id)).status in CLOSED:  # it was just ending
+            return
+        raise
     decided = {decision.approval.rpartition(":")[0] for decision in state.decisions}
     for task_id in sorted(decided - {state.task_id}):
         with suppress(CommandRefusedError, TaskClosedError, TaskNotFoundError):
