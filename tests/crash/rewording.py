@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast import Agent, RunConfig, Runner, RunState, ToolContext, tool
 from holdfast.client.runner import one_run
+from holdfast.client.runner.decisions import send_decisions
 from tests.crash import programs
 from tests.crash.programs import AGENT, Job, log_to, make_runner, note
 
@@ -61,7 +62,7 @@ async def _resume(job: Job) -> None:
     for each in waits.interruptions:
         state.reject(each)
     if job.die:
-        vars(one_run)["send_decisions"] = die
+        setattr(one_run, send_decisions.__name__, die)
     config = RunConfig(tool_error_formatter=words)
     result = await Runner.run(agent, state, runner=runner, run_config=config, by="kim")
     note(job.home, "answered", text=str(result.final_output))
