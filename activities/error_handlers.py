@@ -46,7 +46,7 @@ class HandlingActivities:
                 return await self._handle(given)
 
     async def _handle(self, given: HandleInput) -> Handled:
-        head = await self._source.head()
+        head = await self._source.head(given.step.head)
         opened = await self._source.opened(given.step)
         registry = self._registry.of(head)
         first = await registry.snapshot(head.snapshot)
@@ -74,7 +74,7 @@ class HandlingActivities:
     async def _run_data(self, given: HandleInput, agent: Agent, first: Agent) -> RunErrorData:
         """Collect what the run has produced, the open step included."""
         source = self._source
-        head = await source.head()
+        head = await source.head(given.step.head)
         opened = await source.opened(given.step)
         answers = [
             entry.answer.model_copy(update={"message": await source.resolve(entry.answer.message)})

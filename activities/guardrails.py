@@ -83,7 +83,7 @@ class GuardingActivities:
                 return found
 
     async def _guard(self, given: GuardInput) -> GuardFound:
-        head = await self._source.head()
+        head = await self._source.head(given.step.head)
         opened = await self._source.opened(given.step)
         registry = self._registry.of(head)
         first = await registry.snapshot(head.snapshot)

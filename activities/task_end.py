@@ -77,7 +77,7 @@ class ClosingActivities:
 
     async def _close(self, given: CloseInput) -> Closed:
         source = self._source
-        head = await source.head()
+        head = await source.head(given.head)
         task, page, entries = await source.record(given.ledger)
         segment = page.segment
         archived = archived_entries(segment)

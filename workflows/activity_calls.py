@@ -125,7 +125,7 @@ def is_lost(error: BaseException) -> bool:
 
 async def describe(ledger: Ledger) -> Described:
     """Ask the worker process for the agent's snapshot."""
-    head = ledger.given.head
+    head = ledger.head
     return await quick(ledger, "describe", head, Described, summary=head.agent)
 
 

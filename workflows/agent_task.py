@@ -284,6 +284,7 @@ class AgentTask(Opening):
     feedback_signal = command_signal("feedback")
     edit_step_signal = command_signal("edit_step")
     drop_step_signal = command_signal("drop_step")
+    configure_signal = command_signal("configure")
 
     @workflow.signal(dynamic=True, description="Reports and requests of other tasks.")
     def signal(self, name: str, args: Sequence[RawValue]) -> None:

@@ -65,6 +65,7 @@ class TaskMemory:
     Attributes:
         run: Run id of the workflow.
         head: The task's head.
+        head_digest: The digest for which it was found; empty when it was asked for without one.
         history: The conversation before the task; None until it was read.
         lists: Digest to messages: the list that an agent sees in the place of the transcript's
             beginning, the newest one only.
@@ -87,6 +88,7 @@ class TaskMemory:
 
     run: str = ""
     head: TaskHead | None = None
+    head_digest: str = ""
     history: tuple[Message, ...] | None = None
     lists: dict[str, tuple[Message, ...]] = field(default_factory=dict[str, tuple[Message, ...]])
     recorded: list[Message] = field(default_factory=list[Message])

@@ -23,7 +23,7 @@ from holdfast.task.data.calls import call_digest
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, InputRef, JournalEntry, OpenStep, usual_step
-from holdfast.task.data.state import SessionState
+from holdfast.task.data.state import SessionState, head_digest
 from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.queries.last_page import take
@@ -53,17 +53,26 @@ class Source(LargeValues):
         """Return the task's head.
 
         Args:
-            known: Its digest, if the task has sent it along.
+            known: Its digest, if the task has sent it along. One that has changed once more is as
+                it is now.
         """
         memory = self.memory()
         async with memory.finding:
-            memory.head = (self.cache.head(known) if known else None) or memory.head
+            if known and memory.head_digest != known:  # it has changed, or is not known to be this
+                memory.head = self._known_head(memory, known)
+                memory.head_digest = known
             if memory.head is None or not memory.head.snapshot:
                 memory.head = (await self._view(ViewRequest(head=True))).head
         if memory.head is None:
             msg = f"Task {task_id()!r} answered without its head."
             raise DigestMismatchError(msg)
         return memory.head
+
+    def _known_head(self, memory: TaskMemory, known: str) -> TaskHead | None:
+        """Return the head of a digest, if it is here."""
+        if memory.head is not None and head_digest(memory.head) == known:
+            return memory.head
+        return self.cache.head(known)
 
     async def transcript(self, at: ChainRef) -> list[Message]:
         """Return the first `at.length` messages, contents resolved, after checking their digest.

@@ -133,7 +133,7 @@ def child_head(tool: AgentTool, caller: TaskHead, registry: Registry) -> TaskHea
     changes: dict[str, object]
     if config is None:
         head = TaskHead(agent=name, model=caller.model, settings=caller.settings, run=above)
-        changes = {"error_handlers": {}, "streams": False, "kept": None}
+        changes = {"error_handlers": {}, "streams": False, "kept": None, "inherits": True}
     else:
         head = run_head(name, config, refer=registry.refer)
         changes = {each: getattr(head.run, each) or getattr(above, each) for each in _INHERITED}

@@ -294,6 +294,7 @@ def _input(batch: Batch, i: int) -> ToolInput:
         agent=step.agent,
         step="" if step.step_id == f"s{state.n}" else step.step_id,
         state=state.state,
+        head=batch.given.head,
     )
 
 

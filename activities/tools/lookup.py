@@ -63,7 +63,7 @@ async def find(
         UserError: A deploy has changed the class of the context, or what the tool takes, and what
             is recorded does not fit any more.
     """
-    head = await source.head()
+    head = await source.head(given.head)
     registry = registry.of(head)
     call, state = await source.call(given)
     first = await registry.snapshot(head.snapshot)

@@ -61,15 +61,15 @@ class JudgingActivities:
         """Look for the tools of calls, before one begins that a person has decided on.
 
         Returns:
-            Position of a call whose tool is lost to what the model reads of it, where the run was
-            begun to tell the model.
+            Position of a call whose tool is lost to what the model reads of it, where the run is to
+            tell the model.
         """
         with typed_failures():
             async with heartbeats():
                 return await self._lost(given)
 
     async def _lost(self, given: ToolsInput) -> dict[int, str]:
-        head, source = await self._source.head(), self._source
+        head, source = await self._source.head(given.head), self._source
         registry = self._registry.of(head)
         first = await registry.snapshot(head.snapshot)
         agent = registry.agent(given.agent or head.agent, first)
@@ -114,7 +114,7 @@ class JudgingActivities:
         """Let the run's formatter write the message to the model about a rejected call."""
         with typed_failures():
             async with heartbeats():
-                head = await self._source.head()
+                head = await self._source.head(given.head)
                 call, state = await self._source.call(given)
                 return await self._worded("approval_rejected", call, state, head)
 

@@ -283,6 +283,7 @@ class AgentRunner(_Twin):
     give_feedback = _sync(_async.AgentRunner.give_feedback)
     edit_step = _sync(_async.AgentRunner.edit_step)
     drop_step = _sync(_async.AgentRunner.drop_step)
+    change_run = _sync(_async.AgentRunner.change_run)
     pending_approvals = _sync(_async.AgentRunner.pending_approvals)
     approve = _sync(_async.AgentRunner.approve)
     reject = _sync(_async.AgentRunner.reject)

@@ -65,7 +65,7 @@ def ready_calls(
         return []
     nested = _nested(ledger, n)
     most = min(most, MOST_CHILDREN_AT_ONCE - nested)
-    allowed = ledger.given.head.run.tool_concurrency
+    allowed = ledger.head.run.tool_concurrency
     if allowed:
         most = min(most, allowed - len(taking) - nested)
     can_go = (i for i in ledger.missing_calls(n) if i not in taking and _can_go(ledger, n, i))
@@ -276,7 +276,7 @@ class Call:
             return "gating"
         if self._asks_session:
             return "recalling"
-        screens = policy.guarded and self._ledger.given.head.run.guards_before_approval
+        screens = policy.guarded and self._ledger.head.run.guards_before_approval
         return "screening" if screens and not self.is_screened else "to_ask"
 
     @property

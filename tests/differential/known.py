@@ -243,6 +243,7 @@ KNOWN: tuple[Known, ...] = (
             "agents_as_tools/a_child",
             "agents_as_tools/a_child_with_a_tool",
             "agents_as_tools/a_child_with_too_few_turns",
+            "agents_as_tools/a_child_has_the_words_that_the_state_is_given_with",
             "agents_as_tools/a_child_that_fails_and_nobody_words_it",
             "agents_as_tools/an_extractor",
             "agents_as_tools/a_child_with_a_typed_output",

@@ -76,6 +76,47 @@ async def a_rejection_in_words_of_the_run(lib: Lib) -> Any:
     return await lib.run(agent, state, run_config=config)
 
 
+@APPROVALS.script(PAY, reply("done"))
+async def a_rejection_in_words_that_the_state_is_given_with(lib: Lib) -> Any:
+    def words(args: Any) -> str:
+        lib.note(args.kind, args.tool_name)
+        return f"{args.tool_name} is not allowed"
+
+    agent = payer(lib)
+    result = await lib.run(agent, "q")
+    state = result.to_state()
+    state.reject(result.interruptions[0])
+    return await lib.run(agent, state, run_config=lib.RunConfig(tool_error_formatter=words))
+
+
+@APPROVALS.script(PAY)
+async def the_limit_in_words_that_the_state_is_given_with(lib: Lib) -> Any:
+    agent = payer(lib)
+    result = await lib.run(agent, "q", max_turns=1)
+    state = result.to_state()
+    state.approve(result.interruptions[0])
+
+    def enough(given: Any) -> str:
+        lib.note(type(given.error).__name__)
+        return "enough"
+
+    return await lib.run(agent, state, error_handlers={"max_turns": enough}, max_turns=5)
+
+
+@APPROVALS.script(PAY, reply("done"))
+async def a_filter_that_the_state_is_given_with(lib: Lib) -> Any:
+    def brief(data: Any) -> Any:
+        lib.note(len(data.model_data.input))
+        data.model_data.instructions = "be brief"
+        return data.model_data
+
+    agent = payer(lib)
+    result = await lib.run(agent, "q")
+    state = result.to_state()
+    state.approve(result.interruptions[0])
+    return await lib.run(agent, state, run_config=lib.RunConfig(call_model_input_filter=brief))
+
+
 @APPROVALS.script(PAY)
 async def nothing_decided(lib: Lib) -> Any:
     agent = payer(lib)
@@ -201,6 +242,19 @@ def parent(lib: Lib, child: Any, **options: Any) -> Any:
 
 
 ASK = call("ask_child", {"input": "how?"})
+
+
+@CHILDREN.script(ASK, PAY, reply("so"), reply("done"))
+async def a_child_has_the_words_that_the_state_is_given_with(lib: Lib) -> Any:
+    def words(args: Any) -> str:
+        lib.note(args.kind, args.tool_name)
+        return f"{args.tool_name} is not allowed"
+
+    agent = parent(lib, payer(lib, name="child", instructions="You are the child."))
+    result = await lib.run(agent, "q")
+    state = result.to_state()
+    state.reject(result.interruptions[0])
+    return await lib.run(agent, state, run_config=lib.RunConfig(tool_error_formatter=words))
 
 
 @CHILDREN.script(ASK, reply("so"), reply("done"))

@@ -68,7 +68,7 @@ WRITES = (
 )  # fmt: skip
 NOT_DRAWN = {
     "start", "close", "ensure_agent", "run_to_end", "step_request", "run_request",
-    "get_completed_tasks",
+    "get_completed_tasks", "change_run",
 }  # fmt: skip
 """What has no arguments, or serves `Runner`."""
 

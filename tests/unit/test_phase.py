@@ -36,10 +36,12 @@ TABLE: dict[Request, tuple[Answer, Answer, Answer, Answer, Answer]] = {
     "feedback": ("take", "busy_undo", "closed", "closed", "closed"),
     "edit_step": ("take", "busy_undo", "closed", "closed", "closed"),
     "drop_step": ("take", "busy_undo", "closed", "closed", "closed"),
+    "configure": ("take", "take", "closed", "closed", "closed"),
     "end": ("take", "take", "later", "close", "no"),
     "hold": ("take", "take", "later", "no", "no"),
     "undo_for": ("take", "take", "later", "close", "no"),
     "run_for": ("take", "take", "later", "close", "no"),
+    "change": ("take", "take", "later", "no", "no"),
 }
 PHASES: tuple[Phase, ...] = ("open", "undoing", "closing", "stuck", "closed")
 ROWS = [

@@ -233,7 +233,7 @@ async def test_arguments_of_a_run_are_in_the_head_and_the_budget() -> None:
 
 def test_an_agent_tool_without_settings_has_those_of_the_calling_run(tmp_path: Path) -> None:
     head, _ = nested(None, tmp_path)
-    own: dict[str, object] = {"error_handlers": {}, "streams": False}
+    own: dict[str, object] = {"error_handlers": {}, "streams": False, "inherits": True}
     assert head == TaskHead(
         agent="low",
         dialect=STEPS,

@@ -120,7 +120,9 @@ class Children:
         parent = ParentRef(
             task=ledger.task_id, step=current.open.step.step_id, call=current.calls[i].id
         )
-        head = plan.task.head
+        head, changed = plan.task.head, ledger.s.changed
+        if changed is not None and head.run.inherits:  # since it was prepared
+            head = changed.inherited.applied(head)
         changes: dict[str, object] = {
             "head": head.model_copy(update={"run": self._spans.child(head.run, name)}),
             "heartbeat": given.heartbeat,
@@ -278,6 +280,17 @@ class Children:
         for name, child in self._known().items():
             if not (child.closed or child.left or child.is_over):
                 self.send(name, paused=paused)
+
+    def configure(self, by: str) -> None:
+        """Hand the settings that the run was given on to the children whose calls are not over.
+
+        Args:
+            by: Who has given them.
+        """
+        change = self._ledger.s.changed
+        for name, child in self._known().items():
+            if change is not None and not (child.closed or child.left or child.is_over):
+                self.send(name, change=change.inherited, by=by)
 
     async def ask(self) -> None:
         """Request fresh reports of the children that are awaited: one may just be decided."""

@@ -54,6 +54,7 @@ class Closing:
             commit=commits and head.has_session,
             failure=core.ending.failure(),
             ledger=core.ledger.chain,
+            head=core.ledger.changed_head,
         )
         storing = asyncio.create_task(self._store(sent))
         while not storing.done():

@@ -199,6 +199,8 @@ class Commands:
         was = core.ledger.paused
         reason = obey(core.ledger, command, now=now())
         core.hold_children(was)
+        if command.verb == "configure" and not reason:
+            core.children.configure(command.by)
         return reason
 
     def _report(self, report: ChildReport) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from holdfast.task import refusals
 from holdfast.task.data.children import SAYS, ParentSays, UndoAnswer, is_secret
 from holdfast.task.data.commands import Command
+from holdfast.task.data.head import RunChange
 from holdfast.task.data.undo import Obstacle
+from holdfast.task.requests.command_effects import configure
 from holdfast.task.requests.phase import ALLOWED, Word
 from holdfast.values.base import Json
 from holdfast.workflows.activity_calls import now
@@ -69,6 +71,10 @@ class ParentWords:
                 core.ledger.change(held=said.paused or "")
                 core.hold_children(was)
                 core.after_news()
+            case "change" if said.change is not None:
+                self._configure(said, said.change)
+            case "change":
+                pass
             case "undo_for":
                 core.undone_requests = core.requests.ids
                 undo_for_parent(core.ledger, said)
@@ -77,6 +83,18 @@ class ParentWords:
                 core.ledger.change(automatic=True, tries_again=True)
             case "run_for":
                 pass
+
+    def _configure(self, said: ParentSays, change: RunChange) -> None:
+        """Give this run the settings that the calling run was given, unless it has its own."""
+        ledger = self._core.ledger
+        if not ledger.head.run.inherits or change.applied(ledger.head) == ledger.head:
+            return
+        refused = configure(ledger, change)
+        body: dict[str, Json] = {"verb": "configure", "arguments": change.wire()}
+        kind = "refused" if refused else "command"
+        ledger.note(kind, now=now(), by=said.by, text=refused, body=body)
+        if not refused:
+            self._core.children.configure(said.by)
 
     def _end(self, said: ParentSays) -> None:
         """Close as the task is: answered, failed, or neither, as in the middle of an undo."""
@@ -101,4 +119,6 @@ def _word(said: ParentSays) -> Word | None:
         return "hold"
     if said.undo:
         return "undo_for"
+    if said.change is not None:
+        return "change"
     return "run_for" if said.run else None

@@ -14,7 +14,7 @@ from holdfast.workflows.activity_calls import now, quick
 
 async def ask_handler(ledger: Ledger, n: int, kind: str, failure: Failure) -> Handled | None:
     """Ask the run's handler for an error of an open step; None when it has none, or it declines."""
-    if kind not in ledger.given.head.run.error_handlers:
+    if kind not in ledger.head.run.error_handlers:
         return None
     given = HandleInput(step=ledger.advance_input(n, now=now()), kind=kind, failure=failure)
     handled = await quick(ledger, "handle", given, Handled, summary=failure.type)

@@ -80,6 +80,7 @@ async def find_tools(ledger: Ledger, given: ToolsInput) -> dict[int, str] | Fail
 
 async def tool_is_lost(ledger: Ledger, call: Call) -> Failure | None:
     """Return the failure of a call whose tool is lost, if it is."""
-    given = ToolsInput(n=call.n, calls=(tool_to_find(ledger, call),), agent=call.agent)
+    calls = (tool_to_find(ledger, call),)
+    given = ToolsInput(n=call.n, calls=calls, agent=call.agent, head=ledger.changed_head)
     lost = await find_tools(ledger, given)
     return lost if isinstance(lost, Failure) else None

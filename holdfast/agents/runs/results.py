@@ -332,7 +332,9 @@ class RunResult(RunData):
         state = super().to_state()
         if self.task_id and not self.waiting_for and not self.interruptions:
             name = self.last_member or self.last_agent.name
-            state.follow(self.to_input_list(mode="normalized"), name)
+            limit, made = self.max_turns, len(self.raw_responses)
+            left = None if limit is None else max(0, limit - made)
+            state.follow(self.to_input_list(mode="normalized"), name, turns=left)
         return state
 
     def _repr_html_(self) -> str:

@@ -63,7 +63,8 @@ class RunState(Generic[ContextT, AgentT]):
         original_input: Input of a run that has not begun; None of another.
         deserializer: Makes the context object of a resumed run of the data that the task has, where
             no context is given; None leaves them data.
-        max_turns: Limit of turns of a run that has not begun; None for no limit.
+        max_turns: Limit of turns of a run that has not begun, and of the run after one that has its
+            answer: what that has left. None for no limit.
         after: Conversation of a run that has its answer, for the run after it; None of another.
         kept: `conversation_id` and the like of a run that has not begun.
         generated_items: The items that the run had made when its result made this state; they are
@@ -198,14 +199,15 @@ class RunState(Generic[ContextT, AgentT]):
         """Whether it is of a run that has not begun."""
         return self.original_input is not None
 
-    def follow(self, items: list[dict[str, Json]], agent: str) -> None:
+    def follow(self, items: list[dict[str, Json]], agent: str, *, turns: int | None = None) -> None:
         """Make this the state of a run that has its answer: what is run is a run after it.
 
         Args:
             items: Its conversation.
             agent: Name of the agent that has answered.
+            turns: How many turns it had left; None for no limit.
         """
-        self.after, self._agent = items, agent
+        self.after, self._agent, self.max_turns = items, agent, turns
 
     @property
     def agent_name(self) -> str:

@@ -8,6 +8,7 @@ from holdfast.client.agent_runner.base import RunnerBase
 from holdfast.client.agent_runner.task_ids import TaskLike, id_of, step_id_of
 from holdfast.reading.streams.turns import local_turns
 from holdfast.task.data.commands import Receipt
+from holdfast.task.data.head import RunChange
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.steps import TaskStep
@@ -132,6 +133,20 @@ class TaskControl(RunnerBase):
         check_arguments(TaskControl.drop_step, reason=reason)
         body: dict[str, Json] = {"step": step_id_of(step), **_why(reason)}
         return await self._tasks.command(id_of(task), "drop_step", by=by, body=body)
+
+    async def change_run(self, task: TaskLike, change: RunChange, by: str = "") -> Receipt:
+        """Give the run of a task other settings, as `Runner.run` does that is given a state.
+
+        Args:
+            task: The task.
+            change: The settings, as data. They hold for all that is begun from now on.
+            by: Who gives them.
+
+        Raises:
+            CommandRefusedError: A step is in the middle of calls that another model answers; or it
+                is a nested run with settings of its own.
+        """
+        return await self._tasks.command(id_of(task), "configure", by=by, body=change.wire())
 
 
 def _why(reason: str) -> dict[str, Json]:

@@ -22,6 +22,7 @@ from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.client.caller_sessions.protocol import SessionLike, check_session
 from holdfast.client.caller_sessions.store import CallerStore, Invoke
 from holdfast.client.runner.caller_loop import CallerLoop
+from holdfast.client.runner.changed_settings import settings_given
 from holdfast.client.runner.kept import kept_conversation
 from holdfast.client.runner.run_call import RUNNER, RunCall, reviver_of
 from holdfast.errors import InvalidArgumentError, UserError, remedy_of
@@ -109,6 +110,7 @@ def checked_call(
         invoke=invoke,
         tool_call=call,
         reviver=reviver_of(input, context, invoke),
+        settings=() if begins else settings_given(given),
     )
 
 
@@ -156,6 +158,8 @@ def _with_state(
             added["context"] = state.context.context
     if state.after is not None:
         added |= {"exist_ok": True}
+        if not state.pending_input:  # nothing new is asked, so the count of turns goes on
+            added["max_turns"] = state.max_turns
         if given.get("task_id") is None:
             added["task_id"] = new_id(agent.name, state.id)
         is_kept = any(given.get(name) for name in ("session", *_KEPT))

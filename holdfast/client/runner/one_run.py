@@ -23,6 +23,7 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.caller_sessions.turns import write_turn
 from holdfast.client.runner.caller_input import with_caller_input, with_known_input
+from holdfast.client.runner.changed_settings import change_of, replaced_code, send_change
 from holdfast.client.runner.decisions import send_decisions
 from holdfast.client.runner.input import Given, read_input, with_input
 from holdfast.client.runner.resumed_task import check_resumable
@@ -120,10 +121,11 @@ async def go_on(
         AgentsException: As for `begin`.
         HoldfastError: As for `begin`.
     """
-    forget(call.head.run.code)  # the task keeps the code that it began with
     call.context.goes_on()
-    before = await read_recorded(engine.reader, state.task_id)
-    await check_resumable(engine, call, before)
+    with beginning(call.head.run.code):
+        before = await read_recorded(engine.reader, state.task_id)
+        await check_resumable(engine, call, before)
+    call = replace(call, change=change_of(call, before))
     context = call.context.object
     if call.reviver is not None:  # also to find out here, where nothing has happened yet
         context = await call.reviver.of(before.task.extra_state.get(KEY))
@@ -131,10 +133,16 @@ async def go_on(
     run.started()
     if engine.is_embedded:
         user_calls.carry(state.task_id)
-    return await run.result_of(_decide_and_go(engine, state, call.by, before), before=before)
+    return await run.result_of(_decide_and_go(engine, call, state, before), before=before)
 
 
-async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: Recorded) -> None:
+async def _decide_and_go(
+    engine: AgentRunner, call: RunCall, state: RunState, before: Recorded
+) -> None:
+    by = call.by
+    if call.change is not None:
+        with beginning(call.change.run.code):
+            await send_change(engine, state, call.change, by)
     await send_decisions(engine, state, by, is_over=before.task.status in CLOSED)
     for request_id, text in state.added_input:
         try:
@@ -231,11 +239,14 @@ class _Run:
             await session.compact(data.last_response_id, shown, store=store)
 
     def _forget(self, before: Recorded | None, *, is_over: bool) -> None:
-        """Release the code that was registered for the run when it began, once it is over."""
-        if is_over and before is None:
-            forget(self._call.head.run.code)
-        elif is_over and before is not None and before.task.status not in CLOSED:
-            forget(before.head.run.code)
+        """Release the code that was registered for the run, once it is over, or has other code."""
+        change = self._call.change
+        if before is None:
+            forget(self._call.head.run.code if is_over else ())
+        elif is_over and before.task.status not in CLOSED:
+            forget((*before.head.run.code, *(change.run.code if change is not None else ())))
+        elif change is not None:
+            forget(replaced_code(change, before))
 
     async def _followed(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> Recorded:
         """Wait for the run and read it, calling its hooks meanwhile."""

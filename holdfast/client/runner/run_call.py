@@ -17,7 +17,7 @@ from holdfast.agents.tools.context import ToolContext
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.runner.input import Call
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import RunChange, RunSetting, TaskHead
 from holdfast.values.base import Json
 from holdfast.values.code.context_data import CallersContext
 from holdfast.values.runs.run_context import Origin
@@ -96,6 +96,8 @@ class RunCall:
         head: Its head; without the input and what the engine adds to it until the task begins.
         budget: Its limits.
         config: The run's settings, for what this process does with them.
+        settings: Which of them a state is given with: its run gets these.
+        change: Those of them that its task did not have.
         context: The caller's context.
         session: Session.
         hooks: Called with what the run does.
@@ -119,6 +121,8 @@ class RunCall:
     invoke: Call
     tool_call: ToolContext[Any, Any] | None = None
     reviver: Reviver | None = None
+    settings: tuple[RunSetting, ...] = ()
+    change: RunChange | None = None
 
     @property
     def input(self) -> RunInput | None:

@@ -80,8 +80,9 @@ class Runner:
         """Run an agent to its final output, or to where a person must decide.
 
         A run that waits for a person returns, with `interruptions`. Decide on them with `state =
-        result.to_state()`, then run the state: the task goes on where it stands, with the session,
-        settings and limit of turns that it began with.
+        result.to_state()`, then run the state: the task goes on where it stands, with the session
+        and the limit of turns that it began with. What is given with the state of `run_config` and
+        `error_handlers` holds from then on; `docs/runner.md` says which settings may be given.
 
         Args:
             starting_agent: The agent; for a state, the one with which its run began, or another of

@@ -20,7 +20,7 @@ class AuditEvent(Value):
             "vote" (one of several needed approvals), "escalated", "closed".
         actor: Who caused it: a person's name, "model", "task".
         verb: What a person asked for: "approve", "reject", "respond", "feedback", "edit_step",
-            "drop_step", "pause", "resume", "abandon", "undo".
+            "drop_step", "configure", "pause", "resume", "abandon", "undo".
         reason: Why, in words.
         step: Id of the step.
         branch: Branch of the ledger.

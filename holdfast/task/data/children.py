@@ -19,6 +19,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.calls import LONG_CALL, Approval, LongCall
 from holdfast.task.data.commands import LONGEST_REASON, Refusal
 from holdfast.task.data.failures import Failure
+from holdfast.task.data.head import RunChange
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.undo import Obstacle
 from holdfast.values.base import Value
@@ -95,6 +96,7 @@ class ParentSays(Value):
         keep: Whether effects that cannot be undone stay knowingly.
         paused: Who paused it and why; empty to go on; None to change nothing.
         end: "finish": close, the answer is no longer needed; "abandon": end without an answer.
+        change: Settings of the run that this one's run has, too; None to change nothing.
         by: Who wants it.
         reason: Why.
     """
@@ -106,6 +108,7 @@ class ParentSays(Value):
     keep: bool = False
     paused: str | None = None
     end: Literal["", "finish", "abandon"] = ""
+    change: RunChange | None = None
     by: str = ""
     reason: str = ""
 

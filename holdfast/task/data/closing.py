@@ -55,6 +55,7 @@ class CloseInput(Value):
         commit: Whether the session gets this task's turn.
         failure: Verdict or reason that ended the task, if it is not finished.
         ledger: Length and digest of the ledger that is to be stored.
+        head: As for `ToolInput`.
     """
 
     status: TaskStatus
@@ -62,6 +63,7 @@ class CloseInput(Value):
     commit: bool = False
     failure: Failure | None = None
     ledger: ChainRef = ChainRef()
+    head: str = ""
 
 
 class Closed(Value):

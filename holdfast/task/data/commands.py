@@ -30,6 +30,7 @@ Verb = Literal[
     "feedback",
     "edit_step",
     "drop_step",
+    "configure",
 ]
 VERBS: tuple[str, ...] = get_args(Verb)
 
@@ -61,6 +62,10 @@ BODIES: Mapping[Verb, str] = {
         ' "reason".'
     ),
     "drop_step": 'Take a step out of the queue. {"step": "s3", "by": "ann"}; optional: "reason".',
+    "configure": (
+        'Give settings of the run anew, as Runner.run with a state does. {"names": [...],'
+        ' "run": {...}, "by": "ann"}; optional: "model", "settings".'
+    ),
 }
 """What each signal does, and its body: the descriptions that Temporal's UI shows."""
 
@@ -80,6 +85,7 @@ ARGUMENTS: Mapping[Verb, tuple[str, ...]] = {
     "feedback": ("text", "when"),
     "edit_step": ("step", "input", "reason"),
     "drop_step": ("step", "reason"),
+    "configure": ("names", "model", "settings", "run"),
 }
 """Arguments of each verb, those included that only Holdfast's own clients send."""
 
@@ -113,7 +119,7 @@ class Command(Value):
 
     @property
     def said(self) -> str:
-        """Why, or what it says: the text of feedback, a note, the reason, a step's new input."""
+        """Why, or what it says: text of feedback, a note, the reason, a step's new input, names."""
         return said_in(self.body)
 
     @property
@@ -150,7 +156,13 @@ class Receipt(Value):
 
 
 def said_in(body: Mapping[str, Json]) -> str:
-    """Return the words of the sender in the arguments of a command, or empty."""
+    """Return the words of the sender in the arguments of a command, or empty.
+
+    Of settings these are their names.
+    """
+    names = body.get("names")
+    if isinstance(names, list):
+        return ", ".join(str(name) for name in cast("list[object]", names))
     said = (body.get(name) for name in SAYS)
     return next((each for each in said if isinstance(each, str) and each), "")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -127,6 +128,8 @@ class RunRules(Value):
         sensitive: Whether spans carry inputs and outputs; None for the environment's choice.
         streams: Whether the answers of models are streamed to clients that follow the task.
         kept: Where the provider keeps the conversation; None when each call sends it whole.
+        inherits: Whether a nested run has the rules of the run that calls it, and takes their
+            changes.
     """
 
     agent: str = ""
@@ -159,6 +162,7 @@ class RunRules(Value):
     sensitive: bool | None = None
     streams: bool = False
     kept: KeptConversation | None = None
+    inherits: bool = False
 
     def forked(self) -> RunRules:
         """Return the rules of a fork: the same, in a trace of its own, and not streamed."""
@@ -216,7 +220,7 @@ class TaskHead(Value):
 
     @property
     def answers_lost_calls(self) -> bool:
-        """Whether the run was begun to tell the model of a tool that is not there."""
+        """Whether the run tells the model of a tool that is not there."""
         is_told = self.run.tool_not_found == "return_error_to_model"
         return is_told and self.dialect.unknown_tool == "raise"
 
@@ -224,3 +228,97 @@ class TaskHead(Value):
     def has_session(self) -> bool:
         """Whether a session gets the task's turn."""
         return self.session is not None or self.caller_session is not None
+
+
+RunSetting = Literal[
+    "model",
+    "model_provider",
+    "model_settings",
+    "call_model_input_filter",
+    "tool_error_formatter",
+    "tool_not_found_behavior",
+    "tool_execution",
+    "handoff_input_filter",
+    "nest_handoff_history",
+    "handoff_history_mapper",
+    "reasoning_item_id_policy",
+    "output_guardrail_blocked_message",
+    "error_handlers",
+]
+"""Settings of a run that may be given anew when it is resumed, by their names for users."""
+
+_IN_HEAD: Mapping[RunSetting, tuple[str, ...]] = {
+    "model": ("model",),
+    "model_settings": ("settings",),
+}
+_IN_RULES: Mapping[RunSetting, tuple[str, ...]] = {
+    "model": ("model", "of_model"),
+    "model_provider": ("model_provider",),
+    "model_settings": ("retry_policy",),
+    "call_model_input_filter": ("model_input_filter",),
+    "tool_error_formatter": ("tool_error_formatter",),
+    "tool_not_found_behavior": ("tool_not_found",),
+    "tool_execution": ("tool_concurrency", "guards_before_approval"),
+    "handoff_input_filter": ("handoff_filter",),
+    "nest_handoff_history": ("nests_history",),
+    "handoff_history_mapper": ("history_mapper",),
+    "reasoning_item_id_policy": ("reasoning_ids",),
+    "output_guardrail_blocked_message": ("blocked_message", "blocked_formatter"),
+    "error_handlers": ("error_handlers",),
+}
+
+
+class RunChange(Value):
+    """Settings that a run was given after it had begun; they hold for all that follows.
+
+    Attributes:
+        names: Which settings; the others stay as they are.
+        model: The head's `model`, where that is one of them.
+        settings: The head's `settings`, likewise.
+        run: The rules that these settings are; the others have their defaults.
+    """
+
+    names: tuple[RunSetting, ...] = ()
+    model: str = ""
+    settings: ModelSettings | None = None
+    run: RunRules = RunRules()
+
+    @classmethod
+    def of(cls, head: TaskHead, names: Iterable[RunSetting]) -> Self:
+        """Return some settings as a head has them."""
+        chosen = tuple(names)
+        own = {each: getattr(head, each) for name in chosen for each in _IN_HEAD.get(name, ())}
+        rules = {each: getattr(head.run, each) for name in chosen for each in _IN_RULES[name]}
+        return cls(names=chosen, run=RunRules(**rules), **own)
+
+    @classmethod
+    def between(cls, head: TaskHead, given: TaskHead, names: Iterable[RunSetting]) -> Self:
+        """Return those of the settings in which another head differs, as that one has them."""
+
+        def differs(name: RunSetting) -> bool:
+            return cls.of(head, [name]).wire() != cls.of(given, [name]).wire()
+
+        return cls.of(given, filter(differs, names))
+
+    def applied(self, head: TaskHead) -> TaskHead:
+        """Return a head with these settings."""
+        own = {each: getattr(self, each) for name in self.names for each in _IN_HEAD.get(name, ())}
+        rules = {each: getattr(self.run, each) for name in self.names for each in _IN_RULES[name]}
+        return head.model_copy(update={**own, "run": head.run.model_copy(update=rules)})
+
+    def after(self, earlier: RunChange | None) -> RunChange:
+        """Return an earlier change and this one as one."""
+        if earlier is None:
+            return self
+        both = self.applied(earlier.applied(TaskHead(agent="")))
+        return RunChange.of(both, dict.fromkeys((*earlier.names, *self.names)))
+
+    @property
+    def inherited(self) -> RunChange:
+        """The part that holds for nested runs, too: these have no error handlers of the run."""
+        names = filter(_for_nested, self.names)
+        return RunChange.of(self.applied(TaskHead(agent="")), names)
+
+
+def _for_nested(name: RunSetting) -> bool:
+    return name != "error_handlers"

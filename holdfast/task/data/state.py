@@ -12,7 +12,7 @@ from holdfast.task.data.children import ChildState, ParentRef, UndoAnswer
 from holdfast.task.data.commands import Receipt, RunReply
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import Guarded, GuardRule
-from holdfast.task.data.head import TaskHead
+from holdfast.task.data.head import RunChange, TaskHead
 from holdfast.task.data.records import Entry, ForkOf, InputRef, OpenState, SegmentRef
 from holdfast.task.data.undo import FollowUp, LastOutput, QueueChange, UndoState, WaitingChange
 from holdfast.values.base import ChainRef, Json, Value, canonical, digest
@@ -223,6 +223,7 @@ class Carried(Value):
         entries: Events that came while the ledger was being archived.
         lines: A line for each archived step, packed; see `holdfast.task.ledger.archived_steps`.
         answer: The task's answer, once the step that gave it is archived.
+        changed: Settings of the run that were given since the task began; None for none.
     """
 
     created: float = 0.0
@@ -295,6 +296,7 @@ class Carried(Value):
     entries: tuple[Entry, ...] = ()
     lines: tuple[str, ...] = ()
     answer: Json = None
+    changed: RunChange | None = None
 
 
 class TaskRecord(Value):

@@ -52,7 +52,7 @@ class AdvanceInput(Value):
         dollars: What is reserved for the model call; None without a budget in money.
         keeps: Whether money for a last answer must be left after the call.
         head: Digest of the task's head, cut to 16 digits, for the first step: the process that has
-            described the agent just now need not ask for the head.
+            described the agent just now need not ask for the head. Else as for `ToolInput`.
         attempts: Number of the attempt whose failed model call stops the step, where the server
             would start the activity more often, for lost workers; else 0.
     """
@@ -239,6 +239,7 @@ class ToolInput(Value):
         tried: Attempts that were lost before this activity was scheduled.
         answers: Key of a question of the call to the answer of a person.
         resume: What the tool wants back with the answers.
+        head: Digest of the task's head, cut to 16 digits, if it has changed since the task began.
     """
 
     n: int
@@ -256,6 +257,7 @@ class ToolInput(Value):
     tried: int = 0
     answers: dict[str, Json] = Field(default_factory=dict[str, Json])
     resume: str = ""
+    head: str = ""
 
 
 class ToolsInput(Value):
@@ -266,12 +268,14 @@ class ToolsInput(Value):
         calls: The calls.
         agent: Agent that made them, when it is not the task's first one.
         handoff: The call that hands the task over after them, if one does.
+        head: As for `ToolInput`.
     """
 
     n: int
     calls: tuple[ToolInput, ...] = ()
     agent: str = ""
     handoff: ToolCall | None = None
+    head: str = ""
 
 
 class Nesting(Value):

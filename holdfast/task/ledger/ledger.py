@@ -13,7 +13,7 @@ from holdfast.task.data.calls import Called, Outcome
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import NOT_STARTED, Failure
 from holdfast.task.data.records import Entry, OpenState, OpenStep, StepRecord, usual_step
-from holdfast.task.data.state import AgentRules, Described, head_digest, known_head
+from holdfast.task.data.state import AgentRules, Described
 from holdfast.task.data.undo import NO_FOLLOWUP, Before
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.open_steps import INLINE_BYTES
@@ -201,7 +201,7 @@ class Ledger(UpcomingSteps):
             branch=self.s.branch,
             stream=current.stream,
             tried=current.tried if current.stream or self.given.head.run.streams else 0,
-            head=self._head_digest() if n == 1 and not current.journal else "",
+            head=self.head_digest if n == 1 and not current.journal else self.changed_head,
             attempts=rules.attempts if rules.attempts < rules.starts else 0,
         )
 
@@ -211,9 +211,6 @@ class Ledger(UpcomingSteps):
         self.change(notes=())
         opened = current.open.model_copy(update={"notes": notes})
         return current.model_copy(update={"open": opened, "unbegun": False})
-
-    def _head_digest(self) -> str:
-        return head_digest(known_head(self.given.head, self.s.described))
 
     def advanced(self, n: int, got: Advanced, *, now: float = 0.0) -> Failure | None:
         """Record the result of a step activity: an answer, the step's result, or calls of tools.

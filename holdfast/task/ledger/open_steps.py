@@ -9,6 +9,7 @@ from holdfast.models.openai.hosted_items import MOST_OUTLINES, hosted_calls
 from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Begun, Called, Decided, Outcome, call_digest
 from holdfast.task.data.failures import Failure
+from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import (
     Entry,
     JournalEntry,
@@ -18,6 +19,7 @@ from holdfast.task.data.records import (
     OpenState,
     OpenStep,
 )
+from holdfast.task.data.state import head_digest, known_head
 from holdfast.task.data.undo import Before
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.ledger.ledger_state import LedgerState
@@ -35,6 +37,25 @@ INLINE_BYTES = 512
 
 class OpenSteps(LedgerState):
     """The part of the ledger that changes steps in progress."""
+
+    @property
+    def head(self) -> TaskHead:
+        """The task's head, with the settings that its run was given since."""
+        changed = self.s.changed
+        return self.given.head if changed is None else changed.applied(self.given.head)
+
+    @property
+    def changed_head(self) -> str:
+        """Digest of the head if it has changed since the task began; else empty.
+
+        A process that knows the task must be told that it has another head by now.
+        """
+        return "" if self.s.changed is None else self.head_digest
+
+    @property
+    def head_digest(self) -> str:
+        """Digest of the completed head."""
+        return head_digest(known_head(self.head, self.s.described))
 
     def missing_calls(self, n: int) -> list[int]:
         """Positions of a step's open calls that have no outcome yet."""
@@ -66,6 +87,7 @@ class OpenSteps(LedgerState):
             step="" if current.open.step.step_id == f"s{current.n}" else current.open.step.step_id,
             state={} if big else current.state,
             big=big,
+            head=self.changed_head,
         )
 
     def _answers(self, n: int, i: int) -> tuple[dict[str, Json], str]:

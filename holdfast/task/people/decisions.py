@@ -145,7 +145,7 @@ def reject(
             if _is_bare(ledger, approval):
                 text = REJECTED
                 # A worker process words it, except for the provider's own servers.
-                if ledger.given.head.run.tool_error_formatter and not approval.server:
+                if ledger.head.run.tool_error_formatter and not approval.server:
                     return ""
             text = approval.message or text
             refused = Outcome(content=text, is_error=True, status="failed", attempts=0)

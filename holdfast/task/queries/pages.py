@@ -60,7 +60,7 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
     Messages before the last archived segment are not here: the answer then names the newest.
     """
     current = ledger.find(asked.n)
-    head = known_head(ledger.given.head, ledger.s.described)
+    head = known_head(ledger.head, ledger.s.described)
     start = max(asked.have - ledger.base, 0)
     messages = page(ledger.messages[start : max(asked.upto - ledger.base, 0)])
     if asked.output and current is not None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
+from pydantic import ValidationError
+
 from holdfast.task.data.commands import Command
+from holdfast.task.data.head import RunChange, RunSetting
 from holdfast.task.data.records import mark_of
 from holdfast.task.data.undo import FollowUp
 from holdfast.task.ledger.ledger import Ledger
@@ -49,6 +54,8 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
             return _edit(ledger, command)
         case "drop_step":
             return _drop(ledger, command)
+        case "configure":
+            return _configure(ledger, command)
         case "abandon":
             return ""
 
@@ -88,6 +95,42 @@ def _feedback(ledger: Ledger, command: Command) -> str:
             f" {LONGEST_NOTES} can. Let the task go on first."
         )
     ledger.add_note(user(text))
+    return ""
+
+
+def _configure(ledger: Ledger, command: Command) -> str:
+    try:
+        change = RunChange.model_validate(command.body)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+    if not change.names:
+        return f"names must say which settings: {', '.join(get_args(RunSetting))}."
+    return configure(ledger, change)
+
+
+def configure(ledger: Ledger, change: RunChange) -> str:
+    """Give the run of a task other settings, for all that is begun from now on.
+
+    What is under way ends with those that it was begun with.
+
+    Returns:
+        Why they are refused, or empty.
+    """
+    if ledger.given.parent is not None:
+        if not ledger.head.run.inherits:
+            return "This nested run has settings of its own: its tool was given a run_config."
+        change = change.inherited
+    if change.model != ledger.head.model and "model" in change.names:
+        answered = (c for c in ledger.s.opens if c.result is None and c.journal)
+        step = next(answered, None)
+        if step is not None:  # its calls are known by their requests, which name the model
+            return (
+                f"Step {step.open.step.step_id!r} has asked {ledger.head.model or 'its model'}"
+                " already, and is not over. Give another model once it is, or begin it anew:"
+                ' run_step(restart="step").'
+            )
+    ledger.change(changed=change.after(ledger.s.changed))
     return ""
 
 

@@ -280,7 +280,7 @@ next attempt is yet to come. closed: the workflow ends."""
 Update = Literal["run", "finalize", "undo"]
 """Requests that wait for their answer."""
 
-Word = Literal["end", "hold", "undo_for", "run_for"]
+Word = Literal["end", "hold", "undo_for", "run_for", "change"]
 """Orders of the parent task."""
 
 Request = Update | Verb | Word
@@ -322,6 +322,7 @@ ALLOWED: Mapping[Phase, Mapping[Request, Answer]] = {
             "hold": "later",
             "undo_for": "later",
             "run_for": "later",
+            "change": "later",
         },
     ),
     "stuck": _row(
@@ -335,9 +336,10 @@ ALLOWED: Mapping[Phase, Mapping[Request, Answer]] = {
             "run_for": "close",
             "undo_for": "close",
             "hold": "no",
+            "change": "no",
         },
     ),
-    "closed": _row("closed", {"end": "no", "hold": "no", "undo_for": "no", "run_for": "no"}),
+    "closed": _row("closed", dict.fromkeys(WORDS, "no")),
 }
 """Answer to every request in every phase."""
 

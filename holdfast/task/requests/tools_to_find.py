@@ -44,7 +44,7 @@ def tools_to_find(
     """
     if not any(i not in found and _takes_effect(ledger, n, i) for i in ready):
         return None
-    answers = ledger.given.head.answers_lost_calls
+    answers = ledger.head.answers_lost_calls
     others = [Call(ledger, n, i) for i in ledger.missing_calls(n) if i not in begun]
     calls = _one_of_a_name(call for call in others if _needs_tool(call, answers=answers))
     handoff = _handoff_after(ledger, n)
@@ -55,13 +55,14 @@ def tools_to_find(
         calls=tuple(tool_to_find(ledger, call) for call in calls),
         agent=ledger.at(n).open.step.agent,
         handoff=handoff,
+        head=ledger.changed_head,
     )
 
 
 def tool_to_find(ledger: Ledger, call: Call) -> ToolInput:
     """Return a call to look up, with the state only where code of the run may read it."""
     given = ledger.tool_input(call.n, call.i, call.edited)
-    if ledger.given.head.answers_lost_calls and ledger.given.head.run.tool_error_formatter:
+    if ledger.head.answers_lost_calls and ledger.head.run.tool_error_formatter:
         return given
     left_out: dict[str, object] = {"state": {}, "big": False, "patch": {}}
     return given.model_copy(update={**left_out, "answers": {}, "resume": ""})
