@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
 
 from holdfast.agents.items.raw_items import member, replayable
+from holdfast.client.caller_sessions.item_ids import without_plain_ids
 from holdfast.client.caller_sessions.protocol import SessionABC, SessionLike, check_session
 from holdfast.client.caller_sessions.provider_client import client_of
 from holdfast.errors import InvalidArgumentError
@@ -136,7 +137,9 @@ class OpenAIResponsesCompactionSession(SessionABC):
         if by_id and response is None:
             msg = "run_compaction by previous_response_id needs response_id."
             raise ValueError(msg)
-        sent: dict[str, Any] = {"previous_response_id": response} if by_id else {"input": items}
+        sent: dict[str, Any] = (
+            {"previous_response_id": response} if by_id else {"input": without_plain_ids(items)}
+        )
         folded = await client_of(self._given).responses.compact(model=self.model, **sent)
         made = [replayable(each) for each in folded.output or []]
         if await self._items() != items:
