@@ -16,7 +16,7 @@ from holdfast.agents.handoffs.filters import (
 )
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.agents.handoffs.invocation import check_callable
-from holdfast.agents.items.run_items import member_of
+from holdfast.agents.items.run_items import RunItem, member_of, turn_keys
 from holdfast.agents.runs.item_reading import conversation_items, message_items
 from holdfast.agents.runs.teams import team_of
 from holdfast.errors import InvalidArgumentError, NotFoundError, UserError, message_of, remedy_of
@@ -120,6 +120,8 @@ class AgentHandoffs(StepHandoffs):
         """
         data = await self._data(ctx, answer, told)
         was = copy.deepcopy(data.input_history)  # a filter may change its items in place
+        turn = [(item.mark(), item.to_input_item()) for item in data.new_items]
+        keys = turn_keys(data.new_items)
         given = self._filter_of(chosen.name)
         if given is not None:
             use = self._code(given) if isinstance(given, str) else given
@@ -143,6 +145,7 @@ class AgentHandoffs(StepHandoffs):
             since=_maker_of(made),
             to=self._known(chosen.name).agent.name,
             moved=made.moved_from(data) if len(to_response_items(first)) == len(before) else (),
+            dropped=_dropped(turn, keys, made.new_items),
         )
         if made.input_history == was:
             kept = "same" if self._view is None else self._view.input
@@ -207,6 +210,29 @@ class AgentHandoffs(StepHandoffs):
             remedy = "Give it back, restart the worker process, and run the step again."
             raise HandoffMissingError(msg, remedy=remedy)
         return found
+
+
+def _dropped(
+    turn: Sequence[tuple[str, dict[str, Json]]], keys: Sequence[str], kept: Sequence[RunItem]
+) -> tuple[str, ...]:
+    """Return the keys of the items of a turn that a filter has taken out of them.
+
+    Args:
+        turn: The items, each with its mark.
+        keys: Their keys.
+        kept: What the filter has left. An equal item of the filter's own stands for one of them.
+    """
+    own = [item for item in kept if not any(item.has_mark(mark) for mark, _ in turn)]
+    new = [item.to_input_item() for item in own]
+    found: list[str] = []
+    for (mark, said), key in zip(turn, keys, strict=True):
+        if any(item.has_mark(mark) for item in kept):
+            continue
+        if said in new:
+            new.remove(said)
+        else:
+            found.append(key)
+    return tuple(found)
 
 
 def _maker_of(data: HandoffInputData) -> str:

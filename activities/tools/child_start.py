@@ -139,6 +139,8 @@ def child_head(tool: AgentTool, caller: TaskHead, registry: Registry) -> TaskHea
         changes = {each: getattr(head.run, each) or getattr(above, each) for each in _INHERITED}
     options = tool.options
     ids = {each: options[each] or "" for each in ("conversation_id", "previous_response_id")}
+    if ids["conversation_id"]:
+        ids["previous_response_id"] = ""
     if any(ids.values()):
         changes["kept"] = KeptConversation(**ids)
     changes["streams"] = options["on_stream"] is not None

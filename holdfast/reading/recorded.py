@@ -35,12 +35,15 @@ class View:
         messages: The messages.
         steps: Number of steps up to the one that handed the task over.
         moved: Positions of the items of its input that are items of these steps.
+        dropped: Number of steps up to one that handed the task over, with the keys of its last
+            items that a filter has taken out of the run's, see `turn_keys`.
     """
 
     ref: HistoryRef
     messages: list[Message]
     steps: int
     moved: tuple[int, ...]
+    dropped: dict[int, frozenset[str]]
 
     @property
     def given(self) -> list[Message]:
@@ -151,6 +154,7 @@ async def _view(reader: Reader, steps: Sequence[StepRecord], last_step: TaskStep
     """Read what the agent sees whose turn it is; None for the whole conversation."""
     at, moved = 0, tuple[int, ...]()
     ref: HistoryRef | None = None
+    dropped: dict[int, frozenset[str]] = {}
     for k, of in enumerate(steps, 1):
         following = of.next[0].history if of.next else None
         if following is None or following.is_same(of.step.history):
@@ -161,11 +165,13 @@ async def _view(reader: Reader, steps: Sequence[StepRecord], last_step: TaskStep
             now = await _read_view(reader, following) if before else []
             moved = _moved(following.moved, now, there=[before[i] for i in moved])
         at, ref = k, following
+        if following.dropped:
+            dropped[k] = frozenset(following.dropped)
     if ref is None:
         ref = last_step.history
     if ref is None:
         return None
-    return View(ref, await _messages(reader, ref.sha256), at, moved)
+    return View(ref, await _messages(reader, ref.sha256), at, moved, dropped)
 
 
 async def _read_view(reader: Reader, ref: HistoryRef) -> list[dict[str, Json]]:

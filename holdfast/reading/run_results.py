@@ -11,7 +11,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.handoffs.filters import input_left
 from holdfast.agents.items.raw_items import RawItem
-from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
+from holdfast.agents.items.run_items import RunItem, ToolApprovalItem, turn_keys
 from holdfast.agents.items.typed_items import Unread, UnreadList, raw_of, unread
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.run_config import RunConfig
@@ -102,6 +102,7 @@ def run_data(
         normalized=_normalized(recorded),
         normalized_has_input=recorded.view is not None and not recorded.view.ref.input,
         moved=_moved(recorded, said, by_step),
+        dropped=_dropped(recorded, by_step),
         reasoning_item_id_policy=recorded.head.run.reasoning_ids,
     )
 
@@ -271,6 +272,20 @@ def _moved(
             was, _ = left.pop(at)
             was.mark()  # a program may copy it
             found.append((said[k], was))
+    return found
+
+
+def _dropped(recorded: Recorded, by_step: Sequence[Sequence[RunItem]]) -> list[RunItem]:
+    """List the items that filters of handoffs have taken out of the run's."""
+    if recorded.view is None:
+        return []
+    found: list[RunItem] = []
+    for k, keys in recorded.view.dropped.items():
+        items = by_step[k - 1]
+        gone = [item for item, key in zip(items, turn_keys(items), strict=True) if key in keys]
+        found += gone
+    for item in found:
+        item.mark()  # a program may copy it
     return found
 
 

@@ -43,6 +43,8 @@ class HistoryRef(Value):
         kept: Whether it is the input that the agent before has seen.
         moved: Positions of its items that are items of the run, moved there word for word. Only the
             step that begins with these messages has them: they would grow with each step.
+        dropped: Keys of those items of the turn that handed over which a filter has taken out of
+            the run's, see `turn_keys`; of the step that begins with these messages, too.
         since: Name of the agent that made the first message after the input; empty for the agent
             that the task began with.
         to: Name of the agent that was handed the task, and makes the messages that follow.
@@ -54,12 +56,14 @@ class HistoryRef(Value):
     input: Literal["", "items", "text", "same"] = ""
     kept: bool = False
     moved: tuple[int, ...] = ()
+    dropped: tuple[str, ...] = ()
     since: str = ""
     to: str = ""
 
     def carried(self) -> HistoryRef:
         """Return this as the steps after the first one have it."""
-        return self.model_copy(update={"moved": ()}) if self.moved else self
+        is_first = bool(self.moved or self.dropped)
+        return self.model_copy(update={"moved": (), "dropped": ()}) if is_first else self
 
     def is_same(self, other: HistoryRef | None) -> bool:
         """Whether another one stands for the same messages in the same place."""

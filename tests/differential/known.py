@@ -174,9 +174,8 @@ KNOWN: tuple[Known, ...] = (
         ("guardrails/a_guardrail_that_raises",),
     ),
     Known(
-        "What has happened stays in new_items, whatever a filter lets the next agent see; that is"
-        ' in to_input_list(mode="normalized").',
-        ("runs.0.items", "runs.0.input_list"),
+        "What has happened stays in new_items, whatever a filter takes out of its own.",
+        ("runs.0.items",),
         (
             "handoff_filters/all_tools_are_removed",
             "handoff_filters/all_tools_are_removed_and_more_are_used",

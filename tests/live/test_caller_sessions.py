@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from holdfast import (
     RunConfig,
     Runner,
     RunState,
+    Session,
     SessionSettings,
     SQLiteSession,
     UserError,
@@ -36,10 +38,10 @@ from tests.support.runs import Runs, look, tools
 from tests.support.workers import said
 
 
-def answer(text: str) -> dict[str, Any]:
+def answer(text: str, id: str = "msg_1") -> dict[str, Any]:
     """Write an answer as sessions get it: in the form of the API."""
     part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    kind = {"type": "message", "role": "assistant", "status": "completed"}
+    kind = {"id": id, "type": "message", "role": "assistant", "status": "completed"}
     return {**kind, "content": [part]}
 
 
@@ -74,9 +76,44 @@ async def test_two_turns_read_and_write_the_callers_session(run: Runs, model: Fa
     model.reply("again")
     given = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
     await run(given, look, session=session)
-    assert session.adds[1] == [*given, answer("again")]
+    assert session.adds[1] == [*given, answer("again", "msg_2")]
+    assert [each for each in model.requests[-1].body["input"] if "id" in each] == []
     seen = [role for role, _ in said(model.requests[2].messages)]
     assert seen == ["user", "user", "assistant", "tool", "assistant", "user", "user"]
+
+
+async def test_a_session_of_openai_gets_items_without_ids_and_notes_of_other_providers(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    class OpenAIConversationsSession(Kept):
+        """One like the Agents SDK's, which adds items as they are."""
+
+    session = OpenAIConversationsSession()
+    model.reply("done")
+    note = {"id": "item_1", "provider_data": {"model": "other"}}
+    await run([{"role": "user", "content": "q", **note}], session=session)
+    assert [each.get("role") for each in session.items] == ["user", "assistant"]
+    assert not any({"id", "provider_data"} & set(each) for each in session.items)
+
+
+class MyOwn(Session):
+    """A session of one's own whose base is Holdfast's."""
+
+    async def get_items(self, limit: int | None = None) -> Items:
+        return [{"role": "user", "content": "before"}]
+
+    async def add_items(self, items: Sequence[dict[str, Any]]) -> None:
+        """Take nothing."""
+
+
+async def test_a_subclass_of_session_with_items_of_its_own_is_made_without_arguments(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    model.reply("done")
+    await run("q", session=MyOwn())
+    assert said(model.requests[0].messages) == [("user", "before"), ("user", "q")]
+    with pytest.raises(InvalidArgumentError, match=r"AgentRunner.session\(name\) makes one"):
+        Session()
 
 
 async def test_limits_of_the_session_and_of_the_run_hold(run: Runs, model: FakeOpenAI) -> None:

@@ -14,6 +14,7 @@ from holdfast import (
     AgentRunner,
     Budget,
     MaxTurnsExceeded,
+    MessageOutputItem,
     ModelBehaviorError,
     RunConfig,
     Runner,
@@ -695,11 +696,32 @@ async def test_the_input_of_a_result_is_what_a_filter_made_of_it(
     result = await team.run(handoff(team.bob(), input_filter=only_the_last))
     assert result.input == "only this"
     assert (await team.runner.get_task(result.task_id)).input == "hi"
-    assert len(result.to_input_list()) == 1 + 5
+    assert len(result.new_items) == 5
+    kept = ["user", "function_call", "function_call_output", "message"]
+    assert kinds(result.to_input_list()) == kept
+    copied = [copy.copy(item) for item in result.new_items]
+    result.new_items = copied
+    assert kinds(result.to_input_list()) == kept
     assert kinds(result.to_input_list(mode="normalized")) == ["user", "assistant"]
     model.reply("again")
     await Runner.run(result.last_agent, result.to_state(), runner=team.runner)
     assert team.seen() == [("user", "only this"), ("assistant", "done")]
+
+
+async def test_an_item_that_a_filter_replaces_by_an_equal_one_stays_in_the_next_input(
+    team: Team, model: FakeOpenAI
+) -> None:
+    def rewritten(given: HandoffInputData) -> HandoffInputData:
+        said, *others = given.new_items
+        assert isinstance(said, MessageOutputItem)
+        other = MessageOutputItem(agent=said.agent, raw_item=copy.deepcopy(said.raw_item))
+        return given.clone(new_items=(other, *others))
+
+    model.call("transfer_to_bob", text="I ask Bob.")
+    model.reply("done")
+    result = await team.run(handoff(team.bob(), input_filter=rewritten))
+    called = ["function_call", "function_call_output"]
+    assert kinds(result.to_input_list()) == ["user", "message", *called, "message"]
 
 
 async def test_the_input_of_a_result_stays_what_it_was_if_a_filter_leaves_it(

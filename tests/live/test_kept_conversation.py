@@ -67,6 +67,26 @@ async def test_a_conversation_gets_each_message_once(run: Run, model: FakeOpenAI
     ]
 
 
+async def test_a_conversation_goes_before_a_response_that_is_given_too(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
+    low = make_agent(name="low")
+    asks = low.as_tool("ask", "Ask.", conversation_id="conv_1", previous_response_id="resp_1")
+    agent = make_agent(asks, name="ann")
+    await rig.serve(agent, low)
+    model.call("ask", {"input": "well?"})
+    model.reply("low")
+    model.reply("done")
+    own: dict[str, Any] = {"conversation_id": "conv_0", "previous_response_id": "resp_0"}
+    await Runner.run(agent, "q", runner=rig.runner(), **own)
+    assert [(each[0], each[1]) for each in sent(model)] == [
+        (None, "conv_0"),
+        (None, "conv_1"),
+        (None, "conv_0"),
+    ]
+    assert "previous_response_id is not used" in caplog.text
+
+
 async def test_what_the_provider_has_forgotten_is_sent_again(run: Run, model: FakeOpenAI) -> None:
     model.call("look")
     model.fail(400, code="previous_response_not_found")
@@ -149,8 +169,6 @@ def filters(data: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"conversation_id": "c", "previous_response_id": "r"}, "exclude each other"),
-        ({"conversation_id": "c", "auto_previous_response_id": True}, "exclude each other"),
         ({"auto_previous_response_id": True, "session": "s"}, "Session persistence"),
         ({"conversation_id": 3}, "conversation_id must be a text"),
         (

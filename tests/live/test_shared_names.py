@@ -358,4 +358,5 @@ async def test_the_run_after_a_finished_one_begins_with_its_last_agent(runner: A
     state.add_input("And then?")
     result = await Runner.run(first, state, runner=runner)
     assert (result.final_output, result.last_agent is second) == ("two", True)
-    assert ItemHelpers.text_message_outputs(result.new_items) == "two"
+    assert ItemHelpers.text_message_outputs(result.new_items) == "onetwo"
+    assert [item.agent is first for item in result.new_items] == [True, True, False, False, False]

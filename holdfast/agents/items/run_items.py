@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import uuid
 import weakref
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,7 @@ from holdfast.agents.items.tool_origin import ToolOrigin
 from holdfast.agents.items.typed_items import Unread, left_unread, read_once, whole
 from holdfast.errors import UserError
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_text
 from holdfast.values.runs.call_decisions import ToolKey
 
 ItemType = Literal[
@@ -110,6 +112,20 @@ class RunItemBase:
                 return released[name]()
             msg = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(msg)
+
+
+def turn_keys(items: Sequence[RunItem]) -> list[str]:
+    """Return a key for each item at the end of a step: the same as in another list that ends so.
+
+    Its kind and call say which one it is, and its place among those of them, from the end.
+    """
+    seen: Counter[str] = Counter()
+    keys: list[str] = []
+    for item in reversed(items):
+        kind = f"{item.type}:{as_text(item.to_input_item().get('call_id'))}"
+        seen[kind] += 1
+        keys.append(f"{kind}#{seen[kind]}")
+    return keys[::-1]
 
 
 @dataclass

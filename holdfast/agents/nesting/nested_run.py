@@ -102,12 +102,6 @@ def check_run_options(given: RunOptions) -> None:
             f" {shown(most)}."
         )
         raise UserError(msg)
-    if given["conversation_id"] and given["previous_response_id"]:
-        msg = (
-            "conversation_id and previous_response_id exclude each other: the provider keeps the"
-            " conversation under one of them. Give one."
-        )
-        raise UserError(msg)
 
 
 async def run_apart(tool: Any, ctx: ToolContext[Any, Any], made: str | list[Any]) -> Any:

@@ -91,6 +91,7 @@ class RunData:
             earlier release, which did not record what of it is the input.
         moved: Items of the input that a handoff has moved there, each with the one of `new_items`
             that it was.
+        dropped: Those of `new_items` that filters of handoffs have taken out of theirs.
         reasoning_item_id_policy: Whether `to_input_list` keeps the ids of reasoning items.
         last_member: The name by which the run's task knows `last_agent`.
     """
@@ -121,6 +122,7 @@ class RunData:
     moved: list[tuple[dict[str, Json], RunItem]] = field(
         default_factory=list[tuple[dict[str, Json], RunItem]], repr=False
     )
+    dropped: list[RunItem] = field(default_factory=list[RunItem], repr=False)
     reasoning_item_id_policy: Literal["preserve", "omit"] = field(default="preserve", repr=False)
     last_member: str = field(default="", repr=False)
 
@@ -141,8 +143,9 @@ class RunData:
 
         Args:
             mode: "preserve_all": the input and all new items, but for those that a handoff has
-                moved to the input. "normalized": the conversation as the last agent saw it, which
-                is shorter if the filter of a handoff left items out.
+                moved to the input, or its filter has taken out of its `new_items`. "normalized":
+                the conversation as the last agent saw it, which is shorter if the filter of a
+                handoff left items out.
         """
         start = ItemHelpers.input_to_new_input_list(self.input)
         if mode == "normalized" and self.normalized is not None:
@@ -150,8 +153,15 @@ class RunData:
             items = [*before, *map(dict, self.normalized)]
         else:
             there = self._in_input()
-            made = [item for item in self.new_items if not isinstance(item, ToolApprovalItem)]
-            items = [*start, *(item.to_input_item() for item in made if id(item) not in there)]
+            gone = [item.mark() for item in self.dropped]
+            made = [
+                item.to_input_item()
+                for item in self.new_items
+                if not isinstance(item, ToolApprovalItem)
+                and id(item) not in there
+                and not any(map(item.has_mark, gone))
+            ]
+            items = [*start, *made]
         omits = self.reasoning_item_id_policy == "omit"
         return list(map(without_reasoning_id, items)) if omits else items
 

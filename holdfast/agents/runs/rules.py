@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
 from holdfast.models.openai.default_settings import default_settings
-from holdfast.task.data.head import AGENTS_SDK, KeptConversation, RunRules, TaskHead
+from holdfast.task.data.head import AGENTS_SDK, FollowedRun, KeptConversation, RunRules, TaskHead
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.values.code.code_refs import refer
 from holdfast.values.code.context_data import type_ref
@@ -24,6 +24,7 @@ def run_head(
     error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
     streams: bool = False,
     kept: KeptConversation | None = None,
+    follows: FollowedRun | None = None,
     refer: Callable[[Any], str] = refer,
 ) -> TaskHead:
     """Return the head of a run's task: the one place where settings of a run become data.
@@ -35,6 +36,7 @@ def run_head(
         error_handlers: Kind of error to the handler that answers in its place.
         streams: Whether models stream their answers to readers of the task's events.
         kept: Where the provider keeps the conversation, if it does.
+        follows: The run that it goes on from, if it does.
         refer: Returns the reference by which worker processes find a piece of code.
     """
 
@@ -80,6 +82,7 @@ def run_head(
         model=model if isinstance(model, str) else "",
         settings=config.model_settings,
         run=rules,
+        follows=follows,
     )
 
 

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import cast
+from typing import cast, overload
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -47,20 +47,36 @@ from holdfast.values.text.shown import shown
 class Session:
     """One session. It holds no state: any process may hold one.
 
+    A subclass that has a `get_items` of its own is a session of yours, as one of any other class.
+
     Attributes:
         name: The name that people use; `session_id` is the same.
         id: Workflow id.
         queue: Task queue.
     """
 
+    @overload
+    def __init__(self) -> None: ...
+
+    @overload
     def __init__(
         self, name: str, *, app: str, client: Client, archive: Archive, queue: str = ""
+    ) -> None: ...
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        app: str = "",
+        client: Client | None = None,
+        archive: Archive | None = None,
+        queue: str = "",
     ) -> None:
         """Name a session; its first message creates it.
 
         Args:
             name: Its name, at most 160 characters. An app has one session of a name, for all of its
-                agents.
+                agents. Only a session of yours may have none.
             app: Name of the app.
             client: Temporal client.
             archive: The namespace's archive.
@@ -69,6 +85,11 @@ class Session:
         Raises:
             InvalidArgumentError: The name is empty, too long or not a text.
         """
+        if name is None and type(self).get_items is not Session.get_items:
+            return
+        if name is None or client is None or archive is None:
+            msg = "A Session needs more than its name: AgentRunner.session(name) makes one."
+            raise InvalidArgumentError(msg)
         check_arguments(Session.__init__, client=client, archive=archive, queue=queue)
         self.name = self.session_id = name
         self.id = session_id(check_app(app), name)

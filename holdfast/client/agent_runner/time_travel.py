@@ -338,6 +338,7 @@ def _head_of_fork(known: TaskHead, agent: str | None, session: SessionRef | None
         settings=known.settings,
         run=known.run.forked(),
         asker=known.asker,
+        follows=known.follows,
     )
 
 

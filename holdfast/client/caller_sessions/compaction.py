@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
 
 from holdfast.agents.items.raw_items import member, replayable
+from holdfast.client.caller_sessions.item_ids import without_plain_ids
 from holdfast.client.caller_sessions.openai_conversations import OpenAIConversationsSession
 from holdfast.client.caller_sessions.protocol import SessionABC, SessionLike, check_session, takes
 from holdfast.client.caller_sessions.provider_client import client_of
@@ -159,7 +160,9 @@ class OpenAIResponsesCompactionSession(SessionABC):
             raise ValueError(msg)
         if not asked.get("force") and not self._decide(told):
             return
-        sent: dict[str, Any] = {"previous_response_id": response} if by_id else {"input": items}
+        sent: dict[str, Any] = (
+            {"previous_response_id": response} if by_id else {"input": without_plain_ids(items)}
+        )
         folded = await client_of(self._given).responses.compact(model=self.model, **sent)
         made = _as_input([replayable(each) for each in folded.output or []])
         if made and await self._items() == items:

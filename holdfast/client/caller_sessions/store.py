@@ -25,6 +25,9 @@ ALL = 1_000_000
 FRESH_SECONDS = 60.0
 """How long a read of a session serves for the turn: what others add later hides its place."""
 
+BY_OPENAI = "OpenAIConversationsSession"
+"""Holdfast's class and the Agents SDK's, which leaves it to the run to take ids out of items."""
+
 Item = dict[str, Json]
 Invoke = Callable[..., Awaitable[Any]]
 """Calls a function, async or not, in the caller's event loop, and returns its result."""
@@ -51,6 +54,7 @@ class CallerStore:
         self._invoke = invoke
         self._takes_wrapper = takes_wrapper(session)
         self._takes_limit = takes(session.get_items, "limit")
+        self._names_items = any(kind.__name__ == BY_OPENAI for kind in type(session).__mro__)
         self.wrapper = wrapper
         self._seen: Tail | None = None
         self._seen_at = 0.0
@@ -126,7 +130,8 @@ class CallerStore:
             Exception: Whatever the session raises.
         """
         adding: Callable[..., Any] = self._session.add_items
-        await self._invoke(partial(adding, **self._more()), list(items))
+        sent = map(_unnamed, items) if self._names_items else items
+        await self._invoke(partial(adding, **self._more()), list(sent))
 
     async def compact(
         self, response_id: str | None, shown: Sequence[Mapping[str, Any]], *, store: bool | None
@@ -162,3 +167,8 @@ class CallerStore:
             return dict(cast("Mapping[str, Json]", given))
         msg = f"An item of session {self.name!r} must be a dict; it was {shown(given)}."
         raise UserError(msg)
+
+
+def _unnamed(item: Item) -> Item:
+    """Leave out of an item what is no part of it for a provider that names items itself."""
+    return {key: item[key] for key in item if key not in ("id", "provider_data")}

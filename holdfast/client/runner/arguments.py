@@ -26,6 +26,7 @@ from holdfast.client.runner.changed_settings import settings_given
 from holdfast.client.runner.kept import kept_conversation
 from holdfast.client.runner.run_call import RUNNER, RunCall, reviver_of
 from holdfast.errors import InvalidArgumentError, UserError, remedy_of
+from holdfast.task.data.head import FollowedRun
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import (
     DEFAULT_APP,
@@ -69,6 +70,7 @@ def checked_call(
     if unknown:
         msg = f"A run takes no argument {unknown[0]!r}."
         raise TypeError(msg)
+    follows, known_by = _followed(input, given), agent
     if isinstance(input, RunState):
         if input.after is not None:
             agent = _next_agent(agent, input.agent_name)
@@ -88,6 +90,7 @@ def checked_call(
     task_id = given.get("task_id") or known
     return RunCall(
         agent=agent,
+        known_by=agent if follows is None else members(known_by),
         given=input,
         task_id=task_id,
         exist_ok=given.get("exist_ok", False),
@@ -100,6 +103,7 @@ def checked_call(
             kept=kept_conversation(
                 agent, config, given, has_session=session is not None, begins=begins
             ),
+            follows=follows,
         ),
         budget=run_budget(given.get("max_turns", DEFAULT_MAX_TURNS), config.max_dollars),
         config=config,
@@ -120,6 +124,14 @@ def _known(given: RunInput | RunState, context: Any) -> Json:
     if wrapper is None or wrapper.context is not context or wrapper.origin is None:
         return None
     return wrapper.origin.data
+
+
+def _followed(given: RunInput | RunState, arguments: RunArguments) -> FollowedRun | None:
+    """Return the run that a run goes on from; none in a session, which has what was said before."""
+    if not isinstance(given, RunState) or given.after is None or arguments.get("session"):
+        return None
+    added = len(given.pending_input)
+    return FollowedRun(task_id=given.task_id, agent=given.agent_name, added=added)
 
 
 def _next_agent(given: Agent, name: str) -> Agent:

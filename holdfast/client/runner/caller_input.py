@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.archive.archive import Archive
+from holdfast.client.caller_sessions.item_ids import without_plain_ids
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.runner.input import Call, Given, Item, chosen_items, messages_of, stored
 from holdfast.errors import TaskNotFoundError
@@ -14,6 +15,7 @@ from holdfast.models.openai.items import from_response_items
 from holdfast.reading.reader import Reader
 from holdfast.task.data.head import CallerSession, TaskHead
 from holdfast.values.base import canonical, digest
+from holdfast.values.messages import Message
 
 
 async def with_caller_input(
@@ -47,9 +49,9 @@ async def with_caller_input(
     session.remember(seen, limit)  # before a callback can change the items
     if config.session_input_callback is not None:
         chosen, adds = await chosen_items(config.session_input_callback, seen, given, call)
-        read = Given(None, from_response_items(whole_calls(chosen)))
+        read = Given(None, _messages(chosen))
     else:
-        adds, before = _listed(given), from_response_items(whole_calls(seen))
+        adds, before = _listed(given), _messages(seen)
         read = Given(given, before) if isinstance(given, str) else Given(None, (*before, *new))
     kept = {
         "history": await stored(read.before, archive),
@@ -93,6 +95,11 @@ async def with_known_input(
 def _listed(given: RunInput) -> list[Item]:
     """Return the items of a run's input that its task does not have by itself: none of a text."""
     return [] if isinstance(given, str) else ItemHelpers.input_to_new_input_list(given)
+
+
+def _messages(items: Sequence[Item]) -> tuple[Message, ...]:
+    """Return what the model sees of a session's items."""
+    return from_response_items(without_plain_ids(whole_calls(items)))
 
 
 def whole_calls(items: Sequence[Item]) -> list[Item]:

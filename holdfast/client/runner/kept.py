@@ -30,7 +30,7 @@ def kept_conversation(
         begins: Whether it begins; one that goes on does so with what it began with.
 
     Raises:
-        UserError: An argument is no text, two of them exclude each other, or the run has a session,
+        UserError: An argument is no text, or the run has a session,
             a handoff filter or a guardrail of its output, which would need the conversation to be
             here. An agent as a tool whose conversation is kept has such a guardrail.
     """
@@ -44,9 +44,10 @@ def kept_conversation(
     named = [name for name in (*ids, "auto_previous_response_id") if given.get(name)]
     if not named:
         return None
-    if ids["conversation_id"] and len(named) > 1:
-        msg = f"{named[0]} and {named[1]} exclude each other: give one of them."
-        raise UserError(msg)
+    if ids["conversation_id"] and ids["previous_response_id"]:
+        text = "%s is not used: the run goes on with conversation %r, which has its own order"
+        log.warning(text, named[1], ids["conversation_id"])
+        ids["previous_response_id"] = ""
     if has_session:
         msg = (
             f"Session persistence and {named[0]} exclude each other: either the session gives the"

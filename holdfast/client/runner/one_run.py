@@ -41,6 +41,7 @@ from holdfast.errors import (
     TaskExistsError,
     UserError,
 )
+from holdfast.reading.followed_runs import add_followed
 from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.reading.run_hooks import HookFailed, HookNotifier
 from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result_beside
@@ -211,6 +212,7 @@ class _Run:
         result = await run_result_beside(
             recorded, call.agent, given=call.input, context=call.context, config=call.config
         )
+        await add_followed(result, recorded, self._engine.reader, call.known_by)
         if call.reviver is not None:
             await call.reviver.complete(result)
         if call.tool_call is not None:
@@ -327,6 +329,7 @@ class _Run:
             data = run_data(
                 recorded, call.agent, given=call.input, context=call.context, config=call.config
             )
+            await add_followed(data, recorded, self._engine.reader, call.known_by)
             if call.reviver is not None:
                 await call.reviver.complete(data)
         except (HoldfastError, TemporalError, ValueError) as trouble:

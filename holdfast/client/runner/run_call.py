@@ -89,7 +89,9 @@ class RunCall:
     """One call of `Runner.run`, checked: what its task begins with, and what stays in this process.
 
     Attributes:
-        agent: The agent that was given.
+        agent: The agent that it begins with, or that was given with the state of a run.
+        known_by: The agent that was given. A run that goes on from one with its answer begins with
+            the agent that has answered, which need not know those before it.
         given: The input, or the state of a run to resume.
         task_id: Id of the task.
         exist_ok: Whether the same task may exist already.
@@ -108,6 +110,7 @@ class RunCall:
     """
 
     agent: Agent
+    known_by: Agent
     given: RunInput | RunState
     task_id: str
     exist_ok: bool

@@ -36,6 +36,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UserError,
 )
+from holdfast.reading.followed_runs import add_followed
 from holdfast.reading.reader import Reader
 from holdfast.reading.recorded import read_recorded
 from holdfast.reading.run_results import run_data
@@ -297,6 +298,7 @@ class RunResultStreaming(Streamed[RunResult]):
                 reading = read_recorded(engine.reader, self.task_id, servers=servers)
                 recorded = await self._wrap(reading)
             made = run_data(recorded, self._agent, given=given, context=self._context)
+            await self._wrap(add_followed(made, recorded, engine.reader, self._agent))
             if self._reviver is not None:
                 await self._reviver.complete(made)
             self._made = made

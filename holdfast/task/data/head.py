@@ -86,6 +86,20 @@ class CallerSession(Value):
     adds: str = ""
 
 
+class FollowedRun(Value):
+    """The run with its answer that a run was begun from, by its state.
+
+    Attributes:
+        task_id: Its task.
+        agent: Name in that task of the agent that has answered, and goes on.
+        added: Number of texts that were added to the state; they end the input of the run.
+    """
+
+    task_id: str
+    agent: str = ""
+    added: int = 0
+
+
 class RunRules(Value):
     """How one run differs from its agents: `RunConfig` and the arguments of `Runner.run`, as data.
 
@@ -203,6 +217,7 @@ class TaskHead(Value):
         settings: Model settings laid over the agent's, or None.
         run: What the run brought along.
         asker: The person who created the task; empty when the client did not name one.
+        follows: The run that it goes on from, if it was begun by the state of one.
     """
 
     agent: str
@@ -217,6 +232,7 @@ class TaskHead(Value):
     settings: ModelSettings | None = None
     run: RunRules = RunRules()
     asker: str = ""
+    follows: FollowedRun | None = None
 
     @property
     def answers_lost_calls(self) -> bool:
