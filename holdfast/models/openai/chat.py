@@ -71,6 +71,7 @@ async def chat_body(model: str, request: ModelRequest) -> RequestBody:
     Raises:
         ModelRequestError: The run goes on from a conversation that the provider keeps, or has
             tools or a prompt of the provider.
+        UserError: Tools are in namespaces or deferred.
     """
     if request.previous_response_id or request.conversation_id:
         msg = (

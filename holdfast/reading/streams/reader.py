@@ -64,6 +64,8 @@ _NAMES: dict[str, ItemEventName] = {
     "mcp_list_tools_item": "mcp_list_tools",
     "mcp_approval_request_item": "mcp_approval_requested",
     "mcp_approval_response_item": "mcp_approval_response",
+    "tool_search_call_item": "tool_search_called",
+    "tool_search_output_item": "tool_search_output_created",
 }
 
 

@@ -78,7 +78,8 @@ class Approval(Value):
         kind: A call that needs approval, a call that may have happened, a budget that is used up,
             an undo that needs approval, or a question of a call.
         agent: The agent that asks; of a nested task, its own.
-        tool: Tool name.
+        tool: Tool name, after that of its namespace if it has one.
+        namespace: Namespace by which the model called it; empty for none.
         call_kind: Type of the call's item, if it is no function call: see ToolCall.
         server: Label of the provider's MCP server that runs the call once it is approved; empty
             for a call that is run here.
@@ -118,6 +119,7 @@ class Approval(Value):
     kind: ApprovalKind = "tool"
     agent: str = ""
     tool: str = ""
+    namespace: str = ""
     server: str = ""
     call_kind: CallKind = ""
     effect: str = ""
@@ -151,6 +153,17 @@ class Approval(Value):
     asks: Asks | None = None
     after: Content = ""
     answers: dict[str, Json] = Field(default_factory=dict[str, Json])
+
+    def call(self, arguments: str) -> ToolCall:
+        """Return the call with these arguments."""
+        return ToolCall(
+            id=self.call_id,
+            name=self.tool,
+            arguments=arguments,
+            server=self.server,
+            kind=self.call_kind,
+            namespace=self.namespace,
+        )
 
     @property
     def is_as_it_stands(self) -> bool:

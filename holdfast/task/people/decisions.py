@@ -13,7 +13,7 @@ from holdfast.task.ledger.money import raise_budget
 from holdfast.task.people import deciders
 from holdfast.task.people.questions import answer, decline
 from holdfast.values.base import Json, same_json
-from holdfast.values.messages import ToolCall, system
+from holdfast.values.messages import system
 
 REJECTED = BARE_REJECTION
 
@@ -45,7 +45,7 @@ def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> 
         vote = deciders.voted(
             approval.model_copy(update={"votes": ()}), approval.by, now=now, note=approval.note
         )
-        call = ToolCall(id=approval.call_id, name=approval.tool, arguments=approval.effective)
+        call = approval.call(approval.effective)
         agreed = {"votes": vote, "agreed": approval.effective, "bound": call_digest(call)}
         ledger.put_approval(approval.model_copy(update={**_OPEN_AGAIN, **agreed}))
         return
