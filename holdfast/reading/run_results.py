@@ -26,6 +26,7 @@ from holdfast.models.openai.output_items import to_output_items
 from holdfast.reading.recorded import Recorded
 from holdfast.task.data.calls import Approval
 from holdfast.task.ledger.references import cost_of
+from holdfast.task.people.decisions import asked_call
 from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_text
@@ -180,7 +181,7 @@ def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
 
 def _call(approval: Approval, shown_id: str) -> RawItem | Unread:
     """Write the call that an approval is about as an item of the Responses API."""
-    call = approval.call(approval.arguments)
+    call = asked_call(approval, approval.arguments)
     [written] = to_output_items(Message(role="assistant", calls=(call,)))
     if call.kind:
         return raw_of({**written.item, "name": call.name})

@@ -33,6 +33,7 @@ from holdfast.models.openai.items import (
 from holdfast.models.openai.response_tools import offered_tools
 from holdfast.models.resolve import resolve_model
 from holdfast.task.data.calls import Approval, call_digest
+from holdfast.task.people.decisions import asked_call
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import ToolCall
 from holdfast.workers import ReActAgentWorker
@@ -204,7 +205,7 @@ def test_an_approval_gives_its_call_back() -> None:
             call_kind=call.kind,
             call_id=call.id,
         )
-        assert call_digest(approval.call("{}")) == call_digest(call)
+        assert call_digest(asked_call(approval, "{}")) == call_digest(call)
 
 
 def test_the_context_of_a_call_has_its_item() -> None:

@@ -19,7 +19,8 @@ from holdfast.agents.hosted.settings import (
 )
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.agents_sdk import is_asked
-from holdfast.models.base import NO_HOSTED, ToolSpec
+from holdfast.models.base import ToolSpec
+from holdfast.models.openai.response_tools import NO_HOSTED
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_data

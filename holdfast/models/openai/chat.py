@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import ModelRequestError
-from holdfast.models.base import ModelAnswer, ModelRequest, Tell, refuse_hosted
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.chat_messages import (
     KEPT_OF_CALL,
     KEPT_OF_MESSAGE,
@@ -23,6 +23,7 @@ from holdfast.models.openai.chat_stream import CompletionStream
 from holdfast.models.openai.http.bodies import RequestBody, dumps, encoded_messages
 from holdfast.models.openai.http.failures import first_problem, malformed
 from holdfast.models.openai.model import Incoming, OpenAIModel
+from holdfast.models.openai.response_tools import refuse_hosted
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
 from holdfast.values.messages import Message, ToolCall, Usage

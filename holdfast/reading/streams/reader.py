@@ -292,8 +292,7 @@ class StreamReader:
         message = await self._reader.resolve(said.message)
         if self._team.lacks_servers and (began := await self._read_snapshot()) is not None:
             self._team.learn(began)
-        events: list[StreamEvent] = []
-        at = said.at
+        events, at = list[StreamEvent](), said.at
         for item in message_items(
             [message], agent, self._team, handoffs=self._handoffs, called=self._called
         ):

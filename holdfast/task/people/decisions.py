@@ -13,7 +13,7 @@ from holdfast.task.ledger.money import raise_budget
 from holdfast.task.people import deciders
 from holdfast.task.people.questions import answer, decline
 from holdfast.values.base import Json, same_json
-from holdfast.values.messages import system
+from holdfast.values.messages import ToolCall, system
 
 REJECTED = BARE_REJECTION
 
@@ -27,6 +27,18 @@ def step_of(ledger: Ledger, approval: Approval) -> dict[str, Json]:
 def facts(ledger: Ledger, approval: Approval) -> dict[str, Json]:
     """Return an approval, its tool and its step, as the body of an event."""
     return {"id": approval.id, "tool": approval.tool, **step_of(ledger, approval)}
+
+
+def asked_call(approval: Approval, arguments: str) -> ToolCall:
+    """Return the call that an approval is about, with these arguments."""
+    return ToolCall(
+        id=approval.call_id,
+        name=approval.tool,
+        arguments=arguments,
+        server=approval.server,
+        kind=approval.call_kind,
+        namespace=approval.namespace,
+    )
 
 
 def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> None:
@@ -45,7 +57,7 @@ def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> 
         vote = deciders.voted(
             approval.model_copy(update={"votes": ()}), approval.by, now=now, note=approval.note
         )
-        call = approval.call(approval.effective)
+        call = asked_call(approval, approval.effective)
         agreed = {"votes": vote, "agreed": approval.effective, "bound": call_digest(call)}
         ledger.put_approval(approval.model_copy(update={**_OPEN_AGAIN, **agreed}))
         return
