@@ -237,12 +237,12 @@ def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> G
     facts = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.agent.name": agent,
-        "gen_ai.tool.name": tool.name,
+        "gen_ai.tool.name": tool.qualified_name,
         "gen_ai.tool.call.id": call.id,
         "gen_ai.tool.type": "function",
         "gen_ai.tool.description": tool.description or None,
     }
-    name, tried = f"execute_tool {tool.name}", given.tried
+    name, tried = f"execute_tool {tool.qualified_name}", given.tried
     plain = recorded("execute_tool", name, head, facts, step=step, tried=tried)
     with handoff(head, agent, target, step=step) if target else plain as span:
         if span.is_sensitive:

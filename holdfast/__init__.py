@@ -55,6 +55,7 @@ from holdfast.agents.hosted.settings import (
     ImageGenerationToolConfig,
     WebSearchToolImageSettings,
 )
+from holdfast.agents.hosted.tool_search import ToolSearchTool, tool_namespace
 from holdfast.agents.hosted.tools import (
     CodeInterpreterTool,
     FileSearchTool,
@@ -784,6 +785,7 @@ __all__ = [
     "ToolRetriever",
     "ToolSearchCallItem",
     "ToolSearchOutputItem",
+    "ToolSearchTool",
     "ToolTimeoutError",
     "ToolsToFinalOutputFunction",
     "ToolsToFinalOutputResult",
@@ -848,6 +850,7 @@ __all__ = [
     "task_span",
     "tool",
     "tool_input_guardrail",
+    "tool_namespace",
     "tool_output_guardrail",
     "trace",
     "transcription_span",

@@ -90,7 +90,7 @@ class Registry:
         agent = self._agents.pop(name)
         for tool in agent.made_tools:
             for part in _code_of(tool):
-                self._named.pop(f"{LOCAL}:{name}.{tool.name}:{part}", None)
+                self._named.pop(f"{LOCAL}:{name}.{tool.qualified_name}:{part}", None)
 
     def _add(self, agent: Agent, *, lent: bool) -> None:
         name = agent.name
@@ -110,7 +110,7 @@ class Registry:
         self._agents[name] = agent
         for tool in agent.made_tools:
             for part, thing in _code_of(tool).items():
-                self._named[f"{LOCAL}:{name}.{tool.name}:{part}"] = thing
+                self._named[f"{LOCAL}:{name}.{tool.qualified_name}:{part}"] = thing
         for other in (*agent.team(), *agent.nested()):
             if self._agents.get(other.name) is not other:
                 self._add(other, lent=lent)

@@ -146,7 +146,7 @@ class RegisteredCode(AgentCode):
         Tools removed from the agent since the task began stay on offer: the task keeps its
         snapshot.
         """
-        asked = {tool.name: tool.is_enabled for tool in self._live.made_tools}
+        asked = {tool.qualified_name: tool.is_enabled for tool in self._live.made_tools}
         served = self._live.served_tools(self.agent)
         asked |= {name: tool.is_enabled for name, tool in served.items()}
         asked |= {each.tool_name: each.is_enabled for each in self._live.made_handoffs}
@@ -227,7 +227,7 @@ class RegisteredCode(AgentCode):
         decide = self._live.tool_use_behavior
         if not callable(decide):
             return await super().follow(state, results)
-        tools: dict[str, Tool] = {tool.name: tool for tool in self._live.made_tools}
+        tools: dict[str, Tool] = {tool.qualified_name: tool for tool in self._live.made_tools}
         tools |= self._live.served_tools(self.agent)
         told = [_told(result, tools.get(result.tool_name)) for result in results]
         context = await self.context(state)

@@ -329,7 +329,7 @@ def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:
     """
     if agent.tool_retriever is None or not snapshot.retriever:
         return None
-    catalogue = {tool.name for tool in agent.made_tools}
+    catalogue = {tool.qualified_name for tool in agent.made_tools}
     choose = functools.partial(ask_retriever, agent.tool_retriever, catalogue)
 
     async def retrieve(query: str) -> Sequence[str]:

@@ -198,7 +198,7 @@ class ToolWatch:
     def _tripped(self, kind: str, guarded: ToolGuarded) -> Failure:
         facts: dict[str, Json] = {
             "found": guarded.wire(),
-            "tool": self._tool.name,
+            "tool": self._tool.qualified_name,
             "agent": self._agent.name,
         }
         text = f"Guardrail {guarded.name!r} of tool {self._tool.name!r} triggered its tripwire."

@@ -73,7 +73,7 @@ async def find(
     if runs:
         check_fits(first, agent, tool, call)
         check_repeat(
-            given.tried, f"call of tool {tool.name!r}", not tool.policy().may_have_happened
+            given.tried, f"call of tool {call.name!r}", not tool.policy().may_have_happened
         )
     if runs and tool.takes_context and head.run.context:
         registry.context(head, now)  # to find out before the tool starts if its class has changed
@@ -123,7 +123,7 @@ def tool_of(agent: Agent, call: ToolCall, n: int, first: AgentSnapshot) -> Tool:
     tool = find_tool(agent, call, first)
     if tool is not None:
         return tool
-    served = [each.name for each in agent.made_tools]
+    served = [each.qualified_name for each in agent.made_tools]
     msg = (
         f"Tool {call.name} not found in agent {agent.name} of this worker process: step {n} calls"
         f" it, and there is: {', '.join(served) or 'none'}. The task waits, nothing is lost."
@@ -217,7 +217,8 @@ def context_of(
         task_id=task_id(),
         step_id=given.step or f"s{given.n}",
         tool_call_id=call.id,
-        tool_name=call.name,
+        tool_name=call.bare_name,
+        tool_namespace=call.namespace or None,
         tool_arguments=call.arguments,
         attempt=attempt_of(given.tried),
         idempotency_key=idempotency_key(task_id(), given, call),

@@ -222,7 +222,7 @@ def _effect(ctx: ToolContext[Any, dict[str, Json]], status: Any, result: Json) -
     except (ValueError, RecursionError):
         arguments = {}
     return Effect(
-        tool=ctx.tool_name,
+        tool=ctx.qualified_tool_name,
         call_id=ctx.call_id,
         key=ctx.idempotency_key,
         arguments=cast("dict[str, Json]", arguments) if isinstance(arguments, dict) else {},

@@ -190,7 +190,7 @@ class Agent(DeclaredAgent[ContextT]):
             Exception: What a server answered.
         """
         found = await served_tools(users_agent(self), self.mcp_servers, self.mcp_config)
-        taken = {tool.name: "a tool" for tool in self.made_tools}
+        taken = {tool.qualified_name: "a tool" for tool in self.made_tools}
         taken |= {each.tool_name: "a handoff" for each in self.made_handoffs}
         check_names(self.name, found, taken)
         if run_context is None:
@@ -297,12 +297,12 @@ class Agent(DeclaredAgent[ContextT]):
         """Return the tool of this name, or the handoff of this name as a tool, or None.
 
         Args:
-            name: The name.
+            name: The name, after that of the tool's namespace if it has one.
             began: The agent as a task began with it, which knows the tools of MCP servers.
         """
         if began is not None and name in began.served:
             return self.served_tools(began).get(name)
-        own = (tool for tool in self.made_tools if tool.name == name)
+        own = (tool for tool in self.made_tools if tool.qualified_name == name)
         handoffs = (each.tool() for each in self.made_handoffs if each.tool_name == name)
         return next(own, None) or next(handoffs, None)
 
@@ -352,7 +352,7 @@ class Agent(DeclaredAgent[ContextT]):
             tools=tuple(tool.spec() for tool in tools),
             handoffs=tuple(each.spec() for each in handoffs),
             policies={
-                **{tool.name: tool.policy() for tool in tools if isinstance(tool, Tool)},
+                **{tool.qualified_name: tool.policy() for tool in tools if isinstance(tool, Tool)},
                 **{tool.key: tool.policy() for tool in tools if isinstance(tool, HostedMCPTool)},
                 **{each.tool_name: each.policy() for each in handoffs},
             },

@@ -13,8 +13,10 @@ from typing import Any, Protocol, cast
 from holdfast.errors import HoldfastError, ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model as OneMethodModel
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell, ToolSpec, is_passing
+from holdfast.models.openai.hosted_items import without_lost_searches
 from holdfast.models.openai.items import to_response_items
 from holdfast.values.base import Json
+from holdfast.values.messages import qualified_name
 from holdfast.values.settings import MCPToolChoice, ModelSettings
 
 
@@ -126,12 +128,30 @@ def is_asked(given: object) -> bool:
 
 @dataclass(frozen=True)
 class OfferedTool:
-    """A tool or handoff, as a model of the Agents SDK reads it."""
+    """A tool or handoff, as a model of the Agents SDK reads it.
+
+    Attributes:
+        name: Its name, without that of its namespace.
+        description: What it does.
+        params_json_schema: JSON Schema of the arguments object.
+        strict_json_schema: Whether the provider may enforce it.
+        defer_loading: Whether the model sees it only once a tool search has loaded it.
+        namespace: Namespace that it belongs to; empty for none.
+        namespace_description: What tools of that namespace are for.
+    """
 
     name: str
     description: str
     params_json_schema: dict[str, Json]
     strict_json_schema: bool
+    defer_loading: bool = False
+    namespace: str = ""
+    namespace_description: str = ""
+
+    @property
+    def qualified_name(self) -> str:
+        """Its name, after that of its namespace if it has one."""
+        return qualified_name(self.name, self.namespace)
 
 
 @dataclass(frozen=True)
@@ -226,8 +246,7 @@ class AskingModel:
             ModelUnavailableError: Time can heal it.
             ModelRequestError: A person must heal it.
         """
-        from holdfast.models.openai.responses import read_answer
-        from holdfast.models.openai.responses_stream import ResponseStream
+        from holdfast.models.openai.responses import ResponseStream, read_answer
 
         if not callable(getattr(self.model, "stream_response", None)):
             return await self.respond(request)
@@ -268,9 +287,10 @@ def _arguments(request: ModelRequest) -> dict[str, Any]:
     """Return the arguments of `get_response` for a request."""
     word = None if request.tool_choice == "auto" else request.tool_choice
     choice = None if word is None else MCPToolChoice.of(word) or word
+    given = to_response_items(request.messages)
     return {
         "system_instructions": request.instructions or None,
-        "input": [_sent(item) for item in to_response_items(request.messages)],
+        "input": [_sent(item) for item in without_lost_searches(given)],
         "model_settings": _settings(request.settings, choice),
         "tools": [_offered(tool) for tool in request.tools],
         "output_schema": None if request.output is None else AskedOutput(request.output),
@@ -296,7 +316,15 @@ def _settings(settings: ModelSettings, choice: object) -> ModelSettings:
 def _offered(tool: ToolSpec) -> OfferedTool | OfferedHostedTool:
     if tool.hosted is not None:
         return OfferedHostedTool(tool.name, dict(tool.hosted))
-    return OfferedTool(tool.name, tool.description, dict(tool.parameters), tool.strict)
+    return OfferedTool(
+        tool.bare_name,
+        tool.description,
+        dict(tool.parameters),
+        tool.strict,
+        defer_loading=tool.deferred,
+        namespace=tool.namespace,
+        namespace_description=tool.namespace_description,
+    )
 
 
 def _sent(item: dict[str, Json]) -> dict[str, Json]:

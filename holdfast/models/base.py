@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checka
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
-from holdfast.errors import ModelRequestError, ModelUnavailableError, WrongTypeError
+from holdfast.errors import ModelUnavailableError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import MOST_CALLS
@@ -23,13 +23,17 @@ class ToolSpec(Value):
     """What a model is told of a tool.
 
     Attributes:
-        name: Tool name, 1 to 64 characters of letters, digits, `_` and `-`.
+        name: Tool name, 1 to 64 characters of letters, digits, `_` and `-`; after the name of its
+            namespace if it has one: "crm.lookup".
         description: What it does, for the model.
         parameters: JSON Schema of the arguments object.
         strict: Whether the schema follows the provider's strict rules and may be enforced.
         hosted: Of a tool that the provider runs itself: its definition, as the Responses API has
             it. None for a function, which is described by the rest.
         include: Of such a tool: what answers must include for it, as "file_search_call.results".
+        namespace: Namespace that the tool belongs to; empty for none.
+        namespace_description: What tools of that namespace are for, for the model.
+        deferred: Whether the model sees it only once the provider's tool search has loaded it.
     """
 
     name: str
@@ -38,6 +42,19 @@ class ToolSpec(Value):
     strict: bool = False
     hosted: dict[str, Json] | None = None
     include: str = ""
+    namespace: str = ""
+    namespace_description: str = ""
+    deferred: bool = False
+
+    @property
+    def bare_name(self) -> str:
+        """Tool name without its namespace."""
+        return self.name.removeprefix(f"{self.namespace}.") if self.namespace else self.name
+
+    @property
+    def is_of_provider(self) -> bool:
+        """Whether only the Responses API knows it: it is hosted, namespaced or deferred."""
+        return self.hosted is not None or bool(self.namespace) or self.deferred
 
 
 class OutputSpec(Value):
@@ -191,25 +208,6 @@ def check_model(model: Any) -> None:
         raise WrongTypeError(msg)
 
 
-def refuse_hosted(model: object, request: ModelRequest) -> None:
-    """Refuse a request with tools or a prompt of the provider, if the model cannot pass them on.
-
-    Raises:
-        ModelRequestError: It cannot.
-    """
-    if getattr(model, "serves_hosted", False):
-        return
-    names = sorted({tool.name for tool in request.tools if tool.hosted is not None})
-    if not names and request.prompt is None:
-        return
-    what = f"hosted tools ({', '.join(names)})" if names else "a stored prompt (Agent.prompt)"
-    msg = (
-        f"Model {request.model!r} cannot be asked with {what}: only the Responses API of OpenAI"
-        " has them."
-    )
-    raise ModelRequestError(msg, remedy=NO_HOSTED)
-
-
 HOSTED_CHOICES = frozenset(
     {
         "code_interpreter",
@@ -222,12 +220,6 @@ HOSTED_CHOICES = frozenset(
 )
 """Types of tools of the provider that a tool choice may name."""
 
-NO_HOSTED = (
-    'Use a model of the Responses API, as "gpt-5-mini" or "responses:NAME", or function tools and'
-    " instructions."
-)
-"""What to do where a model has neither tools of the provider nor stored prompts."""
-
 
 class Delta(NamedTuple):
     """A piece of an answer that is still being made.
@@ -239,6 +231,7 @@ class Delta(NamedTuple):
         place: Which tool call, for "call" and "arguments": any number that tells it apart.
         id: The model's id of the call, or of the item.
         name: Tool name, for "call"; type of the item, for "item".
+        namespace: Namespace of the tool, for "call"; empty for none.
     """
 
     kind: Literal["text", "reasoning", "refusal", "call", "arguments", "item"]
@@ -246,6 +239,7 @@ class Delta(NamedTuple):
     place: int = 0
     id: str = ""
     name: str = ""
+    namespace: str = ""
 
 
 Tell = Callable[[Delta], None]
@@ -307,7 +301,7 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
 def _kept(answer: ModelAnswer) -> Json:
     """Return what of an answer stays in the history whatever its size."""
     message = answer.message
-    calls = [[call.id, call.name, call.arguments] for call in message.calls]
+    calls = [[call.id, call.name, call.arguments, call.namespace] for call in message.calls]
     about = [answer.model, answer.response_id, answer.finish, *message.item_ids]
     return {"calls": calls, "items": list(message.items), "about": about}
 
@@ -328,9 +322,10 @@ def _cleaned(answer: ModelAnswer) -> ModelAnswer:
 
 
 def _cleaned_call(call: ToolCall) -> ToolCall:
-    if all(map(gate.is_unicode, (call.id, call.name, call.arguments))):
+    names = ("id", "name", "arguments", "namespace")
+    if all(gate.is_unicode(getattr(call, name)) for name in names):
         return call
-    texts = {name: clean(getattr(call, name)) for name in ("id", "name", "arguments")}
+    texts = {name: clean(getattr(call, name)) for name in names}
     return call.model_copy(update=texts)
 
 

@@ -149,7 +149,8 @@ def _told(answer: ModelAnswer) -> Iterator[Delta]:
                 yield from _texts(item.get("content"), "reasoning")
                 yield from _texts(item.get("summary"), "reasoning")
             case "function_call":
-                yield Delta("call", "", place, item["call_id"], item["name"])
+                inside = as_text(item.get("namespace"))
+                yield Delta("call", "", place, item["call_id"], item["name"], inside)
                 yield Delta("arguments", item["arguments"], place)
             case "message" if answer.refusal and message.text == answer.refusal:
                 yield Delta("refusal", answer.refusal)

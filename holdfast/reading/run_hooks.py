@@ -228,7 +228,8 @@ class HookNotifier:
         elif call.call is not None:
             context = ToolContext(
                 **facts,
-                tool_name=call.call.name,
+                tool_name=call.call.bare_name,
+                tool_namespace=call.call.namespace or None,
                 tool_call_id=call.call.id,
                 tool_arguments=call.call.arguments,
                 agent=call.args[0],

@@ -21,18 +21,17 @@ from holdfast.agents.runs.item_reading import step_items, step_messages
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult, said_by, said_in
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models.base import ModelAnswer
-from holdfast.models.openai.hosted_items import approval_request
 from holdfast.models.openai.items import to_response_items
-from holdfast.models.openai.local_items import call_item
 from holdfast.models.openai.output_items import to_output_items
 from holdfast.reading.recorded import Recorded
 from holdfast.task.data.calls import Approval
 from holdfast.task.ledger.references import cost_of
+from holdfast.task.people.decisions import asked_call
 from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_text
 from holdfast.values.code.context_data import KEY, CallersContext
-from holdfast.values.messages import ToolCall, user
+from holdfast.values.messages import Message, user
 from holdfast.values.runs.run_context import Origin, RunContextWrapper
 from holdfast.values.runs.usage import Usage, answered_after
 
@@ -183,27 +182,11 @@ def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
 
 def _call(approval: Approval, shown_id: str) -> RawItem | Unread:
     """Write the call that an approval is about as an item of the Responses API."""
-    if approval.server:
-        name, server = approval.tool, approval.server
-        call = ToolCall(id=approval.call_id, name=name, arguments=approval.arguments, server=server)
-        return raw_of(approval_request(call))
-    if approval.call_kind:
-        of_tool = ToolCall(
-            id=approval.call_id,
-            name=approval.tool,
-            arguments=approval.arguments,
-            kind=approval.call_kind,
-        )
-        return raw_of({**call_item(of_tool), "name": approval.tool})
-    return raw_of(
-        {
-            "type": "function_call",
-            "call_id": approval.call_id,
-            "name": approval.tool,
-            "arguments": approval.arguments,
-        },
-        shown_id,
-    )
+    call = asked_call(approval, approval.arguments)
+    [written] = to_output_items(Message(role="assistant", calls=(call,)))
+    if call.kind:
+        return raw_of({**written.item, "name": call.name})
+    return raw_of(written.item, "" if call.server else shown_id)
 
 
 def response(answer: ModelAnswer) -> ModelResponse:

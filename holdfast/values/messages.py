@@ -132,13 +132,16 @@ class ToolCall(Value):
 
     Attributes:
         id: The provider's id of this call, given back with its result.
-        name: Tool name.
+        name: Tool name, after that of its namespace if it has one: "crm.lookup".
         arguments: The arguments exactly as the model wrote them, normally a JSON object.
         server: Of a call that an MCP server of the provider is to run, and for which the provider
             asks for an approval: the label of the server, with which the name begins. Empty for a
             call that is run here.
         kind: Type of its item, if it is no function call: "shell_call", "apply_patch_call" ... Its
             arguments are then what the item asks for: the action, the operation, the text.
+        namespace: Namespace by which the model called it; empty for none. A tool that tool search
+            has loaded by itself is called in a namespace of its own name, which is no part of the
+            name here.
     """
 
     id: str
@@ -146,11 +149,18 @@ class ToolCall(Value):
     arguments: str = "{}"
     server: str = ""
     kind: CallKind = ""
+    namespace: str = ""
 
     @property
     def bare_name(self) -> str:
-        """Tool name without the label of the provider's server."""
-        return self.name.removeprefix(f"{self.server}.") if self.server else self.name
+        """Tool name without its namespace, or the label of the provider's server."""
+        before = self.server or self.namespace
+        return self.name.removeprefix(f"{before}.") if before else self.name
+
+
+def qualified_name(name: str, namespace: str) -> str:
+    """Return the name by which a task knows a tool of a namespace; see `ToolCall.namespace`."""
+    return name if namespace in ("", name) else f"{namespace}.{name}"
 
 
 class Message(Value):

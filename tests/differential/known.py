@@ -376,6 +376,11 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "The turn in which a run failed is recorded, and is shown.",
         ("runs.0.items.0",),
-        ("hosted_tools/a_request_of_another_server",),
+        (
+            "hosted_tools/a_request_of_another_server",
+            "tool_search/a_search_that_is_left_to_the_caller",
+            "tool_search/an_unknown_namespace",
+            "tool_search/the_inner_name_alone",
+        ),
     ),
 )

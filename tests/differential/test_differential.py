@@ -24,6 +24,7 @@ from tests.differential import (
     scripts_loop,
     scripts_outputs,
     scripts_people,
+    scripts_search,
     scripts_settings,
     scripts_tools,
 )
@@ -52,6 +53,7 @@ MODULES = (
     scripts_people,
     scripts_hooks,
     scripts_settings,
+    scripts_search,
 )
 GROUPS = [each for module in MODULES for each in vars(module).values() if isinstance(each, Group)]
 MISSING = "(nothing)"

@@ -19,7 +19,8 @@ from holdfast.agents.hosted.settings import (
 )
 from holdfast.errors import UserError, WrongTypeError
 from holdfast.models.agents_sdk import is_asked
-from holdfast.models.base import NO_HOSTED, ToolSpec
+from holdfast.models.base import ToolSpec
+from holdfast.models.openai.response_tools import NO_HOSTED
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_data
@@ -127,7 +128,7 @@ class WebSearchTool(HostedTool):
                 f" it was {shown(images)}."
             )
             raise WrongTypeError(msg)
-        _check(self)
+        check_fields(self)
 
     @property
     def name(self) -> str:
@@ -143,7 +144,7 @@ class WebSearchTool(HostedTool):
     @property
     def definition(self) -> dict[str, Json]:
         """The tool as the Responses API has it."""
-        return _given(
+        return given_members(
             type="web_search",
             filters=self.filters,
             user_location=self.user_location,
@@ -190,7 +191,7 @@ class FileSearchTool(HostedTool):
                 f" {MOST_RESULTS}, or None; it was {shown(most)}."
             )
             raise UserError(msg)
-        _check(self)
+        check_fields(self)
 
     @property
     def name(self) -> str:
@@ -205,7 +206,7 @@ class FileSearchTool(HostedTool):
     @property
     def definition(self) -> dict[str, Json]:
         """The tool as the Responses API has it."""
-        return _given(
+        return given_members(
             type="file_search",
             vector_store_ids=list(self.vector_store_ids),
             max_num_results=self.max_num_results or None,
@@ -272,7 +273,13 @@ class ImageGenerationTool(HostedTool):
         return _config(self.name, self.tool_config)
 
 
-def check_served(agent: str, what: Sequence[str], model: object, worker: AgentWorker) -> None:
+def check_served(
+    agent: str,
+    what: Sequence[str],
+    model: object,
+    worker: AgentWorker,
+    functions: Sequence[str] = (),
+) -> None:
     """Refuse what the provider serves for an agent whose model or worker cannot pass it on.
 
     Args:
@@ -280,13 +287,16 @@ def check_served(agent: str, what: Sequence[str], model: object, worker: AgentWo
         what: Names of its hosted tools, and "prompt" for a stored prompt.
         model: Its model; a name whose API is known only later is not refused.
         worker: Its worker.
+        functions: Names of its functions that are in a namespace or deferred: only the API is
+            offered them so; a worker that describes tools in a text needs none.
 
     Raises:
         UserError: There is such a thing.
     """
-    if not what:
+    wanted = [*what, *(functions if worker.offers_hosted else ())]
+    if not wanted:
         return
-    names = ", ".join(what)
+    names = ", ".join(wanted)
     if isinstance(model, str):
         serves = model != "offline" and not model.startswith("chat:")
     else:
@@ -350,12 +360,17 @@ def _check_config(tool: HostedTool, config: object) -> None:
         raise UserError(msg)
 
 
-def _check(tool: HostedTool) -> None:
+def check_fields(tool: HostedTool) -> None:
+    """Refuse a tool with a field that is no data of the API.
+
+    Raises:
+        UserError: There is one.
+    """
     for name, value in tool.definition.items():
         check_data(type(tool).__name__, name, value)
 
 
-def _given(**members: Any) -> dict[str, Json]:
+def given_members(**members: Any) -> dict[str, Json]:
     """Return the members of a definition that are given, as data."""
     return {key: plain_data(value) for key, value in members.items() if value is not None}
 

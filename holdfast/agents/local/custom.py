@@ -78,7 +78,8 @@ class CustomTool(LocalTool[str]):
             "name": self.name,
             "description": self.description,
         }
-        return known if self.format is None else {**known, "format": dict(self.format)}
+        known |= {} if self.format is None else {"format": dict(self.format)}
+        return {**known, "defer_loading": True} if self.defer_loading else known
 
     @property
     def tool_config(self) -> dict[str, Json]:

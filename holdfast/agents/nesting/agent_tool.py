@@ -232,7 +232,7 @@ class AgentTool(Tool[..., Any]):
 
 
 def _waiting(tool: AgentTool, result: Any) -> UserError:
-    calls = ", ".join(str(each.tool_name) for each in result.interruptions)
+    calls = ", ".join(str(each.qualified_name) for each in result.interruptions)
     msg = (
         f"Agent {tool.agent.name!r}, which was called as tool {tool.name!r} outside of the task's"
         f" own calls, waits for a person to decide on: {calls}. Its run {result.task_id!r} waits;"

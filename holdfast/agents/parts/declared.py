@@ -12,6 +12,7 @@ from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.handoff import Handoff, handoff
 from holdfast.agents.hooks import AgentHooksBase
 from holdfast.agents.hosted.prompt import DynamicPromptFunction, Prompt
+from holdfast.agents.hosted.tool_search import check_names_apart, is_searched
 from holdfast.agents.hosted.tools import HostedTool, check_served
 from holdfast.agents.local.base import LocalTool, check_one_of_kind
 from holdfast.agents.output_type import (
@@ -89,9 +90,11 @@ class DeclaredAgent(AgentBase[ContextT]):
 
     def _check_hosted(self) -> None:
         check_one_of_kind(self.name, self.made_tools)
+        check_names_apart(self.name, self.tools)
         what = [each.name for each in self.tools if isinstance(each, HostedTool | LocalTool)]
         what += ["prompt"] if self.prompt is not None else []
-        check_served(self.name, what, self.model, self.made_worker)
+        functions = [each.qualified_name for each in self.made_tools if is_searched(each)]
+        check_served(self.name, what, self.model, self.made_worker, functions)
 
     def __hash__(self) -> int:
         """Return the same for equal agents."""

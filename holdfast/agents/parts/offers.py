@@ -39,7 +39,7 @@ def made_tools(
     found = given if retriever is None else retriever.tools
     made = [tool if isinstance(tool, HostedTool) else to_tool(tool) for tool in found]
     if retriever is not None:
-        _check_catalogue(agent, [tool.name for tool in made if isinstance(tool, Tool)])
+        _check_catalogue(agent, [tool.qualified_name for tool in made if isinstance(tool, Tool)])
     elif made != given:
         given[:] = made  # a function is made into a tool once
     servers_of(made)
@@ -54,7 +54,7 @@ def offered_tools(
     return tuple(
         each
         for each in _last_of_name(tools, _tool_key)
-        if isinstance(each, HostedTool) or each.name not in handed
+        if isinstance(each, HostedTool) or each.qualified_name not in handed
     )
 
 
@@ -66,14 +66,14 @@ def offered_handoffs(handoffs: Iterable[HandoffT]) -> tuple[HandoffT, ...]:
 def clashing_names(tools: Iterable[Any], handoffs: Iterable[Handoff[Any, Any]]) -> list[str]:
     """List the names that several tools or handoffs have."""
     made = [to_tool(each) for each in tools if not isinstance(each, HostedTool)]
-    names = [tool.name for tool in made if tool.is_enabled is not False]
+    names = [tool.qualified_name for tool in made if tool.is_enabled is not False]
     names += [each.tool_name for each in handoffs if each.is_enabled is not False]
     return sorted({name for name in names if names.count(name) > 1})
 
 
 def _tool_key(tool: Tool | HostedTool) -> str | int:
     """Return the name of a function; tools that the provider runs share names."""
-    return tool.name if isinstance(tool, Tool) else id(tool)
+    return tool.qualified_name if isinstance(tool, Tool) else id(tool)
 
 
 def _handoff_name(handoff: Handoff[Any, Any]) -> str:

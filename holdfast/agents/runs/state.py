@@ -461,5 +461,5 @@ class RunState(Generic[ContextT, AgentT]):
             always=always,
             message=message,
             digest=known.digest,
-            tool=known.tool_name or "",
+            tool=known.qualified_name or "",
         )

@@ -190,8 +190,8 @@ def _waiting(asked: ToolApprovalItem, among: Iterable[ToolApprovalItem]) -> Tool
         if (item.call_id, item.tool_key) == (asked.call_id, asked.tool_key):
             return item
     msg = (
-        f"Call {asked.call_id!r} of tool {asked.tool_name!r} does not wait for a decision here."
-        " Decide on an item of get_interruptions()."
+        f"Call {asked.call_id!r} of tool {asked.qualified_name!r} does not wait for a decision"
+        " here. Decide on an item of get_interruptions()."
     )
     raise UserError(msg)
 
@@ -225,7 +225,7 @@ def check_goes_on(waiting: Iterable[ToolApprovalItem], task_id: str, outer: Agen
     for item in waiting:
         is_own = item.approval_id.rpartition(":")[0] == task_id
         agent = item.agent if is_own else outer
-        names = [item.tool_name] if is_own else _agents_as_tools(outer)
+        names = [item.qualified_name] if is_own else _agents_as_tools(outer)
         behavior = getattr(agent, "tool_use_behavior", None)
         name = next((name for name in names if name and may_end(behavior, name)), "")
         if name and agent is not None:
@@ -241,11 +241,13 @@ def check_goes_on(waiting: Iterable[ToolApprovalItem], task_id: str, outer: Agen
 def _agents_as_tools(agent: Agent | None) -> list[str]:
     """List the names of the tools of an agent that are agents themselves."""
     tools = () if agent is None else agent.tools
-    return [each.name for each in tools if isinstance(getattr(each, "agent", None), Agent)]
+    made = (each for each in tools if isinstance(getattr(each, "agent", None), Agent))
+    return [each.qualified_name for each in made]
 
 
 def may_end(behavior: object, tool: str) -> bool:
     """Whether a `tool_use_behavior` may make the result of a tool the answer of its run."""
     if is_object(behavior):
-        return tool in cast("Iterable[str]", behavior.get("stop_at_tool_names", ()))
+        names = cast("Iterable[str]", behavior.get("stop_at_tool_names", ()))
+        return bool({tool, tool.rpartition(".")[2]}.intersection(names))
     return behavior not in (None, "run_llm_again")

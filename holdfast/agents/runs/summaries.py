@@ -24,7 +24,7 @@ def summary(data: Any, title: str) -> str:
         title: What it is.
     """
     output: Any = getattr(data, "final_output", None)
-    asked = [f"{each.tool_name} {each.arguments or ''}" for each in data.interruptions]
+    asked = [f"{each.qualified_name} {each.arguments or ''}" for each in data.interruptions]
     waits: Sequence[str] = getattr(data, "waiting_for", ()) or asked
     lines = [
         f"{title}:",

@@ -17,6 +17,7 @@ from holdfast.values.base import Json, Value
 from holdfast.values.code.context_data import KEY as CONTEXT_KEY
 from holdfast.values.code.context_data import dump
 from holdfast.values.messages import Usage as UsageRecord
+from holdfast.values.messages import qualified_name
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.runs.usage import Usage
 from holdfast.values.text.shown import shown
@@ -96,10 +97,10 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         task_id: The task that made the call.
         step_id: The step within the task.
         tool_call_id: The model's id of this call; each attempt has the same.
-        tool_name: Name under which the model called the tool.
+        tool_name: Name under which the model called the tool, without that of its namespace.
         tool_arguments: The arguments as JSON text, as the model wrote them or a reviewer edited
             them.
-        tool_namespace: The name of the tool's group, if the model called it by one.
+        tool_namespace: Namespace of the tool, if the model called it by one.
         attempt: Number of this attempt, from 1.
         idempotency_key: Identifies the action, not the attempt; pass it to services that take one.
         fencing_token: Grows with every start of the action with this key. A service that has seen a
@@ -211,7 +212,7 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
             agent: The agent that made the call.
             tool_name: Name of the tool; by default that in tool_call.
             tool_arguments: The arguments as JSON text; by default those in tool_call.
-            tool_namespace: Name of the tool's group; by default that in tool_call.
+            tool_namespace: Namespace of the tool; by default that in tool_call.
             run_config: Configuration of the run.
 
         Raises:
@@ -260,14 +261,13 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         if self._tool_call is not None:
             return self._tool_call
         known = {"call_id": self.call_id, "name": self.tool_name, "arguments": self.arguments}
-        return RawItem({"type": "function_call", **known})
+        inside = {"namespace": self.tool_namespace} if self.tool_namespace else {}
+        return RawItem({"type": "function_call", **known, **inside})
 
     @property
     def qualified_tool_name(self) -> str:
-        """The tool's name, after the name of its group if it has one."""
-        if self.tool_namespace in (None, "", self.tool_name):
-            return self.tool_name
-        return f"{self.tool_namespace}.{self.tool_name}"
+        """The tool's name, after that of its namespace if it has one."""
+        return qualified_name(self.tool_name, self.tool_namespace or "")
 
     @property
     def context(self) -> ContextT:

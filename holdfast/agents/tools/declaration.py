@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, cast, get_args
 
@@ -14,7 +15,7 @@ from holdfast.agents.tools.guardrails import (
 from holdfast.agents.tools.hooks import check_hook
 from holdfast.agents.tools.options import check_name, refuse_option
 from holdfast.errors import DeclarationError, UserError, WrongTypeError
-from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect
+from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect, ToolPolicy
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 
@@ -28,15 +29,8 @@ def refuse_to_offer(tool: Any) -> None:
     """Refuse to offer a model a tool that only a hosted tool of the provider makes usable.
 
     Raises:
-        UserError: It wants to be loaded by tool search, or called by programs.
+        UserError: It wants to be called by programs.
     """
-    if tool.defer_loading:
-        msg = (
-            f"Tool {tool.name!r} has defer_loading=True, which needs the provider's tool search;"
-            " Holdfast has no ToolSearchTool."
-        )
-        remedy = "Leave it out, or let Agent(tool_retriever=...) choose the tools of each step."
-        raise UserError(msg, remedy=remedy)
     if "programmatic" in (tool.allowed_callers or ()):
         msg = (
             f"Tool {tool.name!r} allows calls by programs that the provider runs; Holdfast has no"
@@ -63,6 +57,7 @@ def check_tool(tool: Any) -> None:
     check_tool_guardrails(owner, "tool_output_guardrails", results, ToolOutputGuardrail)
     for option in ("custom_data_extractor", "output_json_schema"):
         refuse_option(tool.name, option, getattr(tool, option))
+    _check_namespace(tool)
     _check_types(tool)
     problem = next(filter(None, (_effect_problem(tool), _time_problem(tool), _other(tool))), "")
     if problem:
@@ -73,6 +68,58 @@ def check_tool(tool: Any) -> None:
             check_hook(hook, f"{what}= of tool {tool.name!r}", ("ctx", "effect"))
 
 
+def declared_policy(tool: Any) -> ToolPolicy:
+    """Describe as data how a task runs a tool.
+
+    Args:
+        tool: The Tool.
+    """
+    asks = callable(tool.needs_approval)
+    expires = tool.rule.expires_seconds if tool.rule is not None else None
+    return ToolPolicy(
+        **{name: getattr(tool, name) for name in _AS_DECLARED},
+        needs_approval="ask" if asks else "yes" if tool.needs_approval else "no",
+        has_undo=tool.undo is not None,
+        has_probe=tool.probe is not None,
+        timeout_seconds=tool.timeout_seconds or 0,
+        approval_seconds=expires or tool.approval_seconds or 0,
+        approval=tool.rule,
+        is_conditional=callable(tool.is_enabled),
+        guarded=bool(tool.tool_input_guardrails),
+    )
+
+
+_AS_DECLARED = (
+    "effect",
+    "idempotent",
+    "timeout_behavior",
+    "max_attempts",
+    "return_direct",
+    "max_output_bytes",
+    "undo_needs_approval",
+    "undo_idempotent",
+)
+"""Attributes that ToolPolicy has under the same name, with the same values."""
+
+
+def _check_namespace(tool: Any) -> None:
+    if tool.namespace and not _NAMESPACE.fullmatch(tool.namespace):
+        msg = (
+            f"{shown(tool.namespace)} cannot be the namespace of tool {tool.name!r}: it must have 1"
+            " to 64 characters of a-z, A-Z, 0-9, '_', '-' and '.'."
+        )
+        raise DeclarationError(msg)
+    if tool.namespace == tool.name:
+        msg = (
+            f"Responses tool-search reserves the synthetic namespace `{tool.name}.{tool.name}` for"
+            " deferred tools outside of namespaces. Rename the namespace or the tool."
+        )
+        raise DeclarationError(msg)
+
+
+_NAMESPACE = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+
+
 def _check_types(tool: Any) -> None:
     fits: tuple[tuple[str, Callable[[object], bool], str], ...] = (
         ("description", _is(str), "a text"),
@@ -80,6 +127,7 @@ def _check_types(tool: Any) -> None:
         ("on_invoke_tool", callable, "an async function (ctx, arguments: str)"),
         ("strict_json_schema", _is(bool), "True or False"),
         ("is_enabled", _is(bool, call=True), "True, False or a function (ctx, agent)"),
+        ("defer_loading", _is(bool), "True or False"),
         (
             "needs_approval",
             _is(bool, ApprovalRule, call=True),

@@ -88,7 +88,7 @@ class KeywordToolRetriever:
         words = list(dict.fromkeys(words_in(query)))
         scores = [sum(self._score(word, counts) for word in words) for counts in self._counts]
         order = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
-        return [self.tools[k].name for k in order[: self.top_k]]
+        return [self.tools[k].qualified_name for k in order[: self.top_k]]
 
     def _score(self, word: str, counts: Counter[str]) -> float:
         """Return the score of one word of the query for one tool."""
@@ -136,7 +136,7 @@ def _check(tools: Any, top_k: Any) -> None:
 def _words_of(tool: Tool) -> list[str]:
     properties: Json = tool.params_json_schema.get("properties", {})
     names = cast("dict[str, Json]", properties) if isinstance(properties, dict) else {}
-    return words_in(" ".join((tool.name, tool.description, *names)))
+    return words_in(" ".join((tool.qualified_name, tool.description, *names)))
 
 
 async def ask_retriever(

@@ -12,7 +12,7 @@ import typing_extensions as ext
 
 from holdfast.agents.tools.arguments import ToolArgumentsError, data_as_given, parse_arguments
 from holdfast.agents.tools.context import Effect, ToolContext
-from holdfast.agents.tools.declaration import check_tool, refuse_to_offer
+from holdfast.agents.tools.declaration import check_tool, declared_policy, refuse_to_offer
 from holdfast.agents.tools.functions.function_schema import FuncSchema
 from holdfast.agents.tools.functions.schema import closed_schema, sent_schema, without_titles
 from holdfast.agents.tools.guardrails import ToolInputGuardrail, ToolOutputGuardrail
@@ -37,6 +37,7 @@ from holdfast.task.data.agent_snapshot import (
 )
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
+from holdfast.values.messages import qualified_name
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.tool_result import ToolResultError
 
@@ -78,9 +79,9 @@ class Tool(Generic[P, R]):
         timeout_behavior: Whether a timeout of a call without a possible effect becomes a result for
             the model, or raises ToolTimeoutError.
         timeout_error_function: Called as `(ctx, error)` for that result.
-        defer_loading: Whether the provider's tool search shows it; an agent with such a tool is
-            refused when it is run.
-        allowed_callers: ["direct"] or None; an agent with "programmatic" is refused likewise.
+        defer_loading: Whether the model sees it only once the provider's tool search has loaded it:
+            see `ToolSearchTool`. Responses API only.
+        allowed_callers: ["direct"] or None; an agent with "programmatic" is refused when it is run.
         failure_error_function: Called as `(ctx, error)` for the model's text when a call fails;
             "default" is the text of the API in use, None raises.
         effect: "read", "reversible" or "irreversible"; by default "reversible" with `undo`, else
@@ -103,6 +104,8 @@ class Tool(Generic[P, R]):
             raised a transient error, is then called again.
         custom_data_extractor: Not served; None.
         output_json_schema: Not served; None.
+        namespace: Namespace that `tool_namespace` has put it into; empty for none.
+        namespace_description: What that namespace is for.
 
     Raises:
         DeclarationError: The attributes contradict each other, or one is out of range.
@@ -141,6 +144,8 @@ class Tool(Generic[P, R]):
     undo_idempotent: bool = False
     custom_data_extractor: None = None
     output_json_schema: None = None
+    namespace: str = field(default="", init=False)
+    namespace_description: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         """Derive what was not given, and check the attributes."""
@@ -256,8 +261,8 @@ class Tool(Generic[P, R]):
 
     @property
     def qualified_name(self) -> str:
-        """The tool's name; there are no groups of tools."""
-        return self.name
+        """The name by which a task knows it: "crm.lookup" for tool lookup in namespace crm."""
+        return qualified_name(self.name, self.namespace)
 
     @property
     def mcp_annotations(self) -> Any:
@@ -266,7 +271,7 @@ class Tool(Generic[P, R]):
 
     def __repr__(self) -> str:
         """Show the tool's name and effect."""
-        return f"<Tool {self.name!r} effect={self.effect!r}>"
+        return f"<Tool {self.qualified_name!r} effect={self.effect!r}>"
 
     @property
     def rule(self) -> ApprovalRule | None:
@@ -290,24 +295,18 @@ class Tool(Generic[P, R]):
             schema = without_titles(schema)  # pydantic's: they cost tokens and say nothing new
         parameters, strict = sent_schema(schema, strict=self.strict_json_schema)
         return ToolSpec(
-            name=self.name, description=self.description, parameters=parameters, strict=strict
+            name=self.qualified_name,
+            description=self.description,
+            parameters=parameters,
+            strict=strict,
+            namespace=self.namespace,
+            namespace_description=self.namespace_description,
+            deferred=self.defer_loading,
         )
 
     def policy(self) -> ToolPolicy:
         """Describe as data how a task runs the tool."""
-        asks = callable(self.needs_approval)
-        expires = self.rule.expires_seconds if self.rule is not None else None
-        return ToolPolicy(
-            **{name: getattr(self, name) for name in _AS_DECLARED},
-            needs_approval="ask" if asks else "yes" if self.needs_approval else "no",
-            has_undo=self.undo is not None,
-            has_probe=self.probe is not None,
-            timeout_seconds=self.timeout_seconds or 0,
-            approval_seconds=expires or self.approval_seconds or 0,
-            approval=self.rule,
-            is_conditional=callable(self.is_enabled),
-            guarded=bool(self.tool_input_guardrails),
-        )
+        return declared_policy(self)
 
     def parse(self, arguments: str) -> dict[str, Any]:
         """Return the validated arguments by parameter, without those that the model omitted.
@@ -389,10 +388,6 @@ class Tool(Generic[P, R]):
 
 
 _FIELDS = frozenset(field.name for field in fields(Tool))
-
-_OTHERWISE_RECORDED = {"needs_approval", "timeout_seconds", "approval_seconds"}
-_AS_DECLARED = _FIELDS & ToolPolicy.model_fields.keys() - _OTHERWISE_RECORDED
-"""Attributes that ToolPolicy has under the same name, with the same values."""
 
 FunctionTool = Tool
 """The name of a tool in the Agents SDK."""

@@ -15,7 +15,7 @@ from holdfast.engine.search_attributes import APPROVALS_MEMO
 from holdfast.errors import EngineError, InvalidArgumentError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval, call_digest
-from holdfast.values.messages import ToolCall
+from holdfast.task.people.decisions import asked_call
 
 READ_SECONDS = 12.0
 """Time limit of reading: a worker that was just killed still counts as running."""
@@ -47,8 +47,7 @@ class Waiting:
     def is_whole(self) -> bool:
         """Whether the arguments are whole: without a worker, only their beginning is known."""
         a = self.approval
-        call = ToolCall(id=a.call_id, name=a.tool, arguments=a.arguments)
-        return not a.digest or call_digest(call) == a.digest
+        return not a.digest or call_digest(asked_call(a, a.arguments)) == a.digest
 
 
 def task_of(approval_id: str) -> str:

@@ -11,8 +11,9 @@ from holdfast.desk.views.words import age, brief, clock, cut, data_of, object_of
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule, call_digest
+from holdfast.task.people.decisions import asked_call
 from holdfast.values.base import Json
-from holdfast.values.messages import Message, ToolCall
+from holdfast.values.messages import Message
 from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
 
@@ -207,7 +208,7 @@ def shown_rule(rule: StandingRule) -> str:
 
 def is_whole(approval: Approval) -> bool:
     """Whether the arguments of an approval are whole: lists cut long ones."""
-    call = ToolCall(id=approval.call_id, name=approval.tool, arguments=approval.arguments)
+    call = asked_call(approval, approval.arguments)
     return not approval.digest or call_digest(call) == approval.digest
 
 

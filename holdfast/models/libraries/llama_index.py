@@ -179,7 +179,7 @@ def _foreign(message: Message) -> Any:
         block = getattr(types, "ToolCallBlock", None)
         if block is not None:
             blocks += [
-                block(tool_call_id=call.id, tool_name=call.name, tool_kwargs=_decoded(call))
+                block(tool_call_id=call.id, tool_name=call.bare_name, tool_kwargs=_decoded(call))
                 for call in message.calls
             ]
         else:
@@ -211,7 +211,7 @@ def _decoded(call: ToolCall) -> Json:
 
 
 def _openai_call(call: ToolCall) -> dict[str, Json]:
-    function = {"name": call.name, "arguments": call.arguments}
+    function = {"name": call.bare_name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
 
 

@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.errors import ModelRequestError
-from holdfast.models.base import ModelAnswer, ModelRequest, Tell, refuse_hosted
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.chat_messages import (
     KEPT_OF_CALL,
     KEPT_OF_MESSAGE,
@@ -23,6 +23,7 @@ from holdfast.models.openai.chat_stream import CompletionStream
 from holdfast.models.openai.http.bodies import RequestBody, dumps, encoded_messages
 from holdfast.models.openai.http.failures import first_problem, malformed
 from holdfast.models.openai.model import Incoming, OpenAIModel
+from holdfast.models.openai.response_tools import refuse_hosted
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
 from holdfast.values.messages import Message, ToolCall, Usage
@@ -71,6 +72,7 @@ async def chat_body(model: str, request: ModelRequest) -> RequestBody:
     Raises:
         ModelRequestError: The run goes on from a conversation that the provider keeps, or has
             tools or a prompt of the provider.
+        UserError: Tools are in namespaces or deferred.
     """
     if request.previous_response_id or request.conversation_id:
         msg = (

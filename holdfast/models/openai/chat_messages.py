@@ -77,7 +77,7 @@ def _assistant(message: Message) -> ChatMessage:
                 **_kept(message.items, KEPT_OF_CALL, call),
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call)},
+                "function": {"name": call.bare_name, "arguments": _arguments(call)},
             }
             for call in message.calls
         ]

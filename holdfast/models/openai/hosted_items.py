@@ -18,6 +18,8 @@ Item = dict[str, Json]
 
 APPROVAL_REQUEST = "mcp_approval_request"
 APPROVAL_RESPONSE = "mcp_approval_response"
+SEARCH_CALL = "tool_search_call"
+SEARCH_OUTPUT = "tool_search_output"
 
 RUN_BY_PROVIDER = frozenset(
     {
@@ -25,13 +27,13 @@ RUN_BY_PROVIDER = frozenset(
         "file_search_call",
         "image_generation_call",
         "mcp_call",
-        "tool_search_call",
+        SEARCH_CALL,
         "web_search_call",
     }
 )
 """Items of an answer that come from tools which the provider runs itself."""
 
-REPORTED = RUN_BY_PROVIDER | {"mcp_list_tools"}
+REPORTED = RUN_BY_PROVIDER | {"mcp_list_tools", SEARCH_OUTPUT}
 """Items that readers of a task are told of."""
 
 APPROVED = "Approved."
@@ -82,7 +84,7 @@ def hosted_calls(items: Iterable[Item]) -> tuple[HostedCall, ...]:
 
 def _hosted(item: Item) -> HostedCall:
     kind, server = as_text(item.get("type")), as_text(item.get("server_label"))
-    tool = kind.removesuffix("_call")
+    tool = kind.removesuffix("_call").removesuffix("_output")
     if kind == "mcp_list_tools":
         tool = f"{server}.list_tools"
     elif kind == "mcp_call":
@@ -171,6 +173,15 @@ def _outline(item: Item) -> Item:
         else:
             kept[key] = _short(value) if isinstance(value, str) else value
     return kept
+
+
+def without_lost_searches(items: Iterable[Item]) -> list[Item]:
+    """Leave out searches that have no result: a provider does not take them back alone."""
+    given = list(items)
+    found = {item.get("call_id") for item in given if item.get("type") == SEARCH_OUTPUT}
+    return [
+        item for item in given if item.get("type") != SEARCH_CALL or item.get("call_id") in found
+    ]
 
 
 def calls_of_servers(message: Message) -> Iterator[tuple[ToolCall, bool]]:

@@ -58,7 +58,7 @@ from holdfast.models.openai.local_items import (
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.json_shapes import as_text, is_array
-from holdfast.values.messages import Content, Message, Role, ToolCall
+from holdfast.values.messages import Content, Message, Role, ToolCall, qualified_name
 from holdfast.values.text.shown import shown
 
 Item = dict[str, Json]
@@ -233,7 +233,9 @@ def _read_call(item: Item) -> ToolCall:
         return approval_call(item)
     if kind_of(item) in LOCAL_CALLS:
         return local_call(item)
-    return ToolCall(id=item["call_id"], name=item["name"], arguments=item["arguments"])
+    inside = as_text(item.get("namespace"))
+    name = qualified_name(item["name"], inside)
+    return ToolCall(id=item["call_id"], name=name, arguments=item["arguments"], namespace=inside)
 
 
 def _is_of_assistant(item: Item) -> bool:
@@ -244,7 +246,7 @@ def _is_of_assistant(item: Item) -> bool:
 def _is_plain(item: Item) -> bool:
     """Return whether content or call alone give this item back."""
     if kind_of(item) == "function_call":
-        return item.keys() == {"type", "call_id", "name", "arguments"}
+        return item == _call_item(_read_call(item))
     if kind_of(item) == APPROVAL_REQUEST:
         return item == approval_request(approval_call(item))
     if kind_of(item) in LOCAL_CALLS:
@@ -323,7 +325,8 @@ def _call_item(call: ToolCall) -> Item:
 
 
 def _said(call: ToolCall) -> Item:
-    return {"name": call.bare_name, "arguments": call.arguments}
+    said: Item = {"name": call.bare_name, "arguments": call.arguments}
+    return {**said, "namespace": call.namespace} if call.namespace else said
 
 
 def _message_item(role: str, content: Content) -> Item:

@@ -7,19 +7,22 @@ from collections.abc import Iterable, Iterator
 from openai import AsyncOpenAI
 from pydantic import ValidationError
 
-from holdfast.errors import InvalidArgumentError, ModelRequestError
-from holdfast.models.base import HOSTED_CHOICES, ModelAnswer, ModelRequest, Tell, ToolSpec
+from holdfast.errors import InvalidArgumentError, ModelError
+from holdfast.models.base import Delta, ModelAnswer, ModelRequest, Tell
+from holdfast.models.openai.hosted_items import (
+    is_passed_on,
+    told_in_stream,
+    without_lost_searches,
+)
 from holdfast.models.openai.http.bodies import RequestBody, encoded_messages
-from holdfast.models.openai.http.failures import first_problem, malformed, status_error
+from holdfast.models.openai.http.failures import cut_off, first_problem, malformed, status_error
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.models.openai.items import Item, assistant_message, to_response_items
-from holdfast.models.openai.local_items import SPEC_KINDS
 from holdfast.models.openai.model import Incoming, OpenAIModel
-from holdfast.models.openai.responses_stream import ResponseStream
+from holdfast.models.openai.response_tools import offered_tools, tool_choice
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.json_shapes import is_array
+from holdfast.values.checks.json_shapes import as_object, as_text, is_array
 from holdfast.values.messages import Message, Usage
-from holdfast.values.settings import MCPToolChoice
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
 _FOUND_BY_ID = (
@@ -29,9 +32,19 @@ _FOUND_BY_ID = (
     "shell_call",
     "apply_patch_call",
     "custom_tool_call",
+    "tool_search_call",
+    "tool_search_output",
 )
 _LOGPROBS = "message.output_text.logprobs"
 _FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_TEXTS = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "refusal",
+    "response.reasoning_summary_text.delta": "reasoning",
+    "response.reasoning_text.delta": "reasoning",
+    "response.function_call_arguments.delta": "arguments",
+}
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
 class ResponsesModel(OpenAIModel):
@@ -71,7 +84,12 @@ class OpenAIResponsesModel(ResponsesModel):
 
 
 async def request_body(model: str, request: ModelRequest) -> RequestBody:
-    """Write the body of a Responses request; what is not set is not sent."""
+    """Write the body of a Responses request; what is not set is not sent.
+
+    Raises:
+        ModelRequestError: The tool choice names a tool that the API cannot be told to use.
+        UserError: The tools, or the choice, break a rule of tool search.
+    """
     settings = request.settings
     write = _items_of_unstored if settings.store is False else _items_of_stored
     conversation = await encoded_messages.pieces(request.messages, write)
@@ -96,9 +114,9 @@ async def request_body(model: str, request: ModelRequest) -> RequestBody:
         "conversation": request.conversation_id or None,
     }
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = offered_tools(request)
     if request.tools or request.prompt is not None:
-        body["tool_choice"] = _tool_choice(request)
+        body["tool_choice"] = tool_choice(request)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     fields = {key: value for key, value in body.items() if value is not None}
     return RequestBody(fields, "input", conversation)
@@ -110,18 +128,6 @@ def _items_of_stored(message: Message) -> list[Item]:
 
 def _items_of_unstored(message: Message) -> list[Item]:
     return list(_sendable(to_response_items([message]), is_stored=False))
-
-
-def _tool(tool: ToolSpec) -> Json:
-    if tool.hosted is not None:
-        return tool.hosted
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-        "strict": tool.strict,
-    }
 
 
 def _include(request: ModelRequest) -> list[str] | None:
@@ -148,43 +154,6 @@ def _text(request: ModelRequest) -> Json:
     return text or None
 
 
-def _tool_choice(request: ModelRequest) -> Json:
-    """Write the tool choice; one that names a tool needs tools of the agent's own.
-
-    Raises:
-        ModelRequestError: It names a tool that the API cannot be told to use.
-    """
-    choice = request.tool_choice
-    if choice in ("none", "required"):
-        return choice
-    if choice == "auto" or not request.tools:
-        return None
-    server = MCPToolChoice.of(choice)
-    if server is not None:
-        named: dict[str, Json] = {"type": "mcp", "server_label": server.server_label}
-        return {**named, "name": server.name} if server.name else named
-    is_function = any(tool.name == choice for tool in request.functions)
-    is_hosted = any(tool.name == choice and tool.hosted is not None for tool in request.tools)
-    own = (tool.hosted for tool in request.tools if tool.hosted and tool.name == choice)
-    of_type = (
-        tool.hosted
-        for tool in request.tools
-        if choice in SPEC_KINDS and not is_function and (tool.hosted or {}).get("type") == choice
-    )
-    kind = (next(own, None) or next(of_type, None) or {}).get("type")
-    if kind == "local_shell":
-        msg = f"Model {request.model!r} cannot be told to use local_shell: the API has no such"
-        remedy = 'Use tool_choice "required" or "auto", or ShellTool in place of LocalShellTool.'
-        raise ModelRequestError(f"{msg} tool_choice.", remedy=remedy)
-    if kind == "custom":
-        return {"type": "custom", "name": choice}
-    if kind in SPEC_KINDS:
-        return {"type": kind}
-    if choice in HOSTED_CHOICES and (is_hosted or not is_function):
-        return {"type": choice}
-    return {"type": "function", "name": choice}
-
-
 def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
     """Leave out what the API would refuse.
 
@@ -192,7 +161,7 @@ def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
     beside encrypted content, which is what reasoning is handed back by; reasoning of which nothing
     is left goes altogether.
     """
-    for given in items:
+    for given in without_lost_searches(items):
         kind = kind_of(given)
         if kind.startswith("chat."):
             continue
@@ -301,3 +270,57 @@ def _read_usage(usage: _Usage | None) -> Usage:
         cache_write_tokens=(cached.cache_write_tokens or 0) if cached else 0,
         reasoning_tokens=(reasoning.reasoning_tokens or 0) if reasoning else 0,
     )
+
+
+class ResponseStream:
+    """Reads the events of one streamed answer: the delta of each, and the body at its end.
+
+    Attributes:
+        body: The body of the answer, once the last event has come.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        """Pass deltas to this function."""
+        self.body: dict[str, Json] | None = None
+        self._tell = tell
+        self._items: list[Json] = []
+
+    def take(self, event: dict[str, Json]) -> None:
+        """Take the next event."""
+        kind = as_text(event.get("type"))
+        index: Json = event.get("output_index")
+        place = index if isinstance(index, int) else 0
+        if kind in _TEXTS:
+            self._tell(Delta(_TEXTS[kind], as_text(event.get("delta")), place))  # type: ignore[arg-type]
+        elif kind == "response.output_item.added":
+            item = as_object(event.get("item"))
+            if item.get("type") == "function_call":
+                told = (as_text(item.get(key)) for key in ("call_id", "name", "namespace"))
+                self._tell(Delta("call", "", place, *told))
+        elif kind == "response.output_item.done":
+            self._items.append(event.get("item"))
+            self._done(as_object(event.get("item")), place)
+        elif kind in _ENDS:
+            response = as_object(event.get("response"))
+            if kind != "response.completed":  # whatever the body says
+                response = {**response, "status": kind.removeprefix("response.")}
+            self._end(response)
+        elif kind in {"error", "response.error"}:
+            failure = {"code": event.get("code"), "message": as_text(event.get("message"))}
+            self.body = {"output": list[Json](), "status": "failed", "error": failure}
+
+    def _done(self, item: dict[str, Json], place: int) -> None:
+        """Tell of an item of the provider's own tools."""
+        kind = as_text(item.get("type"))
+        if is_passed_on(kind):
+            self._tell(Delta("item", told_in_stream(item), place, as_text(item.get("id")), kind))
+
+    def _end(self, response: dict[str, Json]) -> None:
+        """Keep the body; some servers leave out the items that the events held."""
+        output: Json = response.get("output")
+        has_output = is_array(output) and bool(output)
+        self.body = response if has_output else {**response, "output": self._items}
+
+    def missing(self, model: str) -> ModelError:
+        """Make the error for a stream without its last event."""
+        return cut_off(model, "there was no final response")

@@ -20,6 +20,8 @@ ItemEventName = Literal[
     "mcp_list_tools",
     "mcp_approval_requested",
     "mcp_approval_response",
+    "tool_search_called",
+    "tool_search_output_created",
 ]
 """The Agents SDK's names, one misspelt as it is there."""
 

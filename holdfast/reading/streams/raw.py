@@ -155,6 +155,7 @@ class AnswerEvents:
                 "type": "function_call",
                 "call_id": delta.id,
                 "name": delta.name,
+                **({"namespace": delta.namespace} if delta.namespace else {}),
                 "arguments": "",
                 "status": "in_progress",
             }

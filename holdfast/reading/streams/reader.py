@@ -64,6 +64,8 @@ _NAMES: dict[str, ItemEventName] = {
     "mcp_list_tools_item": "mcp_list_tools",
     "mcp_approval_request_item": "mcp_approval_requested",
     "mcp_approval_response_item": "mcp_approval_response",
+    "tool_search_call_item": "tool_search_called",
+    "tool_search_output_item": "tool_search_output_created",
 }
 
 
@@ -290,8 +292,7 @@ class StreamReader:
         message = await self._reader.resolve(said.message)
         if self._team.lacks_servers and (began := await self._read_snapshot()) is not None:
             self._team.learn(began)
-        events: list[StreamEvent] = []
-        at = said.at
+        events, at = list[StreamEvent](), said.at
         for item in message_items(
             [message], agent, self._team, handoffs=self._handoffs, called=self._called
         ):

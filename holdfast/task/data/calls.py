@@ -78,10 +78,10 @@ class Approval(Value):
         kind: A call that needs approval, a call that may have happened, a budget that is used up,
             an undo that needs approval, or a question of a call.
         agent: The agent that asks; of a nested task, its own.
-        tool: Tool name.
+        tool: Tool name, after that of its namespace if it has one.
+        namespace: Namespace by which the model called it; empty for none.
         call_kind: Type of the call's item, if it is no function call: see ToolCall.
-        server: Label of the provider's MCP server that runs the call once it is approved; empty
-            for a call that is run here.
+        server: Label of the provider's MCP server that runs the call once approved, or empty.
         effect: Side effect of the tool; empty when there is no call.
         call_id: The model's id of the call.
         arguments: The proposed arguments, JSON text.
@@ -104,8 +104,7 @@ class Approval(Value):
         asker: That person, as far as the task records it.
         votes: Who has approved so far, when more than one must.
         agreed: The edited arguments that these have approved; empty for the proposed ones.
-        bound: Digest of the call with the arguments that votes are for, once they were edited, also
-            after an edit was taken back; empty before.
+        bound: Digest of the call that votes are for, once its arguments were edited; else empty.
         escalates: Time at which `escalate_to` may decide as well; 0 for never.
         escalate_to: People and roles that may decide from then on.
         escalated: When that happened; 0 when it has not.
@@ -118,6 +117,7 @@ class Approval(Value):
     kind: ApprovalKind = "tool"
     agent: str = ""
     tool: str = ""
+    namespace: str = ""
     server: str = ""
     call_kind: CallKind = ""
     effect: str = ""

@@ -93,6 +93,7 @@ def ask(
         kind=kind,
         agent=agent or ledger.given.head.agent,
         tool=call.name if call else "",
+        namespace=call.namespace if call else "",
         server=call.server if call else "",
         call_kind=call.kind if call else "",
         effect=policy.effect if policy else "",

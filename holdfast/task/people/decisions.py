@@ -29,6 +29,18 @@ def facts(ledger: Ledger, approval: Approval) -> dict[str, Json]:
     return {"id": approval.id, "tool": approval.tool, **step_of(ledger, approval)}
 
 
+def asked_call(approval: Approval, arguments: str) -> ToolCall:
+    """Return the call that an approval is about, with these arguments."""
+    return ToolCall(
+        id=approval.call_id,
+        name=approval.tool,
+        arguments=arguments,
+        server=approval.server,
+        kind=approval.call_kind,
+        namespace=approval.namespace,
+    )
+
+
 def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> None:
     """Accept edited arguments, or open the approval again and say why."""
     if refused:
@@ -45,7 +57,7 @@ def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> 
         vote = deciders.voted(
             approval.model_copy(update={"votes": ()}), approval.by, now=now, note=approval.note
         )
-        call = ToolCall(id=approval.call_id, name=approval.tool, arguments=approval.effective)
+        call = asked_call(approval, approval.effective)
         agreed = {"votes": vote, "agreed": approval.effective, "bound": call_digest(call)}
         ledger.put_approval(approval.model_copy(update={**_OPEN_AGAIN, **agreed}))
         return

@@ -96,19 +96,27 @@ class FakeOpenAI:
         text: str = "",
         reasoning: str = "",
         id: str = "",
+        namespace: str = "",
         usage: Usage | None = None,
         match: str = "",
     ) -> None:
         """Ask for one tool call."""
         self.add(
             make.call(
-                tool, arguments, text=text, reasoning=reasoning, id=id, usage=usage, match=match
+                tool,
+                arguments,
+                text=text,
+                reasoning=reasoning,
+                id=id,
+                namespace=namespace,
+                usage=usage,
+                match=match,
             )
         )
 
     def calls(
         self,
-        wanted: Iterable[tuple[str, Mapping[str, Json] | str]],
+        wanted: Iterable[make.Wanted],
         *,
         text: str = "",
         reasoning: str = "",

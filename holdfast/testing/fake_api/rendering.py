@@ -108,6 +108,7 @@ def _output(answer: Answer | Refusal, next_id: NextId) -> list[Json]:
             "call_id": call.id or next_id("call_"),
             "name": call.name,
             "arguments": call.argument_text,
+            **({"namespace": call.namespace} if call.namespace else {}),
         }
         for call in answer.calls
     )

@@ -26,6 +26,7 @@ from typing import Annotated, Literal, cast
 from pydantic import Field, TypeAdapter
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.hosted_items import SEARCH_CALL, SEARCH_OUTPUT
 from holdfast.values.base import Json, Strict
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.messages import Usage
@@ -42,6 +43,10 @@ class _Matched(Strict):
     match: str = ""
 
 
+Wanted = tuple[str, Mapping[str, Json] | str] | tuple[str, Mapping[str, Json] | str, str]
+"""A tool call: name, arguments, and the tool's namespace if it has one."""
+
+
 class CallSpec(Strict):
     """One tool call of a scripted answer.
 
@@ -49,11 +54,13 @@ class CallSpec(Strict):
         name: Tool name.
         arguments: The arguments, or a text to be sent as it is (malformed JSON, for example).
         id: Call id; empty for the next of "call_1", "call_2", ...
+        namespace: Namespace of the tool; empty for none (Responses API only).
     """
 
     name: str
     arguments: dict[str, Json] | str = Field(default_factory=dict[str, Json])
     id: str = ""
+    namespace: str = ""
 
     @property
     def argument_text(self) -> str:
@@ -201,12 +208,13 @@ def hosted(kind: str, **members: Json) -> dict[str, Json]:
 
     Args:
         kind: Type of the item, as "web_search_call" or "mcp_call".
-        members: Its other members. Without an `id` it gets one; `status` is "completed" where
-            items of the type have one.
+        members: Its other members. Without an `id` it gets one; `status` is "completed" and
+            `execution` "server" where items of the type have one.
     """
     check_arguments(hosted, kind=kind)
-    status: dict[str, Json] = {"status": "completed"} if kind in _WITH_STATUS else {}
-    return {"type": kind, **status, **members}
+    usual: dict[str, Json] = {"status": "completed"} if kind in _WITH_STATUS else {}
+    usual |= {"execution": "server"} if kind in (SEARCH_CALL, SEARCH_OUTPUT) else {}
+    return {"type": kind, **usual, **members}
 
 
 _WITH_STATUS = frozenset(
@@ -216,6 +224,8 @@ _WITH_STATUS = frozenset(
         "image_generation_call",
         "mcp_call",
         "web_search_call",
+        SEARCH_CALL,
+        SEARCH_OUTPUT,
     }
 )
 
@@ -259,11 +269,12 @@ def call(
     reasoning: str = "",
     items: Iterable[Mapping[str, Json]] = (),
     id: str = "",
+    namespace: str = "",
     usage: Usage | None = None,
     match: str = "",
 ) -> Answer:
     """Ask for one tool call."""
-    spec = CallSpec(name=tool, arguments=_arguments(arguments), id=id)
+    spec = CallSpec(name=tool, arguments=_arguments(arguments), id=id, namespace=namespace)
     return Answer(
         calls=(spec,),
         text=text,
@@ -275,7 +286,7 @@ def call(
 
 
 def calls(
-    wanted: Iterable[tuple[str, Mapping[str, Json] | str]],
+    wanted: Iterable[Wanted],
     *,
     text: str = "",
     reasoning: str = "",
@@ -285,13 +296,16 @@ def calls(
     """Ask for several tool calls at once."""
     given = cast("object", wanted)
     wanted = list(wanted) if isinstance(given, Iterable) and not isinstance(given, str) else []
-    if not all(isinstance(cast("object", each), tuple) and len(each) == 2 for each in wanted):  # noqa: PLR2004  name and arguments
+    if not all(isinstance(cast("object", each), tuple) and len(each) in (2, 3) for each in wanted):
         wanted = []
     if not wanted and given not in ([], ()):
         said = shown(given)  # pyright: ignore[reportUnknownArgumentType]  anything is shown
-        msg = f"calls takes a list of (tool, arguments); it was given {said}."
+        msg = f"calls takes a list of (tool, arguments) or (.., namespace); it was given {said}."
         raise InvalidArgumentError(msg)
-    specs = tuple(CallSpec(name=name, arguments=_arguments(given)) for name, given in wanted)
+    specs = tuple(
+        CallSpec(name=name, arguments=_arguments(given), namespace="".join(inside))
+        for name, given, *inside in wanted
+    )
     return Answer(calls=specs, text=text, reasoning=reasoning, usage=usage, match=match)
 
 

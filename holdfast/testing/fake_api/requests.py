@@ -6,14 +6,24 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Literal, get_args
 
 from holdfast.models.base import ToolSpec
 from holdfast.models.openai.items import from_response_items
 from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object, as_text, is_array
-from holdfast.values.messages import Content, Detail, FilePart, Message, Part, TextPart, ToolCall
+from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array
+from holdfast.values.messages import (
+    Content,
+    Detail,
+    FilePart,
+    Message,
+    Part,
+    TextPart,
+    ToolCall,
+    qualified_name,
+)
 from holdfast.values.parts.images import Image, part_at
 
 Endpoint = Literal["responses", "chat", "anthropic", "gemini"]
@@ -117,11 +127,11 @@ class FakeRequest:
         if self.endpoint == "gemini":
             return gemini.read_tools(self.body)
         offered: Json = self.body.get("tools")
-        return tuple(map(_read_tool, offered)) if is_array(offered) else ()
+        return tuple(chain.from_iterable(map(_read_tools, as_array(offered))))
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """Names of the tools offered, in order."""
+        """Names of the tools offered, in order; one of a namespace as "crm.lookup"."""
         return tuple(tool.name for tool in self.tools)
 
     @property
@@ -143,8 +153,20 @@ class FakeRequest:
         return given if is_array(given) else []
 
 
-def _read_tool(tool: Json) -> ToolSpec:
-    given = as_object(tool)
+def _read_tools(given: Json) -> Iterable[ToolSpec]:
+    """Yield a tool, or the tools of a namespace."""
+    tool = as_object(given)
+    if tool.get("type") != "namespace":
+        yield _read_tool(tool)
+        return
+    name, about = as_text(tool.get("name")), as_text(tool.get("description"))
+    for each in as_array(tool.get("tools")):
+        found = _read_tool(as_object(each))
+        inside = {"namespace": name, "namespace_description": about}
+        yield found.model_copy(update={"name": qualified_name(found.name, name), **inside})
+
+
+def _read_tool(given: dict[str, Json]) -> ToolSpec:
     kind = as_text(given.get("type"))
     if kind not in ("", "function"):
         return ToolSpec(name=kind, hosted=given)
@@ -154,6 +176,7 @@ def _read_tool(tool: Json) -> ToolSpec:
         description=as_text(given.get("description")),
         parameters=as_object(given.get("parameters")),
         strict=given.get("strict") is True,
+        deferred=given.get("defer_loading") is True,
     )
 
 

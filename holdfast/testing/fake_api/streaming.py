@@ -74,7 +74,9 @@ def _item_events(item: dict[str, Json], index: int, size: int) -> Iterator[dict[
         "summary": [],
         "status": "in_progress",
     }
-    begun = {key: empty.get(key, item[key]) for key in item}
+    # Arguments of a search are an object, which comes whole.
+    pieces = [key for key in empty if key in item and isinstance(item[key], type(empty[key]))]
+    begun = {**item, **{key: empty[key] for key in pieces}}
     yield {"type": "response.output_item.added", "output_index": index, "item": begun}
     if kind == "message":
         for number, part in enumerate(item["content"]):

@@ -6,7 +6,7 @@ import re
 
 HOSTED = (
     "of the provider's tools there are WebSearchTool, FileSearchTool, CodeInterpreterTool,"
-    " ImageGenerationTool and HostedMCPTool; for others use a function tool (@tool)"
+    " ImageGenerationTool, ToolSearchTool and HostedMCPTool; for others use a function tool (@tool)"
 )
 SHELL = "ShellTool runs commands by an executor of yours; containers of the provider are not used"
 COMPUTER = "there is no computer tool; use function tools (@tool) that click and type"
@@ -19,7 +19,6 @@ OTEL = (
     "traces are OpenTelemetry's; add a SpanProcessor to its TracerProvider, and give that to"
     " holdfast.tracing.instrument, see docs/tracing.md"
 )
-SEARCH = "the provider does not search tools; Agent(tool_retriever=KeywordToolRetriever([...]))"
 SANDBOX = "there are no sandboxes; give the agent tools that work in one"
 CODEX = "the Codex program is not run; give the agent a tool that runs it"
 
@@ -39,7 +38,6 @@ _BY_REASON: dict[str, str] = {
     SOCKET: "OpenAIResponsesWSModel OpenAIResponsesWebSocketOptions ResponsesWebSocketSession"
     " responses_websocket_session set_default_openai_responses_transport",
     OTEL: "TracingProcessor add_trace_processor set_trace_processors set_trace_provider",
-    SEARCH: "ToolSearchTool tool_namespace",
     "agents are not registered at the provider": "OpenAIAgentRegistrationConfig"
     " set_default_openai_harness set_default_openai_agent_registration",
     "a model call that takes too long is repeated; the StepFailedError of the last attempt is what"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.errors import HoldfastError, ModelBehaviorError, StalledTaskError
 from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.models.openai.hosted_items import SEARCH_CALL
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import Dialect, TaskHead
@@ -106,8 +107,14 @@ def parsed(
 
 def _reason(answer: ModelAnswer, *, raises: bool) -> str:
     calls = answer.message.calls
-    kinds = [kind_of(item) for item in answer.message.items]
-    pending = next((kind for kind in kinds if kind in UNANSWERED), None)
+    items = answer.message.items
+    if any(item.get("type") == SEARCH_CALL and item.get("execution") == "client" for item in items):
+        return (
+            "Client-executed tool_search calls are not supported: the model asks this process to"
+            ' search tools, as ToolSearchTool(execution="client") tells it. Leave execution out, so'
+            " that the provider searches."
+        )
+    pending = next((kind for kind in map(kind_of, items) if kind in UNANSWERED), None)
     if pending is not None:
         return (
             f"The model's answer holds an item {pending!r}, which must be answered before the"

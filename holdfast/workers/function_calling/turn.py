@@ -219,14 +219,14 @@ def may_end(run: Sequence[ToolCall], behavior: str) -> bool:
     """Whether the results of these calls may end the run, so that the step waits for them."""
     if not run or not behavior:
         return False
-    return behavior in ("first", "ask") or any(call.name in _names(behavior) for call in run)
+    return behavior in ("first", "ask") or any(_ends(call.name, behavior) for call in run)
 
 
 def final_result(results: Sequence[ToolOutput], behavior: str) -> ToolOutput | None:
     """Return the result that is the final output, for every behaviour but a function."""
     if behavior == "first":
         return results[0]
-    return next((result for result in results if result.tool_name in _names(behavior)), None)
+    return next((result for result in results if _ends(result.tool_name, behavior)), None)
 
 
 def who_used_tools(first: AgentSnapshot, transcript: Sequence[Message]) -> set[str]:
@@ -249,6 +249,11 @@ def who_used_tools(first: AgentSnapshot, transcript: Sequence[Message]) -> set[s
         elif message.role == "tool" and message.call_id in calls:
             now = first.of(handed_to(calls[message.call_id], message, now.policies) or now.name)
     return used
+
+
+def _ends(tool: str, behavior: str) -> bool:
+    """Whether a behaviour names a tool, with its namespace or without."""
+    return bool({tool, tool.rpartition(".")[2]} & _names(behavior))
 
 
 def _names(behavior: str) -> frozenset[str]:

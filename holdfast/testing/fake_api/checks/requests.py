@@ -16,7 +16,7 @@ from holdfast.testing.fake_api.checks.strict_schema import strict_problem
 from holdfast.testing.fake_api.dialects import anthropic, gemini
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object, as_text, is_array, is_object
+from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ONLY_RESPONSES = frozenset(
@@ -102,6 +102,10 @@ def _tool_problems(request: FakeRequest) -> Iterator[Problem]:
         function = as_object(tool)
         if function.get("type") == "function" and request.endpoint == "chat":
             where, function = f"{where}.function", as_object(function.get("function"))
+        elif function.get("type") == "namespace" and request.endpoint == "responses":
+            names += [tool.name for tool in request.tools if tool.namespace]
+            yield from _namespace_problems(function, where)
+            continue
         elif function.get("type") != "function":
             yield from _hosted_problems(function, where)
             if request.endpoint == "chat" or not function.get("type"):
@@ -110,6 +114,7 @@ def _tool_problems(request: FakeRequest) -> Iterator[Problem]:
             continue
         names.append(as_text(function.get("name")))
         yield from _function_problems(function, where)
+    yield from _search_problems(request)
     choice: Json = request.body.get("tool_choice")
     for key in ("tool_choice", "parallel_tool_calls"):
         if not names and not tools and key in request.body and not request.body.get("prompt"):
@@ -140,6 +145,29 @@ def _hosted_problems(tool: dict[str, Json], where: str) -> Iterator[Problem]:
         )
     if tool.get("type") == "mcp" and not (tool.get("server_url") or tool.get("connector_id")):
         yield Problem("One of 'server_url' and 'connector_id' is required.", where)
+
+
+def _namespace_problems(group: dict[str, Json], where: str) -> Iterator[Problem]:
+    for member in ("name", "description", "tools"):
+        if not group.get(member):
+            param = f"{where}.{member}"
+            message = f"Missing required parameter: '{param}'."
+            yield Problem(message, param, "missing_required_parameter")
+    for index, tool in enumerate(as_array(group.get("tools"))):
+        yield from _function_problems(as_object(tool), f"{where}.tools[{index}]")
+
+
+def _search_problems(request: FakeRequest) -> Iterator[Problem]:
+    """Yield what is wrong with deferred tools, and with the search for them."""
+    hosted = [tool.hosted or {} for tool in request.tools]
+    searches = sum(each.get("type") == "tool_search" for each in hosted)
+    is_deferred = any(tool.deferred for tool in request.tools)
+    if searches > 1:
+        yield Problem("Only one tool of type 'tool_search' is allowed.", "tools")
+    if (is_deferred or any(each.get("defer_loading") for each in hosted)) and not searches:
+        yield Problem("Tools with 'defer_loading' require a tool of type 'tool_search'.", "tools")
+    if is_deferred and request.endpoint == "chat":
+        yield Problem("Unknown parameter: 'defer_loading'.", "tools", "unknown_parameter")
 
 
 def _function_problems(function: dict[str, Json], where: str) -> Iterator[Problem]:

@@ -1,0 +1,294 @@
+"""Namespaces and deferred tools: how they are declared, told to models, and read in answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openai import BadRequestError
+
+from holdfast import (
+    Agent,
+    CustomTool,
+    KeywordToolRetriever,
+    Tool,
+    ToolContext,
+    ToolSearchTool,
+    UserError,
+    function_tool,
+    tool,
+    tool_namespace,
+)
+from holdfast.errors import DeclarationError, WrongTypeError
+from holdfast.models.agents_sdk import Model as AskedBase
+from holdfast.models.agents_sdk import OfferedTool
+from holdfast.models.base import Delta, ModelAnswer, ModelRequest, ToolSpec
+from holdfast.models.draft import deltas_of
+from holdfast.models.openai.hosted_items import hosted_calls
+from holdfast.models.openai.items import (
+    assistant_message,
+    from_response_items,
+    to_response_items,
+)
+from holdfast.models.openai.response_tools import offered_tools
+from holdfast.models.resolve import resolve_model
+from holdfast.task.data.calls import Approval, call_digest
+from holdfast.task.people.decisions import asked_call
+from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.messages import ToolCall
+from holdfast.workers import ReActAgentWorker
+
+
+@tool
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"seen {where}"
+
+
+def inside(namespace: str, *tools: Tool[..., Any], about: str = "About it.") -> list[Any]:
+    return tool_namespace(name=namespace, description=about, tools=list(tools))
+
+
+def test_a_namespace_holds_copies_with_a_name_of_their_own() -> None:
+    [made] = inside(" crm ", look, about=" Customers. ")
+    assert (made.name, made.namespace, made.qualified_name) == ("look", "crm", "crm.look")
+    assert made.namespace_description == "Customers."
+    assert (look.namespace, look.qualified_name) == ("", "look")
+    assert made("here") == "seen here"
+    assert made.spec() == look.spec().model_copy(
+        update={
+            "name": "crm.look",
+            "namespace": "crm",
+            "namespace_description": "Customers.",
+        }
+    )
+    assert made.spec().bare_name == "look"
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"name": " "}, "non-empty namespace name"),
+        ({"name": 1}, "non-empty namespace name"),
+        ({"description": None}, "non-empty description"),
+        ({"description": " "}, "non-empty description"),
+        ({"tools": [print]}, "only supports FunctionTool instances"),
+        ({"tools": [CustomTool("c", "", print)]}, "only supports FunctionTool instances"),
+        ({"name": "look"}, "synthetic namespace `look.look`"),
+        ({"name": "a b"}, "cannot be the namespace of tool 'look'"),
+    ],
+)
+def test_a_namespace_that_says_nothing_or_cannot_hold_a_tool_is_refused(
+    options: dict[str, Any], wrong: str
+) -> None:
+    given: dict[str, Any] = {"name": "crm", "description": "About it.", "tools": [look]}
+    with pytest.raises(UserError, match=wrong):
+        tool_namespace(**{**given, **options})
+
+
+def test_fields_of_the_search_are_checked() -> None:
+    with pytest.raises(WrongTypeError, match="description"):
+        ToolSearchTool(description=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UserError, match="'server', 'client' or None"):
+        ToolSearchTool(execution="here")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UserError, match="parameters"):
+        ToolSearchTool(parameters=object())
+    assert ToolSearchTool().definition == {"type": "tool_search"}
+
+
+def test_defer_loading_is_a_bool() -> None:
+    wrong: Any = {"defer_loading": "yes"}
+    with pytest.raises(WrongTypeError, match="defer_loading must be True or False"):
+        tool(look.function, **wrong)
+
+
+def test_tools_of_one_name_in_two_namespaces_are_two() -> None:
+    agent = Agent(name="a", tools=[*inside("crm", look), *inside("shop", look), look])
+    assert list(agent.snapshot("m").policies) == ["crm.look", "shop.look", "look"]
+    found = agent.tool("shop.look")
+    assert found is not None
+    assert found.namespace == "shop"
+    assert agent.tool("look") is look
+    assert agent.name_clashes == []
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        [*inside("crm", look), *inside("crm", look)],
+        [function_tool(look.function, defer_loading=True), look],
+    ],
+)
+def test_tools_that_a_call_cannot_tell_apart_are_refused(tools: list[Any]) -> None:
+    with pytest.raises(UserError, match=r"the qualified name `(crm\.)?look` is used by multiple"):
+        Agent(name="a", tools=tools)
+
+
+def test_a_retriever_names_tools_with_their_namespaces() -> None:
+    retriever = KeywordToolRetriever([*inside("crm", look), *inside("shop", look)], top_k=1)
+    assert retriever.retrieve("look at the shop") == ["shop.look"]
+    Agent(name="a", tool_retriever=retriever)
+
+
+def test_a_worker_that_describes_tools_in_a_text_needs_no_api_for_namespaces() -> None:
+    worker = ReActAgentWorker()
+    Agent(name="a", model="chat:m", worker=worker, tools=inside("crm", look))
+    with pytest.raises(UserError, match="only the Responses API"):
+        Agent(name="a", model="chat:m", worker=worker, tools=[ToolSearchTool()])
+
+
+def test_a_deferred_custom_tool_says_so() -> None:
+    made = CustomTool("edit", "Edits.", lambda ctx, text: text, defer_loading=True)
+    assert made.definition["defer_loading"] is True
+    request = ModelRequest(model="m", tools=(made.spec(),))
+    with pytest.raises(UserError, match="never sees 'edit'"):
+        offered_tools(request)
+    search = ToolSearchTool().spec()
+    both = request.model_copy(update={"tools": (made.spec(), search)})
+    assert offered_tools(both) == [made.definition, search.hosted]
+
+
+CALL: dict[str, Any] = {
+    "type": "function_call",
+    "call_id": "c1",
+    "name": "look",
+    "arguments": "{}",
+    "namespace": "crm",
+}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name"), [("crm", "crm.look"), ("look", "look"), ("", "look"), (None, "look")]
+)
+@pytest.mark.parametrize("more", [{}, {"id": "fc_1", "status": "completed"}])
+def test_the_item_of_a_call_comes_back_as_it_was(
+    namespace: str | None, name: str, more: dict[str, Any]
+) -> None:
+    item = {**CALL, "namespace": namespace, **more}
+    [message] = from_response_items([item])
+    [call] = message.calls
+    assert (call.name, call.bare_name, call.namespace) == (name, "look", namespace or "")
+    assert to_response_items([message]) == [item]
+
+
+def test_a_call_of_a_namespace_takes_no_item_of_its_own() -> None:
+    assert from_response_items([CALL])[0].items == ()
+    answer = assistant_message([{**CALL, "id": "fc_1", "status": "completed"}])
+    assert (answer.items, answer.item_ids) == ((), ("", "fc_1"))
+
+
+def test_the_beginning_of_a_streamed_call_tells_its_namespace() -> None:
+    answer = ModelAnswer(message=assistant_message([CALL]))
+    begins = Delta("call", "", 0, "c1", "look", "crm")
+    assert deltas_of(answer)[0] == begins
+
+
+def test_a_long_search_is_told_in_short() -> None:
+    search = {"type": "tool_search_call", "arguments": {"paths": ["crm"]}, "status": "completed"}
+    names = [{"type": "namespace", "name": "crm"}, {"type": "function", "name": "look"}]
+    found = {"type": "tool_search_output", "tools": names}
+    told = [(each.tool, each.arguments, each.result) for each in hosted_calls([search, found])]
+    assert told == [("tool_search", '{"paths": ["crm"]}', ""), ("tool_search", "", "crm, look")]
+
+
+def test_an_approval_gives_its_call_back() -> None:
+    for call in (
+        ToolCall(id="c1", name="crm.look", arguments="{}", namespace="crm"),
+        ToolCall(id="c1", name="crm.look", arguments="{}", server="crm"),
+        ToolCall(id="c1", name="shell", arguments="{}", kind="shell_call"),
+    ):
+        approval = Approval(
+            id="t:1",
+            tool=call.name,
+            namespace=call.namespace,
+            server=call.server,
+            call_kind=call.kind,
+            call_id=call.id,
+        )
+        assert call_digest(asked_call(approval, "{}")) == call_digest(call)
+
+
+def test_the_context_of_a_call_has_its_item() -> None:
+    ctx = ToolContext(None, tool_name="look", tool_call_id="c1", tool_namespace="crm")
+    assert ctx.tool_call == CALL
+    assert ctx.qualified_tool_name == "crm.look"
+
+
+class Asked(AskedBase):
+    """A model with the methods of the Agents SDK, which keeps the tools that it is offered."""
+
+    def __init__(self) -> None:
+        self.offered: list[Any] = []
+
+    async def get_response(self, *args: Any, **given: Any) -> Any:
+        self.offered = given["tools"]
+        raise ValueError("enough")
+
+    def stream_response(self, *args: Any, **given: Any) -> Any:
+        raise NotImplementedError
+
+
+async def test_a_model_of_ones_own_is_offered_the_namespace() -> None:
+    asked = Asked()
+    [made] = inside("crm", function_tool(look.function, defer_loading=True))
+    with pytest.raises(Exception, match="enough"):
+        await resolve_model(asked).respond(ModelRequest(model="m", tools=(made.spec(),)))
+    [offered] = asked.offered
+    assert isinstance(offered, OfferedTool)
+    assert (offered.name, offered.qualified_name) == ("look", "crm.look")
+    assert (offered.defer_loading, offered.namespace_description) == (True, "About it.")
+
+
+def test_a_scripted_model_serves_namespaces() -> None:
+    Agent(name="a", model=ScriptedModel([]), tools=inside("crm", look))
+    with pytest.raises(UserError, match="only the Responses API"):
+        Agent(name="a", model="offline", tools=inside("crm", look))
+
+
+INVALID: list[tuple[list[Any], str]] = [
+    ([{"type": "namespace", "name": "crm", "tools": []}], "tools[0].description"),
+    (
+        [
+            {
+                "type": "namespace",
+                "name": "crm",
+                "description": "x",
+                "tools": [{"type": "function", "name": "crm.look"}],
+            }
+        ],
+        "tools[0].tools[0].name",
+    ),
+    ([{"type": "function", "name": "look", "defer_loading": True}], "tool_search"),
+    ([{"type": "tool_search"}, {"type": "tool_search"}], "Only one tool"),
+]
+
+
+@pytest.mark.parametrize(("tools", "wrong"), INVALID)
+async def test_the_fake_api_refuses_what_cannot_be_searched(tools: list[Any], wrong: str) -> None:
+    with FakeOpenAI() as api:
+        async with api.client() as client:
+            with pytest.raises(BadRequestError) as refused:
+                await client.responses.create(model="m", input="q", tools=tools)
+        api.reset()
+    assert wrong in str(refused.value)
+
+
+async def test_the_fake_api_calls_tools_of_namespaces() -> None:
+    spec = {"type": "function", "name": "look", "parameters": None, "strict": False}
+    tools: Any = [{"type": "namespace", "name": "crm", "description": "x", "tools": [spec]}]
+    with FakeOpenAI() as api:
+        api.call("look", {"where": "up"}, namespace="crm")
+        async with api.client() as client:
+            answer = await client.responses.create(model="m", input="q", tools=tools)
+        [request] = api.requests
+    [made] = answer.output
+    assert made.type == "function_call"
+    assert (made.name, made.namespace) == ("look", "crm")
+    assert request.tool_names == ("crm.look",)
+    assert request.tools[0].namespace_description == "x"
+
+
+def test_a_spec_without_a_namespace_is_as_short_as_before() -> None:
+    assert ToolSpec(name="look").wire() == {"name": "look"}
+    with pytest.raises(DeclarationError):
+        tool(look.function, name="crm.look")
