@@ -99,9 +99,17 @@ async def write_messages(archive: Archive, messages: Sequence[Message]) -> str:
     return await archive.aput(canonical([message.wire() for message in messages]))
 
 
-async def read_messages(archive: Archive, sha256: str) -> list[Message]:
-    """Read a list of messages."""
-    return [Message.model_validate(data) for data in json.loads(await archive.aget(sha256))]
+async def read_messages(archive: Archive, sha256: str, newest: int | None = None) -> list[Message]:
+    """Read a list of messages.
+
+    Args:
+        archive: The archive.
+        sha256: Digest of the list.
+        newest: Number of the messages to read, counted from the last; None for all.
+    """
+    found = json.loads(await archive.aget(sha256))
+    wanted = found if newest is None else found[max(len(found) - newest, 0) :]
+    return [Message.model_validate(data) for data in wanted]
 
 
 async def read_json(archive: Archive, sha256: str) -> Json:

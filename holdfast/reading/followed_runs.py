@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -11,15 +12,18 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.handoffs.filters import input_left
 from holdfast.agents.items.raw_items import RawItem
-from holdfast.agents.items.run_items import InputItem
+from holdfast.agents.items.run_items import InputItem, RunItem
 from holdfast.agents.runs.results import RunData
 from holdfast.agents.runs.teams import has_servers, team_of
-from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
+from holdfast.errors import ArchiveError, NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.models.openai.items import to_response_items
 from holdfast.reading.reader import Reader
-from holdfast.reading.recorded import Recorded, read_recorded
+from holdfast.reading.recorded import Recorded, read_before, read_recorded
 from holdfast.reading.run_results import LONG_STEPS, run_data
+from holdfast.values.base import Json
 from holdfast.values.text.logs import log
+
+_UNREADABLE = (ArchiveError, NoWorkerError, NotFoundError, QueryFailedError)
 
 
 async def add_followed(made: RunData, recorded: Recorded, reader: Reader, agent: Agent) -> None:
@@ -35,28 +39,57 @@ async def add_followed(made: RunData, recorded: Recorded, reader: Reader, agent:
             out, with a warning in the log: the input then has the conversation up to there.
         agent: An agent whose team has the agents of all.
     """
-    runs = [recorded]
-    while (follows := runs[-1].head.follows) is not None:
-        try:
-            runs.append(await read_recorded(reader, follows.task_id, servers=has_servers(agent)))
-        except (NoWorkerError, NotFoundError, QueryFailedError) as trouble:
-            text = "The result of run %r lacks that of run %r, which cannot be read now: %s"
-            log.warning(text, made.task_id, follows.task_id, trouble)
-            break
-    is_anew = False
+    runs = await _with_followed(recorded, reader, agent)
+    if len(runs) == 1:
+        return
     agents = _first_agents(runs, agent)
+    results: list[RunData] = [made]
+    items: list[Sequence[RunItem]] = [made.new_items]
     for (run, own), (earlier, first) in pairwise(zip(runs, agents, strict=True)):
         read = partial(run_data, earlier, first)
         is_long = len(earlier.steps) > LONG_STEPS
         before = await asyncio.to_thread(read) if is_long else read()
-        _keep_normalized(before, made, is_sent=run.head.run.kept is None)
-        made.new_items = [*_added(run, own), *made.new_items]
-        is_anew = is_anew or _is_input_anew(run)
-        if not is_anew:
-            made.input, made.moved = before.input, before.moved
-        for name in _LISTS:
-            setattr(made, name, [*getattr(before, name), *getattr(made, name)])
-        made.context_wrapper.usage = before.usage + made.usage
+        results.append(before)
+        items += [_added(run, own), before.new_items]
+    _keep_normalized(runs, results)
+    at = next((k for k, run in enumerate(runs) if _is_input_anew(run)), len(runs) - 1)
+    made.input, made.moved = results[at].input, results[at].moved
+    for name in _LISTS:
+        setattr(made, name, [each for part in reversed(results) for each in getattr(part, name)])
+    inside = _joined(items[2 * at + 1 :])  # of these the input was made
+    for item in inside:
+        item.mark()  # a program may copy it
+    made.dropped += inside
+    made.new_items = _joined(items)
+    made.earlier = sum(len(part.raw_responses) for part in results[1:])
+    usages = [part.usage for part in reversed(results)]
+    made.context_wrapper.usage = sum(usages[1:], usages[0])
+
+
+def _joined(parts: Sequence[Sequence[RunItem]]) -> list[RunItem]:
+    """Return the items of parts of which the newest is first."""
+    return [item for part in reversed(parts) for item in part]
+
+
+async def _with_followed(recorded: Recorded, reader: Reader, agent: Agent) -> list[Recorded]:
+    """Return the records of a run and of those that it goes on from, the newest first."""
+    runs, servers = [recorded], has_servers(agent)
+    while (follows := runs[-1].head.follows) is not None:
+        last, trouble = runs[-1], "there is a later task of this id: it was deleted, and begun anew"
+        whole = not _is_sent(last)  # else the input of the last one has that of this one
+        try:
+            found = await read_recorded(reader, follows.task_id, servers=servers, whole=whole)
+        except _UNREADABLE as error:
+            trouble = str(error)
+        else:
+            if found.task.created < last.task.created:
+                runs.append(found)
+                continue
+        text = "The result of run %r lacks that of run %r, which cannot be read now: %s"
+        log.warning(text, recorded.task.task_id, follows.task_id, trouble)
+        runs[-1] = replace(last, before=await read_before(reader, last.head))
+        break
+    return runs
 
 
 def _first_agents(runs: Sequence[Recorded], agent: Agent) -> list[Agent]:
@@ -75,7 +108,6 @@ def _first_agents(runs: Sequence[Recorded], agent: Agent) -> list[Agent]:
 
 
 _LISTS = (
-    "new_items",
     "dropped",
     "raw_responses",
     "input_guardrail_results",
@@ -93,19 +125,27 @@ def _added(recorded: Recorded, agent: Agent) -> list[InputItem]:
     return [InputItem(first, RawItem(item)) for item in given[len(given) - count :]]
 
 
-def _keep_normalized(before: RunData, made: RunData, *, is_sent: bool) -> None:
+def _keep_normalized(runs: Sequence[Recorded], results: Sequence[RunData]) -> None:
     """Keep what the last agent has seen, if a handoff has changed that.
 
     Args:
-        before: The result of the run before.
-        made: That of the run, with the input that its task has.
-        is_sent: Whether this input has what the run before has left.
+        runs: The runs, the newest first.
+        results: What each has made by itself, with the input that its task has.
     """
-    if before.normalized is None and made.normalized is None:
+    if all(result.normalized is None for result in results):
         return
-    seen = [] if is_sent else before.to_input_list(mode="normalized")
-    made.normalized = [*seen, *made.to_input_list(mode="normalized")]
-    made.normalized_has_input = True
+    seen: list[dict[str, Json]] = []
+    for run, result in zip(runs, results, strict=True):
+        seen = [*result.to_input_list(mode="normalized"), *seen]
+        if _is_sent(run):
+            break
+    results[0].normalized, results[0].normalized_has_input = seen, True
+
+
+def _is_sent(recorded: Recorded) -> bool:
+    """Whether the input of a run has what the run before has left; else the provider has it."""
+    kept = recorded.head.run.kept
+    return kept is None or not (kept.conversation_id or kept.previous_response_id)
 
 
 def _is_input_anew(recorded: Recorded) -> bool:

@@ -71,7 +71,8 @@ class Recorded:
         output: Output of the last completed step, JSON data.
         checked: The final output that output guardrails have checked, JSON data: that of the open
             step, which one of them may have stopped, else `output`.
-        before: Messages that preceded the task, when it was given a list.
+        before: Messages that preceded the task, when it was given a list: all, or only those that
+            were added to the state of the run before it, as it was asked for.
         session: Messages before those: what the task sees of its session. A session that cannot be
             read now is left out, with a warning in the log; the result is made without it.
         last_step: The step that is in progress, else the last one.
@@ -94,13 +95,17 @@ class Recorded:
     began: AgentSnapshot | None = None
 
 
-async def read_recorded(reader: Reader, task_id: str, *, servers: bool = False) -> Recorded:
+async def read_recorded(
+    reader: Reader, task_id: str, *, servers: bool = False, whole: bool = True
+) -> Recorded:
     """Read a task, open or closed.
 
     Args:
         reader: Reads it.
         task_id: The task.
         servers: Whether its agents have MCP servers: their tools are those it began with.
+        whole: Whether to read all messages that preceded it. Those of a run that goes on from
+            another one grow with each run of a conversation; else only what was added is read.
 
     Raises:
         TaskNotFoundError: There is none of this id.
@@ -133,7 +138,7 @@ async def read_recorded(reader: Reader, task_id: str, *, servers: bool = False) 
         approvals=approvals,
         output=output,
         checked=await _final_of(reader, opens, output),
-        before=await _messages(reader, head.history) if head.history else [],
+        before=await read_before(reader, head, whole=whole),
         session=await _of_session(reader, head.session),
         last_step=last_step,
         view=await _view(reader, steps, last_step),
@@ -217,6 +222,12 @@ async def _of_session(reader: Reader, session: SessionRef | None) -> list[Messag
     return [message for turn in seen for message in await _messages(reader, turn.sha256)]
 
 
-async def _messages(reader: Reader, sha256: str) -> list[Message]:
-    found = await read_messages(reader.archive, sha256)
+async def read_before(reader: Reader, head: TaskHead, *, whole: bool = True) -> list[Message]:
+    """Read the messages that preceded a task; arguments are those of `read_recorded`."""
+    newest = None if whole or head.follows is None else head.follows.added
+    return await _messages(reader, head.history, newest) if head.history and newest != 0 else []
+
+
+async def _messages(reader: Reader, sha256: str, newest: int | None = None) -> list[Message]:
+    found = await read_messages(reader.archive, sha256, newest)
     return [await resolve_message(message, reader.text) for message in found]

@@ -221,7 +221,8 @@ def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, J
     if recorded.before:
         return to_response_items(recorded.before)
     if not task.images:
-        return task.input
+        is_none = not task.input and recorded.head.follows is not None
+        return [] if is_none else task.input
     return to_response_items([user(task.input, task.images)])
 
 

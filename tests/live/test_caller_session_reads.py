@@ -138,6 +138,22 @@ async def test_an_append_that_raises_after_it_has_written_is_not_repeated(
     assert session.reads == [None, store.ALL]
 
 
+async def test_items_that_were_added_without_notes_of_other_providers_are_known_again(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    class OpenAIConversationsSession(Breaking):
+        """One that gets items without ids and notes."""
+
+    session = OpenAIConversationsSession()
+    model.reply("done")
+    given: list[Any] = [{"id": "item_1", "provider_data": {"model": "other"}, **user("q")}]
+    name = new_id("caller")
+    with pytest.raises(OSError, match="connection"):
+        await run(given, session=session, task_id=name)
+    await run(given, session=session, task_id=name, exist_ok=True)
+    assert session.said == [("user", "q"), ("assistant", "done")]
+
+
 async def test_an_append_that_raises_twice_goes_by_what_the_run_has_read(
     run: Runs, model: FakeOpenAI
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -19,9 +20,14 @@ from holdfast import (
     tool,
 )
 from holdfast.agents.handoffs.filters import remove_all_tools
+from holdfast.archive.archive import Archive
+from holdfast.archive.segments import read_messages, read_record
+from holdfast.errors import BlobMissingError
 from holdfast.models import from_response_items
+from holdfast.reading import recorded
+from holdfast.task.data.state import TaskRecord
 from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.values.messages import ToolCall
+from holdfast.values.messages import Message, ToolCall
 from tests.live.test_loop import Run
 from tests.support.rig import MakeAgent, Rig
 
@@ -118,12 +124,125 @@ async def test_a_handoff_that_makes_its_input_anew_leaves_that_as_the_input_of_t
     assert texts(third, "normalized")[0] == summary["content"]
 
 
+async def test_a_handoff_that_makes_its_input_anew_has_what_went_into_it_once() -> None:
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    looks = ToolCall(id="c1", name="look", arguments="{}")
+    to_low = ToolCall(id="c2", name="transfer_to_low", arguments="{}")
+    low = Agent(name="low", model=ScriptedModel(["of low", "more"]))
+    lead = Agent(name="lead", model=ScriptedModel([looks, "one", "two", to_low]), tools=[look])
+    lead.handoffs = [handoff(low, input_filter=remove_all_tools)]
+    async with AgentRunner.local(lead, data_dir=None) as runner:
+        first = await Runner.run(lead, "Q", runner=runner)
+        state = (await Runner.run(lead, first.to_state(), runner=runner)).to_state()
+        state.add_input("And then?")
+        third = await Runner.run(lead, state, runner=runner)
+        last = await Runner.run(lead, third.to_state(), runner=runner)
+    assert texts(third) == ["Q", "one", "two", "And then?", "of low"]
+    assert texts(last) == texts(copy.deepcopy(last)) == [*texts(third), "more"]
+    assert kinds(third).count("message_output_item") == 3
+
+
+async def test_turns_are_counted_once_however_many_runs_follow() -> None:
+    agent = Agent(name="a", model=ScriptedModel(list("abcd")))
+    left: list[Any] = []
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        result = await Runner.run(agent, "Q", runner=runner, max_turns=4)
+        for _ in range(3):
+            left.append(result.to_state().max_turns)
+            result = await Runner.run(agent, result.to_state(), runner=runner)
+        state = result.to_state()
+        read = await Runner.run(agent, RunState.of(result.task_id), runner=runner)
+    assert (left, state.max_turns, read.to_state().max_turns) == ([3, 2, 1], 0, 0)
+
+
+async def test_of_the_runs_before_it_only_what_they_have_made_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+
+    async def read(*args: Any) -> list[Message]:
+        found = await read_messages(*args)
+        seen.append(len(found))
+        return found
+
+    agent = Agent(name="a", model=ScriptedModel([str(k) for k in range(6)]))
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        result = await Runner.run(agent, "Q", runner=runner)
+        for k in range(5):
+            state = result.to_state()
+            state.add_input(f"And {k}?")
+            result = await Runner.run(agent, state, runner=runner)
+        monkeypatch.setattr(recorded, "read_messages", read)
+        result = await Runner.run(agent, RunState.of(result.task_id), runner=runner)
+    assert texts(result)[:3] == ["Q", "0", "And 0?"]
+    assert len(texts(result)) == 12
+    assert sorted(seen) == [1, 1, 1, 1, 11, 11]  # its own is read before it goes on, too
+
+
+async def test_a_later_task_of_the_same_id_is_no_run_before_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = Agent(name="a", model=ScriptedModel(["one", "two", "three"]))
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        first = await Runner.run(agent, "Q", runner=runner, task_id="t")
+        state = first.to_state()
+        await runner.delete_task("t")
+        same = await Runner.run(agent, state, runner=runner, task_id="t")
+        after = await Runner.run(agent, same.to_state(), runner=runner)
+    assert (texts(same), same.usage.requests) == (["Q", "one", "two"], 1)
+    assert (texts(after), after.usage.requests) == (["Q", "one", "two", "three"], 2)
+    assert "there is a later task of this id" in caplog.text
+
+
+async def test_a_run_before_it_whose_record_is_damaged_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = Agent(name="a", model=ScriptedModel(["one", "two"]))
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        first = await Runner.run(agent, "Q", runner=runner)
+
+        async def read(archive: Archive, task_id: str) -> TaskRecord | None:
+            if task_id == first.task_id:
+                msg = "blob 1 is missing"
+                raise BlobMissingError(msg)
+            return await read_record(archive, task_id)
+
+        monkeypatch.setattr(recorded, "read_record", read)
+        result = await Runner.run(agent, first.to_state(), runner=runner)
+    assert (texts(result), result.usage.requests) == (["Q", "one", "two"], 1)
+    assert "blob 1 is missing" in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["auto", "conversation"])
+async def test_what_the_last_agent_has_seen_is_there_once_where_the_provider_keeps_the_rest(
+    mode: str,
+) -> None:
+    given: Any = {"auto_previous_response_id": True}
+    if mode == "conversation":
+        given = {"conversation_id": "conv_1"}
+    to_low = ToolCall(id="c2", name="transfer_to_low", arguments="{}")
+    low = Agent(name="low", model=ScriptedModel(["of low", "more", "last"]))
+    handing = handoff(low, input_filter=remove_all_tools)
+    lead = Agent(name="lead", model=ScriptedModel([to_low]), handoffs=[handing])
+    async with AgentRunner.local(lead, data_dir=None) as runner:
+        first = await Runner.run(lead, "Q", runner=runner)
+        second = await Runner.run(lead, first.to_state(), runner=runner, **given)
+        third = await Runner.run(lead, second.to_state(), runner=runner)
+    for kept in ("normalized", "preserve_all"):
+        assert texts(second, kept) == ["Q", "of low", "more"]
+        assert texts(third, kept) == ["Q", "of low", "more", "last"]
+
+
 async def test_an_error_has_the_runs_before_it_too() -> None:
     agent = Agent(name="a", model=ScriptedModel(["one"]))
     async with AgentRunner.local(agent, data_dir=None) as runner:
-        state = (await Runner.run(agent, "Q", runner=runner)).to_state()
+        state = (await Runner.run(agent, "Q", runner=runner, max_turns=1)).to_state()
         with pytest.raises(MaxTurnsExceeded) as caught:
-            await Runner.run(agent, state, runner=runner, max_turns=0)
+            await Runner.run(agent, state, runner=runner)
     data = caught.value.run_data
     assert data is not None
     assert (texts(data), len(data.raw_responses)) == (["Q", "one"], 1)

@@ -94,6 +94,7 @@ class RunData:
         dropped: Those of `new_items` that filters of handoffs have taken out of theirs.
         reasoning_item_id_policy: Whether `to_input_list` keeps the ids of reasoning items.
         last_member: The name by which the run's task knows `last_agent`.
+        earlier: Number of `raw_responses` of runs before it, which `max_turns` does not count.
     """
 
     input: str | list[dict[str, Json]]
@@ -125,6 +126,7 @@ class RunData:
     dropped: list[RunItem] = field(default_factory=list[RunItem], repr=False)
     reasoning_item_id_policy: Literal["preserve", "omit"] = field(default="preserve", repr=False)
     last_member: str = field(default="", repr=False)
+    earlier: int = field(default=0, repr=False)
 
     @property
     def usage(self) -> Usage:
@@ -342,7 +344,7 @@ class RunResult(RunData):
         state = super().to_state()
         if self.task_id and not self.waiting_for and not self.interruptions:
             name = self.last_member or self.last_agent.name
-            limit, made = self.max_turns, len(self.raw_responses)
+            limit, made = self.max_turns, len(self.raw_responses) - self.earlier
             left = None if limit is None else max(0, limit - made)
             state.follow(self.to_input_list(mode="normalized"), name, turns=left)
         return state

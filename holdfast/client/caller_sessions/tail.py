@@ -13,7 +13,7 @@ TAIL = 99
 FEW = 10
 """A place after fewer items is too easily found twice in a conversation that goes on."""
 
-UNSTABLE = ("id", "status")
+UNSTABLE = ("id", "status", "provider_data")
 """Fields that a session may add to an item or leave out."""
 
 Item = dict[str, Json]
