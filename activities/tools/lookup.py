@@ -82,6 +82,7 @@ async def find(
         head,
         call,
         given,
+        tool,
         state=now,
         usage=(await source.status()).usage if usage or tool.takes_context else Usage(),
         nested=nested_result(registry, source, given, now),
@@ -207,18 +208,23 @@ def context_of(
     head: TaskHead,
     call: ToolCall,
     given: ToolInput,
+    tool: Tool,
     *,
     state: dict[str, Json],
     usage: Usage,
     nested: NestedRun | None = None,
 ) -> ToolContext[Any, dict[str, Json]]:
-    """Build the context that a tool, its predicate, its probe and its undo get of a call."""
+    """Build the context that a tool, its predicate, its probe and its undo get of a call.
+
+    A worker that describes tools in a text calls one of a namespace by its whole name.
+    """
+    is_inside = bool(tool.namespace)
     ctx = ToolContext[Any, dict[str, Json]](
         task_id=task_id(),
         step_id=given.step or f"s{given.n}",
         tool_call_id=call.id,
-        tool_name=call.bare_name,
-        tool_namespace=call.namespace or None,
+        tool_name=tool.name if is_inside else call.bare_name,
+        tool_namespace=(tool.namespace if is_inside else call.namespace) or None,
         tool_arguments=call.arguments,
         attempt=attempt_of(given.tried),
         idempotency_key=idempotency_key(task_id(), given, call),

@@ -197,7 +197,7 @@ class JudgingActivities:
             agent=given.agent,
         )
         state = merge_patch.plain(task.extra_state)
-        ctx = context_of(registry, head, call, place, state=state, usage=task.usage)
+        ctx = context_of(registry, head, call, place, tool, state=state, usage=task.usage)
         content = await self._source.content(given.effect.content)
         return tool, ctx, _effect(ctx, "done", _parsed(shown(content)))
 

@@ -226,10 +226,12 @@ class HookNotifier:
         if call.hook in ("on_agent_start", "on_agent_end"):
             context = AgentHookContext(**facts, turn_input=list(self._given))
         elif call.call is not None:
+            tool = call.args[1]
+            inside = getattr(tool, "namespace", "")
             context = ToolContext(
                 **facts,
-                tool_name=call.call.bare_name,
-                tool_namespace=call.call.namespace or None,
+                tool_name=tool.name if inside else call.call.bare_name,
+                tool_namespace=inside or call.call.namespace or None,
                 tool_call_id=call.call.id,
                 tool_arguments=call.call.arguments,
                 agent=call.args[0],

@@ -17,6 +17,7 @@ from holdfast import (
     ModelBehaviorError,
     ModelSettings,
     RunConfig,
+    RunHooks,
     Runner,
     RunState,
     ToolContext,
@@ -29,6 +30,7 @@ from holdfast import (
 )
 from holdfast.agents.tools.context import Effect
 from holdfast.testing import FakeOpenAI, call, calls, hosted, reply
+from holdfast.workers import ReActAgentWorker
 from tests.support.cli import Cli, make_cli
 from tests.support.rig import MakeAgent, MakeRunner, Rig
 from tests.support.runs import Runs, outputs
@@ -307,6 +309,53 @@ async def test_a_function_that_follows_tools_gets_the_tool_of_the_namespace(
     await run.serve(*books.tools, ToolSearchTool(), tool_use_behavior=decide)
     model.call("put", {"text": "x"}, namespace="billing")
     assert (await run("q")).final_output == "['billing.put']"
+
+
+@pytest.mark.parametrize("behavior", ["stop_on_first_tool", {"stop_at_tool_names": ["put"]}])
+async def test_an_approval_for_a_server_is_no_result_of_a_namespace_of_its_name(
+    run: Runs, model: FakeOpenAI, behavior: Any
+) -> None:
+    books = Books()
+    config: Any = {**SERVER, "server_label": "crm", "require_approval": "always"}
+    server = HostedMCPTool(config, on_approval_request=lambda request: {"approve": True})
+    await run.serve(*books.tools, server, ToolSearchTool(), tool_use_behavior=behavior)
+    asked = {"type": "mcp_approval_request", "server_label": "crm", "name": "put"}
+    first, second = ({**asked, "id": id, "arguments": "{}"} for id in ("mcpr_1", "mcpr_2"))
+    model.add(
+        reply("", items=[first]),
+        call("put", {"text": "x"}, namespace="billing", items=[second]),
+    )
+    assert (await run("q")).final_output == "billing has x"
+    assert books.done == ["billing.put x"]
+
+
+async def test_a_worker_that_describes_tools_in_a_text_calls_them_in_their_namespaces(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    names: list[tuple[str, str | None]] = []
+
+    class Hooks(RunHooks[Any]):
+        async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+            names.append((context.tool_name, context.tool_namespace))
+
+    books = Books()
+    await run.serve(*books.tools, worker=ReActAgentWorker())
+    model.add(
+        reply('Thought: put\nAction: crm.put\nAction Input: {"text": "x"}'),
+        reply("Thought: I can answer without using any more tools.\nAnswer: done"),
+    )
+    assert (await run("q", hooks=Hooks())).final_output == "done"
+    assert books.done == ["crm.put x"]
+    assert names == [("put", "crm")]
+
+
+async def test_a_search_with_an_id_that_is_no_text_holds_nothing_up(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    await run.serve(look, ToolSearchTool())
+    items: list[Any] = [{**SEARCH, "call_id": [1]}, {**FOUND, "call_id": {}}]
+    model.add(call("look", {}, namespace="look", items=items), reply("done"))
+    assert (await run("q")).final_output == "done"
 
 
 async def test_an_agent_as_a_tool_may_be_in_a_namespace(

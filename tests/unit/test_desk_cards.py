@@ -223,6 +223,8 @@ def test_a_call_that_the_provider_runs_is_approved_as_it_stands_or_rejected() ->
     assert [choice.verb for choice in choices_of(hosted).values()] == ["approve", "reject"]
     shown = card(hosted)
     assert (shown.button("e"), shown.button("v")) == (None, None)
+    same_name = card(approval(server="crm"), has_undo=True)  # of a namespace that is called so
+    assert (same_name.fields[0].description, same_name.undo) == ("", "")
     assert {each.verb for each in buttons_of(approval())} > {"edit", "respond"}
     assert {each.verb for each in choices_of(approval()).values()} > {"edit", "respond"}
 

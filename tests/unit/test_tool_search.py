@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from holdfast.models.agents_sdk import Model as AskedBase
 from holdfast.models.agents_sdk import OfferedTool
 from holdfast.models.base import Delta, ModelAnswer, ModelRequest, ToolSpec
 from holdfast.models.draft import deltas_of
-from holdfast.models.openai.hosted_items import hosted_calls
+from holdfast.models.openai.hosted_items import hosted_calls, without_lost_searches
 from holdfast.models.openai.items import (
     assistant_message,
     from_response_items,
@@ -189,6 +190,40 @@ def test_a_long_search_is_told_in_short() -> None:
     found = {"type": "tool_search_output", "tools": names}
     told = [(each.tool, each.arguments, each.result) for each in hosted_calls([search, found])]
     assert told == [("tool_search", '{"paths": ["crm"]}', ""), ("tool_search", "", "crm, look")]
+
+
+REASONING: Any = {"type": "reasoning", "id": "rs_1", "summary": []}
+
+
+def searched(kind: str, call_id: Any, **members: Any) -> dict[str, Any]:
+    return {"type": f"tool_search_{kind}", "call_id": call_id, **members}
+
+
+@pytest.mark.parametrize(
+    ("items", "left"),
+    [
+        ([searched("call", None), searched("output", None), CALL], [0, 1, 2]),
+        ([searched("call", "a"), searched("call", "b"), searched("output", "b")], [1, 2]),
+        ([searched("call", None), searched("output", None), searched("call", None)], [0, 1]),
+        ([searched("call", None, n=1), searched("call", None), searched("output", None)], [1, 2]),
+        ([searched("call", [1]), searched("output", {})], [0, 1]),
+        ([searched("call", "a"), searched("output", None)], [1]),
+        ([REASONING, searched("call", None)], []),
+        ([REASONING, searched("call", None), searched("output", None)], [0, 1, 2]),
+        ([CALL, REASONING, searched("call", "a"), REASONING, CALL], [0, 3, 4]),
+        ([REASONING, CALL], [0, 1]),
+    ],
+)
+def test_a_search_without_its_result_is_left_out_with_its_reasoning(
+    items: list[dict[str, Any]], left: list[int]
+) -> None:
+    assert without_lost_searches(items) == [items[k] for k in left]
+
+
+def test_a_tool_of_a_namespace_that_is_replaced_stays_in_it() -> None:
+    [made] = inside("crm", look)
+    other = dataclasses.replace(made, description="Look up a customer.")
+    assert (other.qualified_name, other.namespace_description) == ("crm.look", "About it.")
 
 
 def test_an_approval_gives_its_call_back() -> None:

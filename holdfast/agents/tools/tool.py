@@ -144,8 +144,8 @@ class Tool(Generic[P, R]):
     undo_idempotent: bool = False
     custom_data_extractor: None = None
     output_json_schema: None = None
-    namespace: str = field(default="", init=False)
-    namespace_description: str = field(default="", init=False)
+    namespace: str = ""
+    namespace_description: str = ""
 
     def __post_init__(self) -> None:
         """Derive what was not given, and check the attributes."""
@@ -262,7 +262,7 @@ class Tool(Generic[P, R]):
     @property
     def qualified_name(self) -> str:
         """The name by which a task knows it: "crm.lookup" for tool lookup in namespace crm."""
-        return qualified_name(self.name, self.namespace)
+        return qualified_name(self.name, self.namespace) if self.namespace else self.name
 
     @property
     def mcp_annotations(self) -> Any:

@@ -216,7 +216,7 @@ def _tool_of(
     approval: Approval, snapshot: AgentSnapshot | None
 ) -> tuple[ToolPolicy | None, ToolSpec | None]:
     """Return the rules and the schema of an approval's tool, if its agent is known."""
-    if snapshot is None or not approval.tool:
+    if snapshot is None or not approval.tool or approval.server:
         return None, None
     team = (snapshot, *snapshot.team)
     agent = next((each for each in team if each.name == approval.agent), snapshot)

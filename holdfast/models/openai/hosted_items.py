@@ -176,12 +176,31 @@ def _outline(item: Item) -> Item:
 
 
 def without_lost_searches(items: Iterable[Item]) -> list[Item]:
-    """Leave out searches that have no result: a provider does not take them back alone."""
+    """Leave out searches that have no result: a provider does not take them back alone.
+
+    Reasoning right before such a search goes with it: it is not taken without what it led to.
+    """
     given = list(items)
-    found = {item.get("call_id") for item in given if item.get("type") == SEARCH_OUTPUT}
-    return [
-        item for item in given if item.get("type") != SEARCH_CALL or item.get("call_id") in found
-    ]
+    if not any(item.get("type") == SEARCH_CALL for item in given):
+        return given
+    results = [item for item in given if item.get("type") == SEARCH_OUTPUT]
+    found = {_call_id(item) for item in results} - {""}
+    unnamed, kept, is_led_to = 0, list[Item](), True
+    for item in reversed(given):  # a result without an id of the call is of a search before it
+        kind, is_unnamed = item.get("type"), not _call_id(item)
+        if kind == SEARCH_CALL:
+            is_led_to = unnamed > 0 if is_unnamed else _call_id(item) in found
+            unnamed -= is_led_to and is_unnamed
+        elif kind != "reasoning":
+            is_led_to = True
+            unnamed += kind == SEARCH_OUTPUT and is_unnamed
+        if is_led_to:
+            kept.append(item)
+    return kept[::-1]
+
+
+def _call_id(item: Item) -> str:
+    return as_text(item.get("call_id"))
 
 
 def calls_of_servers(message: Message) -> Iterator[tuple[ToolCall, bool]]:

@@ -65,6 +65,9 @@ Item = dict[str, Json]
 _CALLS = frozenset({"function_call", APPROVAL_REQUEST, *LOCAL_CALLS})
 """Items that are calls of a message."""
 
+_CALL = frozenset({"type", "call_id", "name", "arguments"})
+"""Members of a function call that its `ToolCall` knows."""
+
 _RESULTS = frozenset({"function_call_output", APPROVAL_RESPONSE, *LOCAL_RESULTS})
 """Items that answer one of them."""
 
@@ -246,7 +249,8 @@ def _is_of_assistant(item: Item) -> bool:
 def _is_plain(item: Item) -> bool:
     """Return whether content or call alone give this item back."""
     if kind_of(item) == "function_call":
-        return item == _call_item(_read_call(item))
+        keys = item.keys()
+        return keys == _CALL or (keys == _CALL | {"namespace"} and bool(as_text(item["namespace"])))
     if kind_of(item) == APPROVAL_REQUEST:
         return item == approval_request(approval_call(item))
     if kind_of(item) in LOCAL_CALLS:

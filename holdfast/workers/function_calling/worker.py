@@ -99,7 +99,7 @@ class FunctionCallingAgentWorker(AgentWorker):
         direct = turn.sole_direct_call(run, refuse, ctx.agent)
         if direct is not None:
             return await _return_direct(direct, ctx, following)
-        if turn.may_end([call for call in run if ctx.offer.has(call.name)], ctx.agent.behavior):
+        if turn.may_end([call for call in run if _is_of_tool(call, ctx)], ctx.agent.behavior):
             return await _follow(run, ctx, following)
         return following.model_copy(update={"calls": run})
 
@@ -180,14 +180,11 @@ async def _return_direct(
 async def _follow(
     run: Sequence[ToolCall], ctx: StepContext, following: TaskStepOutput
 ) -> TaskStepOutput:
-    """Run the calls now, and end the run if the agent's behaviour makes a result the output.
-
-    Outcomes of calls of tools that are not on offer do not count as results of a tool.
-    """
-    results = await ctx.call_tools(run)
-    for result in results:
+    """Run the calls now, and end the run if the agent's behaviour makes a result the output."""
+    given = await ctx.call_tools(run)
+    for result in given:
         ctx.add(result.message)
-    results = [result for result in results if ctx.offer.has(result.tool_name)]
+    results = [each for call, each in zip(run, given, strict=True) if _is_of_tool(call, ctx)]
     if ctx.agent.behavior == "ask":
         said = await ctx.code.follow(ctx.state, results)
         if not said.is_final_output:
@@ -201,6 +198,15 @@ async def _follow(
     if ctx.agent.output is None and not isinstance(output, str):
         output = str(output)
     return TaskStepOutput(output=output, task_step=following.task_step, is_last=True)
+
+
+def _is_of_tool(call: ToolCall, ctx: StepContext) -> bool:
+    """Whether the outcome of a call is the result of a tool on offer.
+
+    The answer to a request of the provider's server for an approval is none, though the server may
+    be called as a namespace is.
+    """
+    return not call.server and ctx.offer.has(call.name)
 
 
 OpenAIAgentWorker = FunctionCallingAgentWorker
