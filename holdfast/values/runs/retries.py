@@ -11,7 +11,7 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, PlainSerializer, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -166,6 +166,9 @@ class RetryDecision:
     delay: float | None = None
     reason: str | None = None
     approve_unsafe_replay: bool = False
+    _veto: Literal["", "final", "unsafe"] = field(default="", init=False, repr=False, compare=False)
+    """Whether it is the model's advice not to repeat, which no other policy overrules; if that is
+    because it is unsafe, one that approves this does."""
 
 
 @dataclass
@@ -245,6 +248,25 @@ class ModelRetrySettings:
         return {"max_retries": self.max_retries, "backoff": backoff}
 
 
+def _vetoing(decision: RetryDecision, context: RetryPolicyContext) -> RetryDecision:
+    """Make a decision not to repeat one that no other policy overrules."""
+    decision._veto = "unsafe" if context.replay_safety == "unsafe" else "final"  # noqa: SLF001  its class is in this module
+    return decision
+
+
+def _veto_of(decision: RetryDecision) -> str:
+    return decision._veto  # noqa: SLF001  its class is in this module
+
+
+def _over(veto: RetryDecision | None, decision: RetryDecision) -> RetryDecision:
+    """Return what a veto, if there is one, leaves of the decision of the other policies."""
+    if veto is None:
+        return decision
+    if not (decision.retry and decision.approve_unsafe_replay):
+        return veto
+    return replace(decision, reason=decision.reason or veto.reason)
+
+
 def _both(one: RetryDecision, other: RetryDecision) -> RetryDecision:
     """Join two decisions to repeat: what the other one says of the wait and the reason holds."""
     return RetryDecision(
@@ -263,14 +285,18 @@ class RetryPolicies:
         return lambda _: False
 
     def provider_suggested(self) -> RetryPolicy:
-        """Repeat what the model suggests to repeat."""
+        """Repeat what the model suggests to repeat.
+
+        In `any` and `all`, no other policy repeats what it says not to repeat, unless that is
+        because it is unsafe and the other policy approves this.
+        """
 
         def policy(context: RetryPolicyContext) -> bool | RetryDecision:
             advice = context.provider_advice
-            if advice is None:
+            if advice is None or advice.suggested is None:
                 return False
             if not advice.suggested:
-                return RetryDecision(retry=False, reason=advice.reason)
+                return _vetoing(RetryDecision(retry=False, reason=advice.reason), context)
             return RetryDecision(retry=True, delay=advice.retry_after, reason=advice.reason)
 
         return policy
@@ -300,12 +326,16 @@ class RetryPolicies:
 
         async def policy(context: RetryPolicyContext) -> bool | RetryDecision:
             merged = RetryDecision(retry=bool(policies))
+            veto: RetryDecision | None = None
             for each in policies:
                 said = await decided(each, context)
-                if not said.retry:
+                if _veto_of(said) == "unsafe":
+                    veto = veto or said
+                elif not said.retry:
                     return said
-                merged = _both(merged, said)
-            return merged
+                else:
+                    merged = _both(merged, said)
+            return _over(veto, merged)
 
         return policy
 
@@ -314,13 +344,18 @@ class RetryPolicies:
 
         async def policy(context: RetryPolicyContext) -> bool | RetryDecision:
             merged = RetryDecision(retry=False)
+            veto: RetryDecision | None = None
             for each in policies:
                 said = await decided(each, context)
-                if said.retry:
+                if _veto_of(said) == "final":
+                    return said
+                if _veto_of(said) == "unsafe":
+                    veto = veto or said
+                elif said.retry:
                     merged = _both(merged, said) if merged.retry else said
                 elif not merged.retry:
                     merged = said
-            return merged
+            return _over(veto, merged)
 
         return policy
 
