@@ -37,6 +37,7 @@ from holdfast.task.queries import last_page
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Message, user
 from holdfast.values.settings import Budget
+from holdfast.workflows import activity_calls
 from tests.support.people import World, ask, kinds
 from tests.support.rig import (
     MakeAgent,
@@ -648,9 +649,18 @@ async def test_a_task_that_another_process_stores_leaves_nothing_behind(
     def untaken(*_: object) -> None:
         """Take nothing, as in another process."""
 
+    given: list[Any] = []
+
+    def noted(*what: Any) -> None:
+        given.extend(what)
+        last_page.hand_over(*what)
+
     monkeypatch.setattr(sources, "take", untaken)
+    monkeypatch.setattr(activity_calls, "hand_over", noted)
     runner = await make_runner(worker=Counting(1))
     task = await runner.create_task("q")
     await runner.run_task(task)
     await runner.finalize_response(task)
-    assert task.task_id not in {name for name, _ in last_page._pages}
+    ledger, name, run_id = given
+    assert name == task.task_id
+    assert last_page.take(name, run_id, ledger.chain) is None

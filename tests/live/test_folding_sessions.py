@@ -86,7 +86,12 @@ async def test_a_session_is_not_asked_after_a_turn_that_an_error_handler_has_end
         model.call("look", {"where": "up"})
     else:
         model.reply("nowhere")
-    handlers: Any = {kind: lambda _: "enough" if kind == "max_turns" else Found(place="up")}
+    output = "enough" if kind == "max_turns" else Found(place="up")
+
+    def handle(data: Any) -> Any:
+        return output
+
+    handlers: Any = {kind: handle}
     options: Any = {"session": session, "max_turns": 1, "error_handlers": handlers}
     await Runner.run(agent, "q", runner=run.runner, **options)
     assert session.asked == []

@@ -220,7 +220,7 @@ async def test_the_cause_is_what_the_tool_raised_that_has_ended_the_run() -> Non
         raise UserError(text, remedy="Take the train.")
 
     for name, kind in (("book", SilentError), ("plan", UserError)):
-        calls = [ToolCall(id=each, name=each, arguments="{}") for each in (name, "look")]
+        calls = tuple(ToolCall(id=each, name=each, arguments="{}") for each in (name, "look"))
         agent = Agent(name="a", model=ScriptedModel([calls]), tools=[book, look, plan])
         with pytest.raises(UserError, match=f"Error running tool {name}") as caught:
             await run(agent)

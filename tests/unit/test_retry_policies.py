@@ -122,29 +122,27 @@ async def test_what_the_provider_says_not_to_repeat_is_repeated_as_in_the_agents
     outcomes: list[tuple[bool, float | None, str | None, bool]] = []
     for lib in (agents, holdfast):
         sdk: Any = lib
-        made = other.__class__ if sdk is holdfast else sdk.RetryDecision
-        said = made(**vars_of(other))
-        policies = [sdk.retry_policies.provider_suggested(), lambda _, said=said: said]
+        given = {key: each for key, each in vars(other).items() if key != "veto"}
+        policies: list[Any] = [
+            sdk.retry_policies.provider_suggested(),
+            says(sdk.RetryDecision(**given)),
+        ]
         joined = getattr(sdk.retry_policies, joins)(
             *(policies if provider_first else policies[::-1])
         )
         nested = sdk.retry_policies.any(joined, sdk.retry_policies.never())
-        given = None if advice is None else sdk.ModelRetryAdvice(**vars(advice))
+        advised = None if advice is None else sdk.ModelRetryAdvice(**vars(advice))
         asked = sdk.RetryPolicyContext(
             error=ValueError("busy"),
             attempt=1,
             max_retries=2,
             stream=False,
             normalized=sdk.ModelRetryNormalizedError(),
-            provider_advice=given,
+            provider_advice=advised,
         )
         got = await nested(asked)
         outcomes.append((got.retry, got.delay, got.reason, got.approve_unsafe_replay))
     assert outcomes[0] == outcomes[1]
-
-
-def vars_of(decision: RetryDecision) -> dict[str, Any]:
-    return {key: each for key, each in vars(decision).items() if not key.startswith("_")}
 
 
 async def test_a_policy_of_policies_may_be_part_of_another() -> None:

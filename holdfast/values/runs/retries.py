@@ -160,15 +160,15 @@ class RetryDecision:
         delay: Seconds before that; None for what the backoff says.
         reason: Why, for the log.
         approve_unsafe_replay: Whether to repeat it though the model says that this is unsafe.
+        veto: Set where the model says not to repeat it: "final" if no other policy overrules that,
+            "unsafe" if one does that approves an unsafe replay.
     """
 
     retry: bool
     delay: float | None = None
     reason: str | None = None
     approve_unsafe_replay: bool = False
-    _veto: Literal["", "final", "unsafe"] = field(default="", init=False, repr=False, compare=False)
-    """Whether it is the model's advice not to repeat, which no other policy overrules; if that is
-    because it is unsafe, one that approves this does."""
+    veto: Literal["", "final", "unsafe"] = field(default="", init=False, repr=False, compare=False)
 
 
 @dataclass
@@ -248,16 +248,6 @@ class ModelRetrySettings:
         return {"max_retries": self.max_retries, "backoff": backoff}
 
 
-def _vetoing(decision: RetryDecision, context: RetryPolicyContext) -> RetryDecision:
-    """Make a decision not to repeat one that no other policy overrules."""
-    decision._veto = "unsafe" if context.replay_safety == "unsafe" else "final"  # noqa: SLF001  its class is in this module
-    return decision
-
-
-def _veto_of(decision: RetryDecision) -> str:
-    return decision._veto  # noqa: SLF001  its class is in this module
-
-
 def _over(veto: RetryDecision | None, decision: RetryDecision) -> RetryDecision:
     """Return what a veto, if there is one, leaves of the decision of the other policies."""
     if veto is None:
@@ -296,7 +286,9 @@ class RetryPolicies:
             if advice is None or advice.suggested is None:
                 return False
             if not advice.suggested:
-                return _vetoing(RetryDecision(retry=False, reason=advice.reason), context)
+                said = RetryDecision(retry=False, reason=advice.reason)
+                said.veto = "unsafe" if context.replay_safety == "unsafe" else "final"
+                return said
             return RetryDecision(retry=True, delay=advice.retry_after, reason=advice.reason)
 
         return policy
@@ -329,7 +321,7 @@ class RetryPolicies:
             veto: RetryDecision | None = None
             for each in policies:
                 said = await decided(each, context)
-                if _veto_of(said) == "unsafe":
+                if said.veto == "unsafe":
                     veto = veto or said
                 elif not said.retry:
                     return said
@@ -347,9 +339,9 @@ class RetryPolicies:
             veto: RetryDecision | None = None
             for each in policies:
                 said = await decided(each, context)
-                if _veto_of(said) == "final":
+                if said.veto == "final":
                     return said
-                if _veto_of(said) == "unsafe":
+                if said.veto == "unsafe":
                     veto = veto or said
                 elif said.retry:
                     merged = _both(merged, said) if merged.retry else said
