@@ -225,11 +225,16 @@ def failure_by(error: Exception) -> Failure:
     )
 
 
-def keep_for_caller(error: Exception) -> None:
-    """Keep an exception for the caller of the run, if that may be in this process."""
+def keep_for_caller(error: Exception, text: str = "") -> None:
+    """Keep an exception for the caller of the run, if that may be in this process.
+
+    Args:
+        error: The exception.
+        text: What the failure of the task says; empty for the message of the exception.
+    """
     task_id = activity.info().workflow_id if activity.in_activity() else None
     if task_id is not None and user_calls.is_carried(task_id):
-        raised.keep(task_id, error, clean_message(error))
+        raised.keep(task_id, error, text or clean_message(error))
 
 
 def heals_by_time(error: Exception) -> bool:

@@ -37,7 +37,7 @@ from holdfast.task.data.wire import Advanced, AdvanceInput, GuardInput, ToolInpu
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import call_label, step_label
-from holdfast.task.queries.last_page import hand_over
+from holdfast.task.queries.last_page import drop, hand_over
 from holdfast.values.money import NOTHING
 
 T = TypeVar("T")
@@ -196,9 +196,13 @@ async def archive(ledger: Ledger) -> SegmentRef:
 
 async def close(ledger: Ledger, sent: CloseInput) -> Closed:
     """Archive the whole task, and what its session is to get."""
+    run = workflow.info().workflow_id, workflow.info().run_id
     if not workflow.unsafe.is_replaying():
-        hand_over(ledger, workflow.info().workflow_id, workflow.info().run_id)
-    return await quick(ledger, "close", sent, Closed, summary=sent.status)
+        hand_over(ledger, *run)
+    try:
+        return await quick(ledger, "close", sent, Closed, summary=sent.status)
+    finally:
+        drop(*run)  # another process has stored it, or an attempt that came to no end
 
 
 async def commit(session_id: str, turn: CommitRef) -> None:

@@ -78,7 +78,7 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
     if formatter is None or (formatter == "default" and fixed and is_handmade):
         msg = f"Error running tool {tool.name}: {said(error)}"
         if isinstance(error, Exception):
-            keep_for_caller(error)
+            keep_for_caller(error, msg)
         raise ApplicationError(msg, type="UserError", non_retryable=True) from None
     if callable(formatter) and isinstance(error, Exception):
         try:

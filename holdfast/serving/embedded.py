@@ -126,7 +126,7 @@ class LocalEngine:
         """Serve these agents, and those they hand over to, once the engine is started.
 
         Raises:
-            UserError: Two of them have one name.
+            UserError: Two of them have one name, or an `output_type` has no schema.
         """
         given = tuple(agents)
         check_agents(reachable(given), "error")

@@ -128,9 +128,9 @@ CallState = Literal[
     "over",
     "unknown_tool",
     "runs_on",
-    "gating",
     "recalling",
     "standing",
+    "gating",
     "screening",
     "to_ask",
     "asked",
@@ -272,10 +272,10 @@ class Call:
             return self._allowed()
         if standing.standing_rule(self._ledger, self.n, self.i, policy, self.recalled or ()):
             return "standing"
-        if policy.needs_approval == "ask" and not self.is_gated:
-            return "gating"
         if self._asks_session:
             return "recalling"
+        if policy.needs_approval == "ask" and not self.is_gated:
+            return "gating"
         screens = policy.guarded and self._ledger.head.run.guards_before_approval
         return "screening" if screens and not self.is_screened else "to_ask"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 
 from holdfast import AgentRunner, Runner, StepFailedError, Task, tool
 from holdfast.activities import task_end as closing
+from holdfast.activities.data import source as sources
 from holdfast.activities.data.source import Source
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive import segments
@@ -32,9 +33,11 @@ from holdfast.errors import (
     UndoRefusedError,
 )
 from holdfast.task.data.state import TaskRecord
+from holdfast.task.queries import last_page
 from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import user
+from holdfast.values.messages import Message, user
 from holdfast.values.settings import Budget
+from holdfast.workflows import activity_calls
 from tests.support.people import World, ask, kinds
 from tests.support.rig import (
     MakeAgent,
@@ -606,3 +609,58 @@ async def test_a_task_that_closes_is_asked_only_at_a_further_attempt(
     await runner.finalize_response(second)
     assert tried[3:] == ["written"]
     assert await runner.verify(first) == await runner.verify(second) == []
+
+
+class Changing(Counting):
+    """Changes the state that it is shown when its task ends, and fails at first."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.found: list[Any] = []
+
+    def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
+        """Note what is in the state, and change it."""
+        kept: Any = task.extra_state["kept"]
+        self.found.append(list(kept))
+        kept.append("changed")
+        if len(self.found) == 1:
+            msg = "not yet"
+            raise ValueError(msg)
+        return super().finalize_task(task, transcript)
+
+
+async def test_what_finalize_task_changes_in_place_is_not_the_state_of_the_task(
+    make_runner: MakeRunner,
+) -> None:
+    worker = Changing()
+    runner = await make_runner(worker=worker)
+    task = await runner.create_task("q", session="s", extra_state={"kept": []})
+    await runner.run_task(task)
+    with pytest.raises(StepFailedError, match="not yet"):
+        await runner.finalize_response(task)
+    assert (await runner.get_task(task)).extra_state == {"kept": []}
+    await runner.finalize_response(task)
+    assert worker.found == [[], []]
+
+
+async def test_a_task_that_another_process_stores_leaves_nothing_behind(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def untaken(*_: object) -> None:
+        """Take nothing, as in another process."""
+
+    given: list[Any] = []
+
+    def noted(*what: Any) -> None:
+        given.extend(what)
+        last_page.hand_over(*what)
+
+    monkeypatch.setattr(sources, "take", untaken)
+    monkeypatch.setattr(activity_calls, "hand_over", noted)
+    runner = await make_runner(worker=Counting(1))
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    ledger, name, run_id = given
+    assert name == task.task_id
+    assert last_page.take(name, run_id, ledger.chain) is None

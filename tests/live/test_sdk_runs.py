@@ -197,6 +197,36 @@ async def test_what_a_tool_raised_that_ends_its_run_is_the_cause(*, streamed: bo
     assert (cause.seats, cause.__traceback__) == (2, None)
 
 
+class SilentError(Exception):
+    """An error without a text."""
+
+
+async def test_the_cause_is_what_the_tool_raised_that_has_ended_the_run() -> None:
+    late = asyncio.Event()
+
+    @function_tool(failure_error_function=None)
+    async def book() -> str:
+        await late.wait()
+        raise SilentError
+
+    @function_tool
+    async def look() -> str:
+        late.set()
+        raise ValueError
+
+    @function_tool(failure_error_function=None)
+    async def plan() -> str:
+        text = "no seats"
+        raise UserError(text, remedy="Take the train.")
+
+    for name, kind in (("book", SilentError), ("plan", UserError)):
+        calls = tuple(ToolCall(id=each, name=each, arguments="{}") for each in (name, "look"))
+        agent = Agent(name="a", model=ScriptedModel([calls]), tools=[book, look, plan])
+        with pytest.raises(UserError, match=f"Error running tool {name}") as caught:
+            await run(agent)
+        assert type(caught.value.__cause__) is kind
+
+
 class PickyError(Exception):
     """An error of which no subclass can be made."""
 

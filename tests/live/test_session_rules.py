@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,10 @@ def world() -> World:
     return World()
 
 
-def paying(world: World, rule: ApprovalRule | bool = True) -> Tool:
+Rule = ApprovalRule | bool | Callable[[dict[str, Any]], bool]
+
+
+def paying(world: World, rule: Rule = True) -> Tool:
     """Make a tool whose calls a person decides."""
 
     @tool(needs_approval=rule)
@@ -93,6 +98,36 @@ async def test_a_rule_of_a_session_holds_in_its_later_tasks_until_it_is_revoked(
     with pytest.raises(CommandRefusedError, match="there are: none"):
         await session.revoke_rule(asked.id, "ben")
     assert not await runner.verify(second)
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+async def test_a_predicate_is_not_asked_where_a_rule_of_the_session_holds(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World, verb: str
+) -> None:
+    said = iter([True])  # of a later call, that nobody need decide
+    told: list[str] = []
+
+    def asks(arguments: dict[str, Any]) -> bool:
+        told.append(arguments["to"])
+        return next(said, False)
+
+    runner = await make_runner(paying(world, asks))
+    first, _ = await asked_to_pay(runner, model, "Kim")
+    asked = await ask(runner, first)
+    if verb == "approve":
+        await runner.approve(asked, "ann", always=IN_SESSION)
+    else:
+        await runner.reject(asked, "ann", "no", always=IN_SESSION)
+    model.reply("done")
+    await runner.run_task(first)
+    await runner.finalize_response(first)
+    second, status = await asked_to_pay(runner, model, "Kim")
+    assert (status, told) == ("done", ["Kim"])
+    assert world.done == (["Kim", "Kim"] if verb == "approve" else [])
+    third, status = await asked_to_pay(runner, model, "Bob")
+    assert (status, told) == ("done", ["Kim", "Bob"])
+    assert not await runner.verify(second)
+    assert not await runner.verify(third)
 
 
 async def test_a_rule_of_a_session_holds_for_the_rest_of_its_own_task(

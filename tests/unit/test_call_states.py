@@ -210,6 +210,8 @@ ROWS: list[tuple[str, ToolPolicy | None, RunRules, list[Event], CallState]] = [
     ("a rule rejects", YES, PLAIN, [rule_stands("reject"), rule_is_applied], "over"),
     ("a rule is no matter where nobody decides", FREE, PLAIN, [rule_stands("reject")], "to_run"),
     ("of a session", YES, PLAIN, [has_a_session], "recalling"),
+    ("of a session, not gated", ASK, PLAIN, [has_a_session], "recalling"),
+    ("of a session, not gated, no rule", ASK, PLAIN, [has_a_session, session_says()], "gating"),
     (
         "of a session, a rule of the task",
         YES,

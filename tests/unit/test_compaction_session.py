@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -156,6 +157,155 @@ async def test_items_that_cannot_be_put_back_are_told_of(caplog: pytest.LogCaptu
     with pytest.raises(OSError, match="gone"):
         await folding.run_compaction({"force": True})
     assert "Session 's' has lost its items" in caplog.text
+
+
+async def test_an_error_that_a_session_raises_when_it_is_put_back_shows_no_secret(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(Failing):
+        async def add_items(self, items: list[Any]) -> None:
+            msg = "no connection to postgresql://ann:hunter22@host/db"
+            raise OSError(msg)
+
+    session = Broken()
+    await SQLiteSession.add_items(session, list(ITEMS))
+    api = Api(SQLiteSession("other"), [])
+    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    with pytest.raises(OSError, match="no connection"):
+        await folding.run_compaction({"force": True})
+    assert "has lost its items" in caplog.text
+    assert "hunter22" not in caplog.text
+
+
+class Living(Failing):
+    """A session that gives the list that it keeps."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        super().__init__(error)
+        self.kept: list[Any] = list(ITEMS)
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Return the list itself."""
+        return self.kept
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Fail, or add items."""
+        self._fail()
+        self.kept.extend(items)
+
+    async def clear_session(self) -> None:
+        """Remove all items."""
+        self.kept.clear()
+
+
+@pytest.mark.parametrize("error", [OSError("disk"), None], ids=repr)
+async def test_items_of_a_session_that_gives_its_own_list_are_not_lost(
+    error: Exception | None,
+) -> None:
+    session = Living()
+    late = {"role": "user", "content": "late"}
+    api = Api(session, [] if error else [late])
+    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    session.error = error
+    if error is None:
+        await folding.run_compaction({"force": True})
+    else:
+        with pytest.raises(OSError, match="disk"):
+            await folding.run_compaction({"force": True})
+    assert session.kept == (ITEMS if error else [*ITEMS, late])
+
+
+@pytest.mark.parametrize("stored", [[], [FOLDED]], ids=["nothing", "all"])
+async def test_what_others_have_added_is_kept_when_the_exchange_fails(stored: list[Any]) -> None:
+    others = {"role": "user", "content": "of another process"}
+
+    class Shared(Living):
+        async def add_items(self, items: list[Any]) -> None:
+            if self.error is not None:
+                self.kept.extend([*stored, others])
+            await super().add_items(items)
+
+    session = Shared(OSError("disk"))
+    api = Api(session, [])
+    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    with pytest.raises(OSError, match="disk"):
+        await folding.run_compaction({"force": True})
+    assert session.kept == [*ITEMS, others]
+
+
+class Halting(Living):
+    """Waits before it adds items, and says when it does."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        super().__init__(error)
+        self.waits, self.may = asyncio.Event(), asyncio.Event()
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Wait, and then add items or fail."""
+        self.waits.set()
+        await self.may.wait()
+        await super().add_items(items)
+
+
+async def test_who_reads_a_session_while_its_items_are_exchanged_waits() -> None:
+    session = Halting()
+    api = Api(session, [])
+    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    work = asyncio.ensure_future(folding.run_compaction({"force": True}))
+    await session.waits.wait()
+    reading = asyncio.ensure_future(folding.get_items())
+    await asyncio.sleep(0)
+    session.may.set()
+    assert list(await reading) == [FOLDED]
+    await work
+
+
+async def test_a_run_cancelled_while_items_are_put_back_is_cancelled() -> None:
+    session = Halting(OSError("disk"))
+    session.may.set()
+    api = Api(session, [])
+    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    ready = asyncio.Event()
+
+    async def get_items(limit: int | None = None) -> list[Any]:
+        if not session.kept:  # the exchange has failed
+            ready.set()
+            await asyncio.sleep(0)
+        return session.kept
+
+    session.get_items = get_items  # type: ignore[method-assign]
+    work = asyncio.ensure_future(folding.run_compaction({"force": True}))
+    await ready.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert session.kept == ITEMS
+
+
+async def test_a_session_may_be_used_from_several_event_loops() -> None:
+    session = SQLiteSession("s")
+    await session.add_items(list(ITEMS))
+    api = Api(session, [])
+    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    late = {"role": "user", "content": "late"}
+    begun, other = threading.Event(), list[threading.Thread]()
+
+    async def add() -> None:
+        adding = asyncio.ensure_future(folding.add_items([late]))
+        await asyncio.sleep(0)
+        begun.set()
+        await adding
+
+    def meanwhile() -> None:
+        other.append(threading.Thread(target=lambda: asyncio.run(add()), daemon=True))
+        other[0].start()
+        begun.wait()
+
+    api.during = meanwhile
+    await folding.run_compaction({"force": True})
+    await asyncio.to_thread(other[0].join, 10)
+    assert not other[0].is_alive()
+    assert await session.get_items() == [FOLDED, late]
 
 
 async def test_all_items_are_folded_also_where_runs_read_the_newest_only() -> None:

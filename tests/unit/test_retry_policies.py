@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import agents
 import pytest
 
+import holdfast
 from holdfast import (
     ModelRetryAdvice,
     ModelRetryNormalizedError,
@@ -90,6 +92,57 @@ async def test_any_repeats_as_those_that_say_so(
     policies: tuple[RetryPolicy, ...], expected: RetryDecision
 ) -> None:
     assert await decided(retry_policies.any(*policies), context()) == expected
+
+
+def no(reason: str, safety: str | None = None) -> ModelRetryAdvice:
+    return ModelRetryAdvice(suggested=False, replay_safety=safety, reason=reason)
+
+
+APPROVES = RetryDecision(retry=True, delay=2, approve_unsafe_replay=True)
+
+
+@pytest.mark.parametrize("joins", ["any", "all"])
+@pytest.mark.parametrize("provider_first", [True, False])
+@pytest.mark.parametrize("other", [YES, NO, APPROVES], ids=["yes", "no", "approves"])
+@pytest.mark.parametrize(
+    "advice",
+    [
+        no("paid for"),
+        no("paid for", "unsafe"),
+        no("paid for", "safe"),
+        ModelRetryAdvice(suggested=None, reason="unknown"),
+        ModelRetryAdvice(suggested=True, retry_after=6),
+        None,
+    ],
+    ids=["final", "unsafe", "safe", "unknown", "suggested", "none"],
+)
+async def test_what_the_provider_says_not_to_repeat_is_repeated_as_in_the_agents_sdk(
+    advice: ModelRetryAdvice | None, other: RetryDecision, joins: str, *, provider_first: bool
+) -> None:
+    outcomes: list[tuple[bool, float | None, str | None, bool]] = []
+    for lib in (agents, holdfast):
+        sdk: Any = lib
+        given = {key: each for key, each in vars(other).items() if key != "veto"}
+        policies: list[Any] = [
+            sdk.retry_policies.provider_suggested(),
+            says(sdk.RetryDecision(**given)),
+        ]
+        joined = getattr(sdk.retry_policies, joins)(
+            *(policies if provider_first else policies[::-1])
+        )
+        nested = sdk.retry_policies.any(joined, sdk.retry_policies.never())
+        advised = None if advice is None else sdk.ModelRetryAdvice(**vars(advice))
+        asked = sdk.RetryPolicyContext(
+            error=ValueError("busy"),
+            attempt=1,
+            max_retries=2,
+            stream=False,
+            normalized=sdk.ModelRetryNormalizedError(),
+            provider_advice=advised,
+        )
+        got = await nested(asked)
+        outcomes.append((got.retry, got.delay, got.reason, got.approve_unsafe_replay))
+    assert outcomes[0] == outcomes[1]
 
 
 async def test_a_policy_of_policies_may_be_part_of_another() -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, create_model
 
 from holdfast import Agent, ModelBehaviorError, UserError, tool
 from holdfast.agents.output_type import AgentOutputSchema, output_schema, typed_output
+from holdfast.agents.parts import declared
 from holdfast.agents.runs.error_handlers import RunErrorHandlerResult, as_handler_result
 from holdfast.agents.runs.teams import check_agents
 from holdfast.models.base import ModelAnswer, OutputSpec
@@ -238,6 +239,24 @@ def test_a_type_that_strict_mode_cannot_express_is_refused_with_the_remedy() -> 
     agent.output_type = AgentOutputSchema(dict[str, int], strict_json_schema=False)
     check_agents([agent], "warn")
     assert agent.snapshot("m").output == AgentOutputSchema(dict[str, int], False).spec()
+
+
+def test_a_type_assigned_while_the_structure_of_another_one_is_made_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = Agent(name="a", output_type=list[int])
+
+    def assigning(given: Any) -> Any:
+        agent.output_type = list[str]  # as by another thread
+        return output_schema(given)
+
+    monkeypatch.setattr(declared, "output_schema", assigning)
+    assert agent.made_output is not None
+    monkeypatch.undo()
+    kept = agent.made_output
+    assert isinstance(kept, AgentOutputSchema)
+    assert kept.output_type == list[str]
+    assert agent.made_output is kept
 
 
 def test_text_needs_no_structure() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.agent_base import AgentBase
@@ -80,7 +79,6 @@ class DeclaredAgent(AgentBase[ContextT]):
                 object.__setattr__(self, "made_worker", as_worker(value))
             elif name == "output_type":
                 check_output_type(value)
-                self.__dict__.pop("made_output", None)
             object.__setattr__(self, name, value)
 
     def __post_init__(self) -> None:
@@ -100,7 +98,7 @@ class DeclaredAgent(AgentBase[ContextT]):
         """Return the same for equal agents."""
         return hash(self.name)
 
-    @cached_property
+    @property
     def made_output(self) -> AgentOutputSchemaBase | None:
         """The structure of the final output; None for text.
 
@@ -108,7 +106,11 @@ class DeclaredAgent(AgentBase[ContextT]):
             UserError: pydantic cannot describe `output_type`, or OpenAI's strict mode cannot
                 express it. Runs and processes that serve the agent find out when they begin.
         """
-        return output_schema(self.output_type)
+        given = self.output_type  # another thread may assign another one
+        made: tuple[Any, AgentOutputSchemaBase | None] | None = self.__dict__.get("_made_output")
+        if made is None or made[0] is not given:
+            made = self.__dict__["_made_output"] = given, output_schema(given)
+        return made[1]
 
     @property
     def made_tools(self) -> tuple[Tool, ...]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
 
 from holdfast.agents.items.raw_items import member, replayable
 from holdfast.client.caller_sessions.item_ids import without_plain_ids
+from holdfast.client.caller_sessions.loops_lock import LoopsLock
 from holdfast.client.caller_sessions.openai_conversations import OpenAIConversationsSession
 from holdfast.client.caller_sessions.protocol import SessionABC, SessionLike, check_session, takes
 from holdfast.client.caller_sessions.provider_client import client_of
@@ -17,11 +16,10 @@ from holdfast.client.caller_sessions.store import ALL
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.text.logs import log
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-_log = logging.getLogger(__name__)
 
 CompactionMode = Literal["previous_response_id", "input", "auto"]
 WORTH_FOLDING = 10
@@ -63,8 +61,8 @@ def is_openai_responses_compaction_aware_session(
 class OpenAIResponsesCompactionSession(SessionABC):
     """A session whose items the Responses API folds once there are many.
 
-    After a turn it is folded if the model was shown all that it holds. While it is folded, its
-    other methods wait.
+    After a turn it is folded if the model was shown all that it holds. Meanwhile, methods that
+    change it wait, and those that read it do while its items are exchanged.
 
     Attributes:
         underlying_session: Where the items are.
@@ -120,7 +118,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
         self._given = client
         self._mode = compaction_mode
         self._decide = should_trigger_compaction or _are_many
-        self._changing = asyncio.Lock()
+        self._changing, self._exchanging = LoopsLock(), LoopsLock()
 
     async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
         """Fold the items, if there are many or it is forced.
@@ -169,33 +167,52 @@ class OpenAIResponsesCompactionSession(SessionABC):
             await self._exchange(items, made)
 
     async def _items(self) -> list[Any]:
-        """Read the items; of too many, one more than may be folded."""
+        """Read the items; of too many, one more than may be folded.
+
+        They are copied: a session may give the list that it keeps.
+        """
         if not takes(self.underlying_session.get_items, "limit"):
-            return await self.underlying_session.get_items()
+            return list(await self.underlying_session.get_items())
         most = self.max_rollback_items
-        return await self.underlying_session.get_items(ALL if most is None else most + 1)
+        return list(await self.underlying_session.get_items(ALL if most is None else most + 1))
 
     async def _exchange(self, old: list[Any], new: list[Any]) -> None:
         """Put new items in the place of the old ones, which are put back if that fails."""
-        try:
-            await self.underlying_session.clear_session()
-            await self.underlying_session.add_items(new)
-        except BaseException:  # a cancelled one has cleared the session, too
-            back = asyncio.ensure_future(self._put_back(old))
-            while not back.done():
-                with suppress(asyncio.CancelledError):  # what was cancelled is raised below
-                    await asyncio.shield(back)
-            raise
+        left = old
+        async with self._exchanging:
+            try:
+                await self.underlying_session.clear_session()
+                left = new
+                await self.underlying_session.add_items(list(new))
+            except BaseException:  # a cancelled one has cleared the session, too
+                back = asyncio.ensure_future(self._put_back(old, left))
+                cancelled: asyncio.CancelledError | None = None
+                while not back.done():
+                    try:
+                        await asyncio.shield(back)
+                    except asyncio.CancelledError as again:
+                        cancelled = again
+                if cancelled is not None:
+                    raise cancelled from None
+                raise
 
-    async def _put_back(self, old: list[Any]) -> None:
+    async def _put_back(self, old: list[Any], left: list[Any]) -> None:
+        """Put the items back, before what others have added.
+
+        Args:
+            old: The items.
+            left: Items of which the exchange may have left some.
+        """
         try:
             now = await self._items()
-            if now != old:
-                if now:
-                    await self.underlying_session.clear_session()
-                await self.underlying_session.add_items(old)
-        except Exception:  # noqa: BLE001  the error that led here is raised
-            _log.exception("Session %r has lost its items while it was folded.", self.session_id)
+            if now == old:
+                return
+            added = _others(now, left)
+            if now:
+                await self.underlying_session.clear_session()
+            await self.underlying_session.add_items([*old, *added])
+        except Exception:  # the error that led here is raised
+            log.exception("Session %r has lost its items while it was folded.", self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the items, oldest first.
@@ -203,7 +220,8 @@ class OpenAIResponsesCompactionSession(SessionABC):
         Args:
             limit: Number of the newest items; None for all.
         """
-        return await self.underlying_session.get_items(limit)
+        async with self._exchanging:
+            return await self.underlying_session.get_items(limit)
 
     async def add_items(self, items: list[Any]) -> None:
         """Add items behind the others."""
@@ -219,6 +237,17 @@ class OpenAIResponsesCompactionSession(SessionABC):
         """Remove all items."""
         async with self._changing:
             await self.underlying_session.clear_session()
+
+
+def _others(items: list[Any], known: list[Any]) -> list[Any]:
+    """Return the items that are none of the known ones, of which some are there in their order."""
+    at, found = 0, list[Any]()
+    for item in items:
+        try:
+            at = known.index(item, at) + 1
+        except ValueError:
+            found.append(item)
+    return found
 
 
 def _as_input(folded: list[dict[str, Json]]) -> list[dict[str, Json]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.run_config import SessionSettings, as_session_settings
+from holdfast.client.caller_sessions.loops_lock import LoopsLock
 from holdfast.client.caller_sessions.protocol import SessionABC
 from holdfast.client.caller_sessions.provider_client import client_of
 
@@ -47,8 +47,7 @@ class OpenAIConversationsSession(SessionABC):
         """
         self._id = conversation_id
         self._given = openai_client
-        self._lock = asyncio.Lock()
-        self._writes = asyncio.Lock()
+        self._lock, self._writes = LoopsLock(), LoopsLock()
         self.session_settings = as_session_settings(session_settings) or SessionSettings()
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -15,9 +14,8 @@ from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.runs.run_context import RunContextWrapper
+from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
-
-_log = logging.getLogger(__name__)
 
 ALL = 1_000_000
 """A limit that no session reaches: without one, some give what their settings say."""
@@ -152,7 +150,7 @@ class CallerStore:
         if not callable(fold):
             return
         if not was_shown(await self.items(ALL), shown):
-            _log.warning("Session %r is not folded: no model was shown all of it.", self.name)
+            log.warning("Session %r is not folded: no model was shown all of it.", self.name)
             return
         asked: dict[str, Any] = {"response_id": response_id} if response_id else {}
         await self._invoke(fold, asked if store is None else {**asked, "store": store})

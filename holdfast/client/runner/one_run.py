@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from temporalio.exceptions import ApplicationError, TemporalError
 
 from holdfast.agents.agent_base import users_agent
-from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.nesting.nested_run import invocation_of
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_helpers import RunInput
@@ -202,7 +201,7 @@ class _Run:
             shown = _as_raised(error)
             data = await self._explain(shown)
             self._forget(before, is_over=not isinstance(error, StepFailedError))
-            await self._write_turn(data)
+            await self._write_turn(data, folds=False)
             raise shown from shown.__cause__ or error.__cause__ or self._cause_of(shown)
         except (TaskExistsError, InvalidArgumentError):
             self._forget(before, is_over=before is None)  # the task was not created by this run
@@ -225,14 +224,20 @@ class _Run:
         is_of_tool = isinstance(error, UserError) and "Error running tool" in str(error)
         return raised.cause_of(self._call.task_id, str(error)) if is_of_tool else None
 
-    async def _write_turn(self, data: RunData) -> None:
-        """Write the turn of a run that has ended to the session of the caller, if it has one."""
+    async def _write_turn(self, data: RunData, *, folds: bool = True) -> None:
+        """Write the turn of a run that has ended to the session of the caller, if it has one.
+
+        Args:
+            data: What the run has made.
+            folds: Whether the session may fold itself: what a guardrail has stopped is in the
+                provider's response, and would come into the session.
+        """
         session = self._call.session
         if not isinstance(session, CallerStore):
             return
         session.wrapper = data.context_wrapper
         is_written = await write_turn(session, self._engine.reader, self._call.task_id)
-        if is_written and _ends_in_answer(data):
+        if is_written and folds and _ends_in_answer(data):
             config = self._call.config
             store = data.last_agent.model_settings.resolve(config.model_settings).store
             shown = data.to_input_list(mode="normalized")
@@ -349,9 +354,12 @@ class _Run:
 
 
 def _ends_in_answer(data: RunData) -> bool:
-    """Whether nothing came after the last answer of a model, which it would not know."""
-    after = (ToolCallOutputItem, HandoffOutputItem)
-    return bool(data.new_items) and not isinstance(data.new_items[-1], after)
+    """Whether nothing came after the last answer of a model, which it would not know.
+
+    An error handler may have given the output in the place of the model.
+    """
+    said = data.raw_responses[-1].output if data.raw_responses else []
+    return bool(data.new_items) and data.new_items[-1].raw_item in said
 
 
 def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | StepFailedError:

@@ -7,6 +7,7 @@ a sandbox that has modules of its own, there is no page here, and the activity a
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import OrderedDict
 
@@ -38,7 +39,19 @@ def hand_over(ledger: Ledger, task_id: str, run_id: str) -> None:
 
 
 def take(task_id: str, run_id: str, ledger: ChainRef) -> EntriesPage | None:
-    """Return what a run of a task has handed over, once; None when it ends with another ledger."""
+    """Return what a run of a task has handed over, once; None when it ends with another ledger.
+
+    The description has a state of its own: code of the user's gets it, and may change it.
+    """
     with _lock:
         page = _pages.pop((task_id, run_id), None)
-    return page if page is not None and page.ledger == ledger else None
+    if page is None or page.task is None or page.ledger != ledger:
+        return None
+    state = copy.deepcopy(page.task.extra_state)
+    return page.model_copy(update={"task": page.task.model_copy(update={"extra_state": state})})
+
+
+def drop(task_id: str, run_id: str) -> None:
+    """Forget what a run of a task has handed over, if nobody has taken it."""
+    with _lock:
+        _pages.pop((task_id, run_id), None)

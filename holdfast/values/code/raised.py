@@ -84,12 +84,11 @@ def cause_of(task_id: str, text: str) -> Exception | None:
 
     Args:
         task_id: The task.
-        text: Text of the error; it ends with the exception's message.
+        text: Text of the error, for which the exception was kept.
     """
     with _lock:
         known = tuple(_kept.get(task_id, ()))
-    fits = [each for each in known if each.message and text.endswith(each.message)]
-    return fits[-1].error if fits else None
+    return next((each.error for each in reversed(known) if each.message == text), None)
 
 
 def drop(task_id: str) -> None:

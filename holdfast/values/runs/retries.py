@@ -11,7 +11,7 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, PlainSerializer, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -160,12 +160,15 @@ class RetryDecision:
         delay: Seconds before that; None for what the backoff says.
         reason: Why, for the log.
         approve_unsafe_replay: Whether to repeat it though the model says that this is unsafe.
+        veto: Set where the model says not to repeat it: "final" if no other policy overrules that,
+            "unsafe" if one does that approves an unsafe replay.
     """
 
     retry: bool
     delay: float | None = None
     reason: str | None = None
     approve_unsafe_replay: bool = False
+    veto: Literal["", "final", "unsafe"] = field(default="", init=False, repr=False, compare=False)
 
 
 @dataclass
@@ -245,6 +248,15 @@ class ModelRetrySettings:
         return {"max_retries": self.max_retries, "backoff": backoff}
 
 
+def _over(veto: RetryDecision | None, decision: RetryDecision) -> RetryDecision:
+    """Return what a veto, if there is one, leaves of the decision of the other policies."""
+    if veto is None:
+        return decision
+    if not (decision.retry and decision.approve_unsafe_replay):
+        return veto
+    return replace(decision, reason=decision.reason or veto.reason)
+
+
 def _both(one: RetryDecision, other: RetryDecision) -> RetryDecision:
     """Join two decisions to repeat: what the other one says of the wait and the reason holds."""
     return RetryDecision(
@@ -263,14 +275,20 @@ class RetryPolicies:
         return lambda _: False
 
     def provider_suggested(self) -> RetryPolicy:
-        """Repeat what the model suggests to repeat."""
+        """Repeat what the model suggests to repeat.
+
+        In `any` and `all`, no other policy repeats what it says not to repeat, unless that is
+        because it is unsafe and the other policy approves this.
+        """
 
         def policy(context: RetryPolicyContext) -> bool | RetryDecision:
             advice = context.provider_advice
-            if advice is None:
+            if advice is None or advice.suggested is None:
                 return False
             if not advice.suggested:
-                return RetryDecision(retry=False, reason=advice.reason)
+                said = RetryDecision(retry=False, reason=advice.reason)
+                said.veto = "unsafe" if context.replay_safety == "unsafe" else "final"
+                return said
             return RetryDecision(retry=True, delay=advice.retry_after, reason=advice.reason)
 
         return policy
@@ -300,12 +318,16 @@ class RetryPolicies:
 
         async def policy(context: RetryPolicyContext) -> bool | RetryDecision:
             merged = RetryDecision(retry=bool(policies))
+            veto: RetryDecision | None = None
             for each in policies:
                 said = await decided(each, context)
-                if not said.retry:
+                if said.veto == "unsafe":
+                    veto = veto or said
+                elif not said.retry:
                     return said
-                merged = _both(merged, said)
-            return merged
+                else:
+                    merged = _both(merged, said)
+            return _over(veto, merged)
 
         return policy
 
@@ -314,13 +336,18 @@ class RetryPolicies:
 
         async def policy(context: RetryPolicyContext) -> bool | RetryDecision:
             merged = RetryDecision(retry=False)
+            veto: RetryDecision | None = None
             for each in policies:
                 said = await decided(each, context)
-                if said.retry:
+                if said.veto == "final":
+                    return said
+                if said.veto == "unsafe":
+                    veto = veto or said
+                elif said.retry:
                     merged = _both(merged, said) if merged.retry else said
                 elif not merged.retry:
                     merged = said
-            return merged
+            return _over(veto, merged)
 
         return policy
 
