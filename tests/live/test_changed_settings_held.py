@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, ModelSettings, RunConfig, RunState
-from holdfast.errors import CommandRefusedError
+from holdfast.activities import task_end
+from holdfast.errors import CommandRefusedError, MaxTurnsExceeded, StepFailedError
 from holdfast.task.data.children import SAYS
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import ReActAgentWorker
 from tests.live.test_changed_settings import changes, gives, named, paused, says
+from tests.live.test_ending import Record
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look, outputs, tools
 
@@ -190,3 +192,48 @@ async def test_code_is_released_when_a_run_does_not_get_to_use_it(
     retry: Any = {"max_retries": 1, "policy": lambda _: False}
     await run(state, run_config=RunConfig(model_settings=ModelSettings(retry=retry)))
     assert named() == before
+
+
+async def test_a_run_that_could_not_be_closed_is_closed_also_by_a_state_with_settings(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = Record()
+    monkeypatch.setattr(task_end, "write_record", record)
+    model.call("look", {})
+    name = f"{run.rig.app}-full"
+    with pytest.raises(StepFailedError, match="the disk is full"):
+        await run("q", look, task_id=name, max_turns=1)
+    record.broken = False
+    config = RunConfig(tool_error_formatter=says("new"))
+    with pytest.raises(MaxTurnsExceeded):
+        await run(RunState.of(name), run_config=config)
+
+
+async def test_a_nested_run_between_two_model_calls_takes_all_but_settings_of_models(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    _, pay = tools()
+    helper = make_agent(pay, name="helper", worker=ReActAgentWorker())
+    run = Runs(rig, make_agent)
+    model.call("helper", {"input": "q"})
+    model.reply(PAYS)
+    state = (await run("q", helper.as_tool())).to_state()
+    [asked] = state.get_interruptions()
+    child = asked.approval_id.rpartition(":")[0]
+    settings = ModelSettings(tool_choice="none", temperature=0.5)
+    config = RunConfig(model_settings=settings, tool_error_formatter=says("new"))
+    rest = (await run(RunState.of(state.task_id), run_config=config)).to_state()
+    while len(await changes(run, child)) < 2:
+        await asyncio.sleep(0.02)
+    both = ["model_settings", "tool_error_formatter"]
+    assert await changes(run, child) == [
+        ("Runner", "refused", both),
+        ("Runner", "command", both[1:]),
+    ]
+    rest.reject(rest.get_interruptions()[0])
+    model.reply(DONE)
+    model.reply("done")
+    assert (await run(rest)).final_output == "done"
+    assert "new: approval_rejected pay" in str(model.requests[2].body)
+    assert model.requests[3].body["temperature"] == 0.5
+    assert "temperature" not in model.requests[2].body

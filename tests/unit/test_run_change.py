@@ -207,3 +207,13 @@ def test_what_is_no_change_is_refused(body: dict[str, Any], text: str) -> None:
 def test_a_change_is_told_by_the_names_of_its_settings() -> None:
     body = change("model", "tool_execution", model="new").wire()
     assert Command(verb="configure", body=body).said == "model, tool_execution"
+
+
+def test_what_is_added_to_requests_is_not_kept_in_the_ledger() -> None:
+    settings = ModelSettings(top_p=0.5, extra_headers={"X-Key": "secret"})
+    given = RunChange(names=("model_settings",), settings=settings)
+    shown = Command(verb="configure", body=given.wire()).shown
+    assert shown["settings"] == {"top_p": 0.5}
+    task = ledger()
+    assert not configure(task, given)
+    assert task.head.settings == settings

@@ -91,7 +91,8 @@ class ParentWords:
             return
         for part in (change, change.without("model", "model_settings")):  # as the step allows
             refused = configure(ledger, part)
-            body: dict[str, Json] = {"verb": "configure", "arguments": part.wire()}
+            shown = Command(verb="configure", body=part.wire()).shown
+            body: dict[str, Json] = {"verb": "configure", "arguments": shown}
             kind = "refused" if refused else "command"
             ledger.note(kind, now=now(), by=said.by, text=refused, body=body)
             if not refused:

@@ -88,6 +88,14 @@ async def give_settings(engine: AgentRunner, state: RunState, change: RunChange,
         raise
 
 
+async def _ends(engine: AgentRunner, task_id: str) -> bool:
+    """Whether the end of a task was accepted: running it closes it, and tells of its outcome."""
+    if (await engine.get_task(task_id)).status in CLOSED:
+        return True
+    entries = await engine.reader.entries(task_id)
+    return any(each.event is not None and each.event.kind == "closed" for each in entries)
+
+
 async def _send(engine: AgentRunner, state: RunState, change: RunChange, by: str) -> None:
     """Send changed settings, before the decisions of the state: these set off what needs them.
 
@@ -102,7 +110,7 @@ async def _send(engine: AgentRunner, state: RunState, change: RunChange, by: str
     except TaskClosedError:  # it has ended meanwhile: its outcome follows
         return
     except CommandRefusedError:
-        if (await engine.get_task(state.task_id)).status in CLOSED:  # it was just ending
+        if await _ends(engine, state.task_id):  # though it may not be closed yet
             return
         raise
     decided = {decision.approval.rpartition(":")[0] for decision in state.decisions}
