@@ -189,7 +189,7 @@ async def test_code_is_released_when_a_run_does_not_get_to_use_it(
         await run(again, run_config=RunConfig(tool_error_formatter=says("new")))
     assert named() == began
     model.reply("sorry")
-    retry: Any = {"max_retries": 1, "policy": lambda _: False}
+    retry: Any = {"max_retries": 1, "policy": gives(False)}
     await run(state, run_config=RunConfig(model_settings=ModelSettings(retry=retry)))
     assert named() == before
 

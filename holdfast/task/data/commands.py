@@ -16,6 +16,7 @@ from holdfast.errors import InvalidArgumentError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_known
+from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.messages import Blob, ImagePart
 from holdfast.values.settings import NOT_TRACED
 from holdfast.values.steps import TaskStep
@@ -134,8 +135,8 @@ class Command(Value):
 
         Readers of an audit are more than those who may see a key in a header.
         """
-        settings = self.body.get("settings")
-        if self.verb != "configure" or not isinstance(settings, dict):
+        settings = as_object(self.body.get("settings"))
+        if self.verb != "configure" or not settings:
             return self.body
         kept = {name: value for name, value in settings.items() if name not in NOT_TRACED}
         return {**self.body, "settings": kept}

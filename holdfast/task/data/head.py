@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from holdfast.values.base import Json, Value
+from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.settings import ModelSettings
 
 
@@ -321,9 +322,8 @@ class RunChange(Value):
         given = [each for each in ("model", "settings") if each in body and each not in own]
         known = {"run": rules, "settings": {*ModelSettings.model_fields}}
         for part, fields in known.items():
-            inner = body.get(part)
-            names = inner if isinstance(inner, dict) else ()
-            given += [f"{part}.{name}" for name in names if name not in fields]
+            inner = as_object(body.get(part))
+            given += [f"{part}.{name}" for name in inner if name not in fields]
         if not given:
             return ""
         fits = ", ".join([*sorted(own), *(f"run.{each}" for each in sorted(rules))])
@@ -336,5 +336,5 @@ class RunChange(Value):
 
     def without(self, *names: RunSetting) -> RunChange:
         """Return the change without some settings."""
-        others = (name for name in self.names if name not in names)
+        others: list[RunSetting] = [name for name in self.names if name not in names]
         return RunChange.of(self.applied(TaskHead(agent="")), others)
