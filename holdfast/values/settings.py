@@ -269,7 +269,7 @@ class ModelSettings(Settings):
 
     def to_traceable_dict(self) -> dict[str, Any]:
         """Return, as JSON data, the settings without what is added to requests, for a trace."""
-        return self.model_dump(mode="json", exclude=_NOT_TRACED)
+        return self.model_dump(mode="json", exclude=NOT_TRACED)
 
     def resolve(self, override: ModelSettings | Mapping[str, Any] | None) -> ModelSettings:
         """Return these settings with the fields that `override` sets put over them."""
@@ -315,7 +315,8 @@ _IN_ORDER = (
 )
 """The fields in the order of the Agents SDK, for settings that are given without names."""
 
-_NOT_TRACED = {"extra_query", "extra_body", "extra_headers", "extra_args"}
+NOT_TRACED = {"extra_query", "extra_body", "extra_headers", "extra_args"}
+"""What is added to requests, which may hold keys: neither traces nor audits show it."""
 
 _SAME = (("reasoning", "reasoning_effort"), ("timeout", "timeout_seconds"))
 """Two names of one thing: to set one is to unset the other."""

@@ -15,7 +15,15 @@ from holdfast.activities.data.registry import Registry
 from holdfast.archive.archive import Archive
 from holdfast.errors import NotFoundError
 from holdfast.task.data.head import RunRules, TaskHead
-from holdfast.values.code.code_refs import forget, known, look_up, refer
+from holdfast.values.code.code_refs import (
+    forget,
+    hold,
+    known,
+    look_up,
+    refer,
+    release,
+    take_back,
+)
 
 USED = (subprocess, OrderedDict)
 """Imported, as programs import things."""
@@ -86,3 +94,20 @@ def test_a_name_is_not_passed_on_to_what_takes_the_place_of_a_thing_in_memory() 
         forget([ref])
         assert known(ref) is None
         del thing
+
+
+def test_what_tasks_hold_is_released_once_for_each() -> None:
+    def thing() -> None: ...
+
+    refs = [refer(thing), refer(thing), refer(thing)]
+    hold("one", refs[:1])
+    hold("two", refs[1:2])
+    for _ in range(2):
+        release("one")
+        release("two", ["another"])
+        assert known(refs[0]) is thing
+    hold("two", refs[2:])
+    take_back("two", refs[2:])
+    assert known(refs[0]) is thing
+    release("two", refs[:1])
+    assert known(refs[0]) is None

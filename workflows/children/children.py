@@ -121,6 +121,8 @@ class Children:
             task=ledger.task_id, step=current.open.step.step_id, call=current.calls[i].id
         )
         head, changed = plan.task.head, ledger.s.changed
+        if not ledger.takes_settings:  # what it has of this run is not changed either
+            head = head.model_copy(update={"run": head.run.model_copy(update={"inherits": False})})
         if changed is not None and head.run.inherits:  # since it was prepared
             head = changed.inherited.applied(head)
         changes: dict[str, object] = {

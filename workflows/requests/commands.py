@@ -162,7 +162,7 @@ class Commands:
             # What the phase refuses names no decision: only `obey` looks at the approval.
             takes = refused_by(ALLOWED[self._core.phase][got.verb], self._core.ending) is None
             is_decided = takes and bool(wanted) and approvals.is_decided(ledger, wanted)
-            body |= {"arguments": got.body, **approvals.place_of(ledger, wanted)}
+            body |= {"arguments": got.shown, **approvals.place_of(ledger, wanted)}
             reason = self._obey(got)[:LONGEST_REASON]
             is_vote = not reason and approvals.is_vote(ledger, wanted)
             body |= {"votes": approvals.progress(ledger, wanted)} if is_vote else {}

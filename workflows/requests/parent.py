@@ -87,14 +87,17 @@ class ParentWords:
     def _configure(self, said: ParentSays, change: RunChange) -> None:
         """Give this run the settings that the calling run was given, unless it has its own."""
         ledger = self._core.ledger
-        if not ledger.head.run.inherits or change.applied(ledger.head) == ledger.head:
+        if not ledger.takes_settings or change.applied(ledger.head) == ledger.head:
             return
-        refused = configure(ledger, change)
-        body: dict[str, Json] = {"verb": "configure", "arguments": change.wire()}
-        kind = "refused" if refused else "command"
-        ledger.note(kind, now=now(), by=said.by, text=refused, body=body)
-        if not refused:
-            self._core.children.configure(said.by)
+        for part in (change, change.without("model", "model_settings")):  # as the step allows
+            refused = configure(ledger, part)
+            shown = Command(verb="configure", body=part.wire()).shown
+            body: dict[str, Json] = {"verb": "configure", "arguments": shown}
+            kind = "refused" if refused else "command"
+            ledger.note(kind, now=now(), by=said.by, text=refused, body=body)
+            if not refused:
+                self._core.children.configure(said.by)
+                return
 
     def _end(self, said: ParentSays) -> None:
         """Close as the task is: answered, failed, or neither, as in the middle of an undo."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
 from typing import Any, cast, get_args
@@ -12,10 +12,16 @@ from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.state import RunState
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.runner.run_call import RunCall
-from holdfast.errors import CommandRefusedError, TaskClosedError, TaskNotFoundError, UserError
+from holdfast.errors import (
+    CommandRefusedError,
+    InvalidArgumentError,
+    TaskClosedError,
+    TaskNotFoundError,
+    UserError,
+)
 from holdfast.reading.recorded import Recorded
 from holdfast.task.data.head import RunChange, RunSetting
-from holdfast.values.code.code_refs import forget
+from holdfast.values.code.code_refs import forget, hold, take_back
 from holdfast.values.steps import CLOSED
 
 SETTINGS: tuple[RunSetting, ...] = get_args(RunSetting)
@@ -52,7 +58,6 @@ def change_of(call: RunCall, before: Recorded) -> RunChange | None:
     change = RunChange.between(before.head, call.head, names)
     kept = before.head.run.kept
     if kept is not None and change.run.handoff_filter:
-        forget(call.head.run.code)
         msg = (
             f"Task {before.task.task_id!r} has its conversation kept by the provider, which has in"
             " it already what handoff_input_filter would take out. Leave it out."
@@ -62,12 +67,36 @@ def change_of(call: RunCall, before: Recorded) -> RunChange | None:
     return change if change.names else None
 
 
-def replaced_code(change: RunChange, before: Recorded) -> Iterable[str]:
+def replaced_code(change: RunChange, before: Recorded, after: Recorded) -> set[str]:
     """Return the references to code in whose place the task has other code by a change."""
-    return RunChange.of(before.head, change.names).run.code
+    return {*RunChange.of(before.head, change.names).run.code} - {*after.head.run.code}
 
 
-async def send_change(engine: AgentRunner, state: RunState, change: RunChange, by: str) -> None:
+async def give_settings(engine: AgentRunner, state: RunState, change: RunChange, by: str) -> None:
+    """Send changed settings, with their code held for the task.
+
+    That is released where the task did not take them. A call that is cut off may have given them.
+
+    Raises:
+        CommandRefusedError: The task refuses them.
+    """
+    hold(state.task_id, change.run.code)
+    try:
+        await _send(engine, state, change, by)
+    except (CommandRefusedError, InvalidArgumentError):
+        take_back(state.task_id, change.run.code)
+        raise
+
+
+async def _ends(engine: AgentRunner, task_id: str) -> bool:
+    """Whether the end of a task was accepted: running it closes it, and tells of its outcome."""
+    if (await engine.get_task(task_id)).status in CLOSED:
+        return True
+    entries = await engine.reader.entries(task_id)
+    return any(each.event is not None and each.event.kind == "closed" for each in entries)
+
+
+async def _send(engine: AgentRunner, state: RunState, change: RunChange, by: str) -> None:
     """Send changed settings, before the decisions of the state: these set off what needs them.
 
     A nested run that the state decides on gets them from here, too, because the decision could
@@ -81,10 +110,11 @@ async def send_change(engine: AgentRunner, state: RunState, change: RunChange, b
     except TaskClosedError:  # it has ended meanwhile: its outcome follows
         return
     except CommandRefusedError:
-        if (await engine.get_task(state.task_id)).status in CLOSED:  # it was just ending
+        if await _ends(engine, state.task_id):  # though it may not be closed yet
             return
         raise
     decided = {decision.approval.rpartition(":")[0] for decision in state.decisions}
-    for task_id in sorted(decided - {state.task_id}):
+    change = change.inherited
+    for task_id in sorted(decided - {state.task_id}) if change.names else ():
         with suppress(CommandRefusedError, TaskClosedError, TaskNotFoundError):
             await engine.change_run(task_id, change, by)  # one with settings of its own refuses

@@ -22,7 +22,7 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.caller_sessions.turns import write_turn
 from holdfast.client.runner.caller_input import with_caller_input, with_known_input
-from holdfast.client.runner.changed_settings import change_of, replaced_code, send_change
+from holdfast.client.runner.changed_settings import change_of, give_settings, replaced_code
 from holdfast.client.runner.decisions import send_decisions
 from holdfast.client.runner.input import Given, read_input, with_input
 from holdfast.client.runner.resumed_task import check_resumable
@@ -47,7 +47,7 @@ from holdfast.reading.run_results import known_guardrails, listed, run_data, run
 from holdfast.task.data.failures import HANDOFF_MISSING, TOOL_CHANGED, TOOL_MISSING
 from holdfast.task.data.head import TaskHead
 from holdfast.values.code import raised, user_calls
-from holdfast.values.code.code_refs import beginning, forget, refer
+from holdfast.values.code.code_refs import beginning, hold, refer, release, take_back
 from holdfast.values.code.context_data import KEY, initial_state
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import CLOSED
@@ -76,6 +76,7 @@ async def begin(
         )
         state = initial_state(call.context.object)
         call.context.begins()
+    hold(call.task_id, rules.code)
     run = _Run(engine, replace(call, head=head), started=started, context=call.context.object)
     work = engine.run_to_end(
         read.text,
@@ -125,10 +126,11 @@ async def go_on(
     with beginning(call.head.run.code):
         before = await read_recorded(engine.reader, state.task_id)
         await check_resumable(engine, call, before)
-    call = replace(call, change=change_of(call, before))
-    context = call.context.object
-    if call.reviver is not None:  # also to find out here, where nothing has happened yet
-        context = await call.reviver.of(before.task.extra_state.get(KEY))
+        context = call.context.object
+        if call.reviver is not None:  # also to find out here, where nothing has happened yet
+            context = await call.reviver.of(before.task.extra_state.get(KEY))
+        change = change_of(call, before)
+    call = replace(call, change=change)
     run = _Run(engine, call, started=started, context=context)
     run.started()
     if engine.is_embedded:
@@ -141,8 +143,7 @@ async def _decide_and_go(
 ) -> None:
     by = call.by
     if call.change is not None:
-        with beginning(call.change.run.code):
-            await send_change(engine, state, call.change, by)
+        await give_settings(engine, state, call.change, by)
     await send_decisions(engine, state, by, is_over=before.task.status in CLOSED)
     for request_id, text in state.added_input:
         try:
@@ -194,19 +195,23 @@ class _Run:
         try:
             recorded = await self._followed(work, before)
         except HookFailed as failed:
-            self._forget(before, is_over=self._is_abandoned)
+            self._forget(is_over=self._is_abandoned)
             await self._bring_context(failed)
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
             shown = _as_raised(error)
             data = await self._explain(shown)
-            self._forget(before, is_over=not isinstance(error, StepFailedError))
+            self._forget(is_over=not isinstance(error, StepFailedError))
             await self._write_turn(data, folds=False)
             raise shown from shown.__cause__ or error.__cause__ or self._cause_of(shown)
         except (TaskExistsError, InvalidArgumentError):
-            self._forget(before, is_over=before is None)  # the task was not created by this run
+            if before is None:  # the task was not created by this run
+                take_back(self._call.task_id, self._call.head.run.code)
             raise
-        self._forget(before, is_over=recorded.task.status in CLOSED)
+        change = self._call.change
+        if change is not None and before is not None:
+            release(self._call.task_id, replaced_code(change, before, recorded))
+        self._forget(is_over=recorded.task.status in CLOSED)
         call = self._call
         result = await run_result_beside(
             recorded, call.agent, given=call.input, context=call.context, config=call.config
@@ -245,15 +250,10 @@ class _Run:
                 shown = []  # it is not recorded what the filter has left
             await session.compact(data.last_response_id, shown, store=store)
 
-    def _forget(self, before: Recorded | None, *, is_over: bool) -> None:
-        """Release the code that was registered for the run, once it is over, or has other code."""
-        change = self._call.change
-        if before is None:
-            forget(self._call.head.run.code if is_over else ())
-        elif is_over and before.task.status not in CLOSED:
-            forget((*before.head.run.code, *(change.run.code if change is not None else ())))
-        elif change is not None:
-            forget(replaced_code(change, before))
+    def _forget(self, *, is_over: bool) -> None:
+        """Release the code that was registered for the run, once it is over."""
+        if is_over:
+            release(self._call.task_id)
 
     async def _followed(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> Recorded:
         """Wait for the run and read it, calling its hooks meanwhile."""

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.task.data.calls import LONG_CALL, Approval, LongCall
 from holdfast.task.data.commands import LONGEST_REASON, Refusal
 from holdfast.task.data.failures import Failure
@@ -267,7 +267,7 @@ def hear(
         # a child reports values that have passed the gate already, in envelopes of our own
         data = gate.read(payloads[0], "It", deepest=gate.DEEPEST + gate.ENVELOPE)
         return kind.model_validate(data)
-    except (InvalidArgumentError, ValidationError) as cause:
+    except (InvalidArgumentError, UserError, ValidationError) as cause:
         return Refusal(verb=name, reason=f"It cannot be read: {clean(str(cause))}"[:LONGEST_REASON])
 
 

@@ -16,7 +16,9 @@ from holdfast.errors import InvalidArgumentError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_known
+from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.messages import Blob, ImagePart
+from holdfast.values.settings import NOT_TRACED
 from holdfast.values.steps import TaskStep
 
 Verb = Literal[
@@ -126,6 +128,18 @@ class Command(Value):
     def misspelt(self) -> str:
         """Why the command is refused for arguments that its verb does not have, or empty."""
         return misspelt(self.verb, self.body, (*ARGUMENTS[self.verb], *ENVELOPE))
+
+    @property
+    def shown(self) -> dict[str, Json]:
+        """The arguments as the ledger keeps them: without what settings add to model requests.
+
+        Readers of an audit are more than those who may see a key in a header.
+        """
+        settings = as_object(self.body.get("settings"))
+        if self.verb != "configure" or not settings:
+            return self.body
+        kept = {name: value for name, value in settings.items() if name not in NOT_TRACED}
+        return {**self.body, "settings": kept}
 
     def sent(self) -> dict[str, Json]:
         """Return the signal's body."""

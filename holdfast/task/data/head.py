@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from holdfast.values.base import Json, Value
+from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.settings import ModelSettings
 
 
@@ -143,7 +144,7 @@ class RunRules(Value):
         streams: Whether the answers of models are streamed to clients that follow the task.
         kept: Where the provider keeps the conversation; None when each call sends it whole.
         inherits: Whether a nested run has the rules of the run that calls it, and takes their
-            changes.
+            changes; not where that one has a `run_config` of its tool, and takes none.
     """
 
     agent: str = ""
@@ -191,6 +192,7 @@ class RunRules(Value):
             self.context,
             self.model,
             self.model_provider,
+            self.retry_policy,
             self.model_input_filter,
             self.tool_error_formatter,
             self.blocked_formatter,
@@ -329,12 +331,26 @@ class RunChange(Value):
         both = self.applied(earlier.applied(TaskHead(agent="")))
         return RunChange.of(both, dict.fromkeys((*earlier.names, *self.names)))
 
+    def unread(self, body: Mapping[str, Json]) -> str:
+        """Return why a body of which this was made is refused: it has what no name asks for."""
+        rules = {each for name in self.names for each in _IN_RULES[name]}
+        own = {each for name in self.names for each in _IN_HEAD.get(name, ())}
+        given = [each for each in ("model", "settings") if each in body and each not in own]
+        known = {"run": rules, "settings": {*ModelSettings.model_fields}}
+        for part, fields in known.items():
+            inner = as_object(body.get(part))
+            given += [f"{part}.{name}" for name in inner if name not in fields]
+        if not given:
+            return ""
+        fits = ", ".join([*sorted(own), *(f"run.{each}" for each in sorted(rules))])
+        return f"{', '.join(given)}: of the settings in names, none has that. They have {fits}."
+
     @property
     def inherited(self) -> RunChange:
         """The part that holds for nested runs, too: these have no error handlers of the run."""
-        names = filter(_for_nested, self.names)
-        return RunChange.of(self.applied(TaskHead(agent="")), names)
+        return self.without("error_handlers")
 
-
-def _for_nested(name: RunSetting) -> bool:
-    return name != "error_handlers"
+    def without(self, *names: RunSetting) -> RunChange:
+        """Return the change without some settings."""
+        others: list[RunSetting] = [name for name in self.names if name not in names]
+        return RunChange.of(self.applied(TaskHead(agent="")), others)

@@ -45,6 +45,11 @@ class OpenSteps(LedgerState):
         return self.given.head if changed is None else changed.applied(self.given.head)
 
     @property
+    def takes_settings(self) -> bool:
+        """Whether its run may be given other settings: those of a nested one may be its own."""
+        return self.given.parent is None or self.given.head.run.inherits
+
+    @property
     def changed_head(self) -> str:
         """Digest of the head if it has changed since the task began; else empty.
 

@@ -60,7 +60,7 @@ def step_label(ledger: Ledger, n: int) -> str:
     """Describe the activity that takes a step further: `gpt-5-mini, step 2`."""
     described = ledger.s.described
     agent = ledger.at(n).open.step.agent
-    model = described.rules(agent).model if described is not None else ""
+    model = ledger.head.model or ("" if described is None else described.rules(agent).model)
     return cut(", ".join(part for part in (model, f"step {n}") if part), LABEL_CHARACTERS)
 
 

@@ -6,8 +6,9 @@ from typing import get_args
 
 from pydantic import ValidationError
 
+from holdfast.errors import UserError
 from holdfast.task.data.commands import Command
-from holdfast.task.data.head import RunChange, RunSetting
+from holdfast.task.data.head import RunChange, RunSetting, TaskHead
 from holdfast.task.data.records import mark_of
 from holdfast.task.data.undo import FollowUp
 from holdfast.task.ledger.ledger import Ledger
@@ -104,9 +105,11 @@ def _configure(ledger: Ledger, command: Command) -> str:
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+    except UserError as error:  # as settings of models say it
+        return f"settings: {error}"
     if not change.names:
         return f"names must say which settings: {', '.join(get_args(RunSetting))}."
-    return configure(ledger, change)
+    return change.unread(command.body) or configure(ledger, change)
 
 
 def configure(ledger: Ledger, change: RunChange) -> str:
@@ -117,21 +120,36 @@ def configure(ledger: Ledger, change: RunChange) -> str:
     Returns:
         Why they are refused, or empty.
     """
+    if not ledger.takes_settings:
+        return (
+            "This nested run has settings of its own, or works for one that has: a tool was given a"
+            " run_config."
+        )
     if ledger.given.parent is not None:
-        if not ledger.head.run.inherits:
-            return "This nested run has settings of its own: its tool was given a run_config."
         change = change.inherited
-    if change.model != ledger.head.model and "model" in change.names:
-        answered = (c for c in ledger.s.opens if c.result is None and c.journal)
-        step = next(answered, None)
-        if step is not None:  # its calls are known by their requests, which name the model
+        if not change.names:
+            return "Error handlers are for the run itself; a nested run has none of it."
+    if _in_requests(change.applied(ledger.head)) != _in_requests(ledger.head):
+        unfinished = (c for c in ledger.s.opens if c.result is None)
+        step = next((c for c in unfinished if c.journal or c.n in ledger.asking), None)
+        if step is not None:  # its calls are known by their requests
             return (
                 f"Step {step.open.step.step_id!r} has asked {ledger.head.model or 'its model'}"
-                " already, and is not over. Give another model once it is, or begin it anew:"
-                ' run_step(restart="step").'
+                " already, and is not over. Give another model or tool choice once it is, or begin"
+                ' it anew: run_step(restart="step").'
             )
     ledger.change(changed=change.after(ledger.s.changed))
     return ""
+
+
+def _in_requests(head: TaskHead) -> tuple[str, str | None, str | None]:
+    """Return the settings by which the answers to model calls of a step are known."""
+    of_model = head.run.of_model
+    return (
+        head.model,
+        None if head.settings is None else head.settings.choice,
+        None if of_model is None else of_model.choice,
+    )
 
 
 def _edit(ledger: Ledger, command: Command) -> str:

@@ -26,6 +26,7 @@ _numbers = itertools.count(1)
 _known: dict[str, Any] = {}
 _names: dict[int, str] = {}
 _uses: Counter[str] = Counter()
+_held: dict[str, Counter[str]] = {}
 
 
 def refer(thing: Any) -> str:
@@ -65,6 +66,38 @@ def forget(refs: Iterable[str]) -> None:
         if _uses[ref] <= 0:
             del _uses[ref]
             _names.pop(id(_known.pop(ref, None)), None)
+
+
+def hold(task_id: str, refs: Iterable[str]) -> None:
+    """Note that a task has references of this process, which its end is to release.
+
+    Several callers may wait for one task, and each sees its end: only this note tells what is yet
+    to be released, and what other tasks have of the same references.
+    """
+    _held.setdefault(task_id, Counter()).update(refs)
+
+
+def take_back(task_id: str, refs: Iterable[str]) -> None:
+    """Release references that were held for a task which did not take them."""
+    held = _held.get(task_id, Counter[str]())
+    for ref in refs:
+        if held[ref] > 0:
+            held[ref] -= 1
+            forget([ref])
+
+
+def release(task_id: str, refs: Iterable[str] | None = None) -> None:
+    """Release what is held for a task: it is over, or has other code in the place of some.
+
+    Args:
+        task_id: The task.
+        refs: The references that it has no more; None for all.
+    """
+    held = _held.get(task_id, Counter[str]())
+    for ref in set(held if refs is None else refs):
+        forget([ref] * held.pop(ref, 0))
+    if not held:
+        _held.pop(task_id, None)
 
 
 @contextmanager
