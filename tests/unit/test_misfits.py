@@ -69,6 +69,7 @@ def test_the_signature_of_a_value_names_its_fields() -> None:
         "arguments",
         "server",
         "kind",
+        "namespace",
     ]
 
 

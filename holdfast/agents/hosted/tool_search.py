@@ -81,12 +81,17 @@ def tool_namespace(
     Raises:
         UserError: The name or the description says nothing, a tool is no function tool, or has the
             name of the namespace.
+        WrongTypeError: `tools` is no list.
     """
     for what, given in (("namespace name", name), ("description", description)):
         said: object = given
         if not isinstance(said, str) or not said.strip():
             msg = f"tool_namespace() requires a non-empty {what}; it was {shown(said)}."
             raise UserError(msg)
+    listed: object = tools
+    if not isinstance(listed, list | tuple):
+        msg = f"tool_namespace(tools=...) is a list of function tools; it was {shown(listed)}."
+        raise WrongTypeError(msg)
     return [_inside(tool, name.strip(), (description or "").strip()) for tool in tools]
 
 

@@ -57,8 +57,8 @@ def check_tool(tool: Any) -> None:
     check_tool_guardrails(owner, "tool_output_guardrails", results, ToolOutputGuardrail)
     for option in ("custom_data_extractor", "output_json_schema"):
         refuse_option(tool.name, option, getattr(tool, option))
-    _check_namespace(tool)
     _check_types(tool)
+    _check_namespace(tool)
     problem = next(filter(None, (_effect_problem(tool), _time_problem(tool), _other(tool))), "")
     if problem:
         msg = f"Tool {tool.name!r}: {problem}."
@@ -128,6 +128,8 @@ def _check_types(tool: Any) -> None:
         ("strict_json_schema", _is(bool), "True or False"),
         ("is_enabled", _is(bool, call=True), "True, False or a function (ctx, agent)"),
         ("defer_loading", _is(bool), "True or False"),
+        ("namespace", _is(str), "a text, empty for none"),
+        ("namespace_description", _is(str), "a text"),
         (
             "needs_approval",
             _is(bool, ApprovalRule, call=True),

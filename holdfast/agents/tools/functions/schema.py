@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from holdfast.errors import DeclarationError
+from holdfast.errors import DeclarationError, WrongTypeError
 from holdfast.values.base import Json
+from holdfast.values.text.shown import shown
 
 Schema = dict[str, Json]
 
@@ -118,7 +119,12 @@ def ensure_strict_json_schema(schema: Schema) -> Schema:
 
     Raises:
         DeclarationError: Strict mode cannot express it.
+        WrongTypeError: It is no dict.
     """
+    given: object = schema
+    if not isinstance(given, dict):
+        msg = f"A JSON Schema is a dict, that of an object; it was {shown(given)}."
+        raise WrongTypeError(msg)
     return closed_schema(schema, what="a tool")
 
 
