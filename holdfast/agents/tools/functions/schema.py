@@ -121,7 +121,7 @@ def ensure_strict_json_schema(schema: Schema) -> Schema:
         DeclarationError: Strict mode cannot express it.
         WrongTypeError: It is no dict.
     """
-    given: object = schema
+    given = cast("object", schema)
     if not isinstance(given, dict):
         msg = f"A JSON Schema is a dict, that of an object; it was {shown(given)}."
         raise WrongTypeError(msg)
