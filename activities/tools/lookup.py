@@ -16,7 +16,7 @@ from holdfast.activities.tools.child_result import nested_result
 from holdfast.activities.tools.guards_and_hooks import ToolWatch
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
-from holdfast.agents.tools.context import NestedRun, ToolContext
+from holdfast.agents.tools.context import NestedRun, ToolContext, names_in_context
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError
 from holdfast.agents.tools.error_texts import ToolErrorFormatter
 from holdfast.agents.tools.functions.schema import is_same_shape
@@ -214,17 +214,14 @@ def context_of(
     usage: Usage,
     nested: NestedRun | None = None,
 ) -> ToolContext[Any, dict[str, Json]]:
-    """Build the context that a tool, its predicate, its probe and its undo get of a call.
-
-    A worker that describes tools in a text calls one of a namespace by its whole name.
-    """
-    is_inside = bool(tool.namespace)
+    """Build the context that a tool, its predicate, its probe and its undo get of a call."""
+    name, namespace = names_in_context(call, tool)
     ctx = ToolContext[Any, dict[str, Json]](
         task_id=task_id(),
         step_id=given.step or f"s{given.n}",
         tool_call_id=call.id,
-        tool_name=tool.name if is_inside else call.bare_name,
-        tool_namespace=(tool.namespace if is_inside else call.namespace) or None,
+        tool_name=name,
+        tool_namespace=namespace,
         tool_arguments=call.arguments,
         attempt=attempt_of(given.tried),
         idempotency_key=idempotency_key(task_id(), given, call),

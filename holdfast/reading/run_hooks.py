@@ -17,7 +17,7 @@ from holdfast.agents.output_type import typed_output
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.agents.runs.item_reading import handoff_names, result_item, step_items
 from holdfast.agents.runs.teams import Team
-from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.context import ToolContext, names_in_context
 from holdfast.archive.contents import read_json
 from holdfast.errors import (
     EngineError,
@@ -226,12 +226,11 @@ class HookNotifier:
         if call.hook in ("on_agent_start", "on_agent_end"):
             context = AgentHookContext(**facts, turn_input=list(self._given))
         elif call.call is not None:
-            tool = call.args[1]
-            inside = getattr(tool, "namespace", "")
+            name, namespace = names_in_context(call.call, call.args[1])
             context = ToolContext(
                 **facts,
-                tool_name=tool.name if inside else call.call.bare_name,
-                tool_namespace=inside or call.call.namespace or None,
+                tool_name=name,
+                tool_namespace=namespace,
                 tool_call_id=call.call.id,
                 tool_arguments=call.call.arguments,
                 agent=call.args[0],

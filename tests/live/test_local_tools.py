@@ -26,7 +26,7 @@ from holdfast import (
 )
 from holdfast.testing import FakeOpenAI, hosted, reply
 from tests.support.rig import MakeAgent, MakeRunner, Rig
-from tests.support.runs import Runs
+from tests.support.runs import Runs, sent_items
 
 SHELL = hosted(
     "shell_call",
@@ -55,12 +55,6 @@ OLD_SHELL = hosted(
 @pytest.fixture
 def run(rig: Rig, make_agent: MakeAgent) -> Runs:
     return Runs(rig, make_agent)
-
-
-def sent(model: FakeOpenAI, n: int = -1) -> list[dict[str, Any]]:
-    """Return the items of a request without the messages of users."""
-    items: list[dict[str, Any]] = model.requests[n].body["input"]
-    return [item for item in items if "role" not in item]
 
 
 class Ran:
@@ -128,7 +122,7 @@ async def test_a_shell_call_is_run_here_and_its_result_given_back_in_the_provide
         "output": output,
         "max_output_length": 9,
     }
-    assert sent(model) == [SHELL, told]
+    assert sent_items(model) == [SHELL, told]
     [request] = ran.requests
     assert request.data.action.commands == ["ls", "false"]
     assert (request.data.action.timeout_ms, request.data.call_id) == (500, "c1")
@@ -137,7 +131,7 @@ async def test_a_shell_call_is_run_here_and_its_result_given_back_in_the_provide
     assert answered.raw_item == told
     assert answered.output == "a.txt\nstderr: fai\nexit code: 2"
     await run([*result.to_input_list(), {"role": "user", "content": "more"}])
-    assert sent(model) == [SHELL, told]
+    assert sent_items(model) == [SHELL, told]
 
 
 async def test_a_shell_call_waits_for_a_person_under_the_name_of_its_tool(
@@ -160,7 +154,7 @@ async def test_a_shell_call_waits_for_a_person_under_the_name_of_its_tool(
     state.reject(item, rejection_message="not here")
     model.add(reply("as you wish"), reply("", items=[{**SHELL, "call_id": "c9"}]), reply("done"))
     assert (await run(state)).final_output == "as you wish"
-    [refused] = sent(model)[1:]
+    [refused] = sent_items(model)[1:]
     assert refused["output"][0]["stderr"] == "not here"
     assert not ran.requests
     again = await run("q")
@@ -183,7 +177,7 @@ async def test_code_may_decide_in_place_of_a_person(run: Runs, model: FakeOpenAI
         reply("", items=[SHELL]), reply("", items=[{**SHELL, "call_id": "c9"}]), reply("done")
     )
     assert (await run("q")).final_output == "done"
-    refused = sent(model)[1]
+    refused = sent_items(model)[1]
     assert refused["output"][0]["stderr"] == "never"
     assert [request.data.call_id for request in ran.requests] == ["c9"]
 
@@ -209,7 +203,7 @@ async def test_a_rejection_by_code_is_made_once_and_is_no_error_of_the_tool(
     )
     model.add(reply("", items=[SHELL]), reply("done"))
     assert (await run("q")).final_output == "done"
-    assert sent(model)[1]["output"][0]["stderr"] == "not on Fridays"
+    assert sent_items(model)[1]["output"][0]["stderr"] == "not on Fridays"
     assert (asked, ran.requests) == (["shell"], [])
 
 
@@ -241,7 +235,7 @@ async def test_commands_whose_result_cannot_be_used_are_not_run_again(
     runner = await make_runner(ShellTool(execute, max_attempts=3))
     model.add(reply("", items=[SHELL]), reply("done"))
     assert (await runner.run_task(await runner.create_task("q"))).output == "done"
-    assert "ran, but its result cannot be used" in sent(model)[1]["output"][0]["stderr"]
+    assert "ran, but its result cannot be used" in sent_items(model)[1]["output"][0]["stderr"]
     assert len(ran) == 1
 
 
@@ -267,7 +261,7 @@ async def test_a_call_runs_only_a_tool_of_its_kind(
     custom = hosted("custom_tool_call", call_id="c9", name="shell", input="{}")
     model.add(reply("", items=[SHELL, function, custom]), reply("done"))
     assert (await runner.run_task(await runner.create_task("q"))).output == "done"
-    told = {item["call_id"]: item["output"] for item in sent(model) if "output" in item}
+    told = {item["call_id"]: item["output"] for item in sent_items(model) if "output" in item}
     assert "No shell_call is a call of tool shell" in told["c1"][0]["stderr"]
     assert "No function_call is a call of tool apply_patch" in told["c8"]
     assert "No custom_tool_call is a call of tool shell" in told["c9"]
@@ -299,7 +293,7 @@ async def test_an_output_that_is_too_long_is_cut_and_keeps_its_exit_code(
     call = {**SHELL, "action": {"commands": ["cat"]}}
     model.add(reply("", items=[call]), reply("done"))
     assert (await runner.run_task(await runner.create_task("q"))).output == "done"
-    [told] = sent(model)[1]["output"]
+    [told] = sent_items(model)[1]["output"]
     assert told["outcome"] == {"type": "exit", "exit_code": 3}
     assert told["stdout"].endswith("[cut: 3000000 characters in all]")
 
@@ -309,7 +303,7 @@ async def test_an_old_shell_gets_its_call_and_returns_a_text(run: Runs, model: F
     model.add(reply("", items=[OLD_SHELL]), reply("done"))
     assert (await run("q")).final_output == "done"
     told = {"type": "local_shell_call_output", "id": "c4", "call_id": "c4", "output": "ls"}
-    assert sent(model) == [OLD_SHELL, told]
+    assert sent_items(model) == [OLD_SHELL, told]
 
 
 async def test_a_custom_tool_gets_the_text_as_it_is(run: Runs, model: FakeOpenAI) -> None:
@@ -327,7 +321,7 @@ async def test_a_custom_tool_gets_the_text_as_it_is(run: Runs, model: FakeOpenAI
     assert offered == {"type": "custom", "name": "edit", "description": "Edits.", "format": grammar}
     assert seen == [("edit", "c3", "s/a/b/")]
     told = {"type": "custom_tool_call_output", "call_id": "c3", "output": "S/A/B/"}
-    assert sent(model) == [EDIT, told]
+    assert sent_items(model) == [EDIT, told]
 
 
 async def test_a_patch_is_made_by_the_editor_and_taken_back_by_an_undo(
@@ -346,11 +340,11 @@ async def test_a_patch_is_made_by_the_editor_and_taken_back_by_an_undo(
         "status": "completed",
         "output": "updated",
     }
-    assert sent(model) == [PATCH, told]
+    assert sent_items(model) == [PATCH, told]
     fork = await runner.fork(task, at="s1")
     model.add(reply("done too"))
     assert (await runner.run_task(fork)).output == "done too"
-    assert sent(model) == [PATCH, told]
+    assert sent_items(model) == [PATCH, told]
     await runner.undo_step(task)
     receipt = await runner.undo_step(task)
     assert files.files == {"a.txt": "old\n"}
@@ -367,7 +361,7 @@ async def test_a_patch_that_fails_is_told_as_failed_and_stays_without_an_undo(
     odd = {**PATCH, "call_id": "c7", "operation": {"type": "rename", "path": "a.txt"}}
     model.add(reply("", items=[other]), reply("", items=[odd]), reply("done"))
     assert (await runner.run_task(await runner.create_task("q"))).output == "done"
-    first, second = (item for item in sent(model) if "output" in item)
+    first, second = (item for item in sent_items(model) if "output" in item)
     assert (first["status"], first["output"]) == ("failed", "there is no such file")
     assert second["status"] == "failed"
     assert "'rename' is no operation" in second["output"]

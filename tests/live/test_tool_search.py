@@ -33,7 +33,7 @@ from holdfast.testing import FakeOpenAI, call, calls, hosted, reply
 from holdfast.workers import ReActAgentWorker
 from tests.support.cli import Cli, make_cli
 from tests.support.rig import MakeAgent, MakeRunner, Rig
-from tests.support.runs import Runs, outputs
+from tests.support.runs import Runs, outputs, sent_items
 
 SEARCH = hosted("tool_search_call", id="tsc_1", call_id=None, arguments={"paths": ["crm"]})
 FOUND = hosted(
@@ -96,12 +96,6 @@ def run(rig: Rig, make_agent: MakeAgent) -> Runs:
     return Runs(rig, make_agent)
 
 
-def sent(model: FakeOpenAI, n: int = -1) -> list[dict[str, Any]]:
-    """Return the items of a request without the messages of users."""
-    items: list[dict[str, Any]] = model.requests[n].body["input"]
-    return [item for item in items if "role" not in item]
-
-
 async def test_namespaces_and_deferred_tools_are_offered_and_called_by_their_namespaces(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -131,7 +125,7 @@ async def test_namespaces_and_deferred_tools_are_offered_and_called_by_their_nam
     assert offered[4] == {"type": "tool_search", "description": "Find tools."}
     assert books.done == ["crm.put x"]
     assert outputs(result) == ["crm has x", "seen up"]
-    items = sent(model)
+    items = sent_items(model)
     assert items[:2] == [SEARCH, FOUND]
     named = [(e["name"], e["namespace"]) for e in items if e["type"] == "function_call"]
     assert named == [("put", "crm"), ("look", "look")]
@@ -172,8 +166,8 @@ async def test_items_of_a_search_are_items_and_events_of_the_run(
     assert given[1:3] == [SEARCH, FOUND]
     model.reply("again")
     await run([*given, {"role": "user", "content": "more"}])
-    assert sent(model)[:2] == [SEARCH, FOUND]
-    assert [each for each in sent(model) if each.get("namespace") == "billing"]
+    assert sent_items(model)[:2] == [SEARCH, FOUND]
+    assert [each for each in sent_items(model) if each.get("namespace") == "billing"]
 
 
 async def test_the_record_knows_namespaced_calls_by_their_whole_names(
@@ -268,7 +262,7 @@ async def test_the_state_of_a_run_decides_on_namespaced_and_deferred_calls(
     assert result.final_output == "done"
     assert books.done == ["crm.put a"]
     assert done == ["wipe wipe wipe"]
-    assert [each["namespace"] for each in sent(model) if each["type"] == "function_call"] == [
+    assert [each["namespace"] for each in sent_items(model) if each["type"] == "function_call"] == [
         "crm",
         "billing",
         "wipe",
@@ -444,7 +438,7 @@ def test_a_worker_that_is_killed_between_the_answer_and_the_call_is_replaced(
     assert (cli.home / "paid").read_text("utf-8") == "bank.pay Kim 1\n"
     assert "bank.pay" in shown
     assert "tool_search" in shown
-    assert [each["namespace"] for each in sent(model) if each["type"] == "function_call"] == [
+    assert [each["namespace"] for each in sent_items(model) if each["type"] == "function_call"] == [
         "bank"
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import Agent, AgentRunner, Runner, tool
+from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig
 
 
@@ -30,6 +31,12 @@ def tools() -> tuple[list[str], Any]:
 def outputs(result: Any) -> list[str]:
     """List the outputs of tools that a run has."""
     return [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+
+
+def sent_items(model: FakeOpenAI, n: int = -1) -> list[dict[str, Any]]:
+    """Return the items of a request without the messages of users."""
+    items: list[dict[str, Any]] = model.requests[n].body["input"]
+    return [item for item in items if "role" not in item]
 
 
 async def serve_nested(rig: Rig, make_agent: MakeAgent, *tools: Any, **options: Any) -> AgentRunner:

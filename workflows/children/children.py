@@ -279,9 +279,8 @@ class Children:
         Args:
             paused: Who paused this task and why; empty to let them go on.
         """
-        for name, child in self._known().items():
-            if not (child.closed or child.left or child.is_over):
-                self.send(name, paused=paused)
+        for name in self._going():
+            self.send(name, paused=paused)
 
     def configure(self, by: str) -> None:
         """Hand the settings that the run was given on to the children whose calls are not over.
@@ -290,9 +289,15 @@ class Children:
             by: Who has given them.
         """
         change = self._ledger.s.changed
-        for name, child in self._known().items():
-            if change is not None and not (child.closed or child.left or child.is_over):
-                self.send(name, change=change.inherited, by=by)
+        if change is None:
+            return
+        for name in self._going():
+            self.send(name, change=change.inherited, by=by)
+
+    def _going(self) -> list[str]:
+        """Name the children whose calls are not over."""
+        known = self._known().items()
+        return [name for name, it in known if not (it.closed or it.left or it.is_over)]
 
     async def ask(self) -> None:
         """Request fresh reports of the children that are awaited: one may just be decided."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from holdfast.task import refusals
 from holdfast.task.data.children import SAYS, ParentSays, UndoAnswer, is_secret
 from holdfast.task.data.commands import Command
-from holdfast.task.data.head import RunChange
 from holdfast.task.data.undo import Obstacle
 from holdfast.task.requests.command_effects import configure
 from holdfast.task.requests.phase import ALLOWED, Word
@@ -71,10 +70,8 @@ class ParentWords:
                 core.ledger.change(held=said.paused or "")
                 core.hold_children(was)
                 core.after_news()
-            case "change" if said.change is not None:
-                self._configure(said, said.change)
             case "change":
-                pass
+                self._configure(said)
             case "undo_for":
                 core.undone_requests = core.requests.ids
                 undo_for_parent(core.ledger, said)
@@ -84,10 +81,12 @@ class ParentWords:
             case "run_for":
                 pass
 
-    def _configure(self, said: ParentSays, change: RunChange) -> None:
+    def _configure(self, said: ParentSays) -> None:
         """Give this run the settings that the calling run was given, unless it has its own."""
-        ledger = self._core.ledger
-        if not ledger.takes_settings or change.applied(ledger.head) == ledger.head:
+        ledger, change = self._core.ledger, said.change
+        if change is None or not ledger.takes_settings:
+            return
+        if change.applied(ledger.head) == ledger.head:
             return
         for part in (change, change.without("model", "model_settings")):  # as the step allows
             refused = configure(ledger, part)

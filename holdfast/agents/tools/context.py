@@ -16,8 +16,8 @@ from holdfast.errors import DeclarationError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.code.context_data import KEY as CONTEXT_KEY
 from holdfast.values.code.context_data import dump
+from holdfast.values.messages import ToolCall, qualified_name
 from holdfast.values.messages import Usage as UsageRecord
-from holdfast.values.messages import qualified_name
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.runs.usage import Usage
 from holdfast.values.text.shown import shown
@@ -303,6 +303,21 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
     def heartbeat(self, *details: Any) -> None:
         """Send a heartbeat to the engine, with details that are shown beside the activity."""
         self._heartbeat(*details)
+
+
+def names_in_context(call: ToolCall, tool: Any) -> tuple[str, str | None]:
+    """Return the name and the namespace of a call's tool, as a ToolContext has them.
+
+    A worker that describes tools in a text calls one of a namespace by its whole name.
+
+    Args:
+        call: The call.
+        tool: Its tool, or what else is called.
+    """
+    namespace: str = getattr(tool, "namespace", "")
+    if namespace:
+        return tool.name, namespace
+    return call.bare_name, call.namespace or None
 
 
 class Effect(Value):

@@ -14,8 +14,8 @@ from holdfast.engine.cluster import has_workers
 from holdfast.engine.search_attributes import APPROVALS_MEMO
 from holdfast.errors import EngineError, InvalidArgumentError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.visibility import listed
-from holdfast.task.data.calls import Approval, call_digest
-from holdfast.task.people.decisions import asked_call
+from holdfast.task.data.calls import Approval
+from holdfast.task.people.decisions import is_whole
 
 READ_SECONDS = 12.0
 """Time limit of reading: a worker that was just killed still counts as running."""
@@ -46,8 +46,7 @@ class Waiting:
     @property
     def is_whole(self) -> bool:
         """Whether the arguments are whole: without a worker, only their beginning is known."""
-        a = self.approval
-        return not a.digest or call_digest(asked_call(a, a.arguments)) == a.digest
+        return is_whole(self.approval)
 
 
 def task_of(approval_id: str) -> str:

@@ -10,8 +10,8 @@ from holdfast.desk.views.buttons import Button, buttons_of
 from holdfast.desk.views.words import age, brief, clock, cut, data_of, object_of, pretty, span
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
-from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule, call_digest
-from holdfast.task.people.decisions import asked_call
+from holdfast.task.data.calls import Approval, ApprovalKind, StandingRule
+from holdfast.task.people.decisions import is_whole
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task
@@ -204,12 +204,6 @@ def shown_rule(rule: StandingRule) -> str:
     where = f" by {rule.agent} in session {rule.session}" if rule.session else ""
     until = f" until {clock(rule.until)}" if rule.until else ""
     return f"{rule.by} has {what} {which}{where}{until}."
-
-
-def is_whole(approval: Approval) -> bool:
-    """Whether the arguments of an approval are whole: lists cut long ones."""
-    call = asked_call(approval, approval.arguments)
-    return not approval.digest or call_digest(call) == approval.digest
 
 
 def _tool_of(

@@ -286,6 +286,13 @@ _IN_RULES: Mapping[RunSetting, tuple[str, ...]] = {
 }
 
 
+def _fields(names: Iterable[RunSetting]) -> tuple[list[str], list[str]]:
+    """Return the fields that settings are: of the head, and of its rules."""
+    chosen = tuple(names)
+    own = [each for name in chosen for each in _IN_HEAD.get(name, ())]
+    return own, [each for name in chosen for each in _IN_RULES[name]]
+
+
 class RunChange(Value):
     """Settings that a run was given after it had begun; they hold for all that follows.
 
@@ -305,9 +312,9 @@ class RunChange(Value):
     def of(cls, head: TaskHead, names: Iterable[RunSetting]) -> Self:
         """Return some settings as a head has them."""
         chosen = tuple(names)
-        own = {each: getattr(head, each) for name in chosen for each in _IN_HEAD.get(name, ())}
-        rules = {each: getattr(head.run, each) for name in chosen for each in _IN_RULES[name]}
-        return cls(names=chosen, run=RunRules(**rules), **own)
+        own, rules = _fields(chosen)
+        run = RunRules(**{each: getattr(head.run, each) for each in rules})
+        return cls(names=chosen, run=run, **{each: getattr(head, each) for each in own})
 
     @classmethod
     def between(cls, head: TaskHead, given: TaskHead, names: Iterable[RunSetting]) -> Self:
@@ -320,9 +327,9 @@ class RunChange(Value):
 
     def applied(self, head: TaskHead) -> TaskHead:
         """Return a head with these settings."""
-        own = {each: getattr(self, each) for name in self.names for each in _IN_HEAD.get(name, ())}
-        rules = {each: getattr(self.run, each) for name in self.names for each in _IN_RULES[name]}
-        return head.model_copy(update={**own, "run": head.run.model_copy(update=rules)})
+        own, rules = _fields(self.names)
+        run = head.run.model_copy(update={each: getattr(self.run, each) for each in rules})
+        return head.model_copy(update={**{each: getattr(self, each) for each in own}, "run": run})
 
     def after(self, earlier: RunChange | None) -> RunChange:
         """Return an earlier change and this one as one."""
@@ -333,8 +340,7 @@ class RunChange(Value):
 
     def unread(self, body: Mapping[str, Json]) -> str:
         """Return why a body of which this was made is refused: it has what no name asks for."""
-        rules = {each for name in self.names for each in _IN_RULES[name]}
-        own = {each for name in self.names for each in _IN_HEAD.get(name, ())}
+        own, rules = map(set, _fields(self.names))
         given = [each for each in ("model", "settings") if each in body and each not in own]
         known = {"run": rules, "settings": {*ModelSettings.model_fields}}
         for part, fields in known.items():

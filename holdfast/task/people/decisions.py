@@ -41,6 +41,12 @@ def asked_call(approval: Approval, arguments: str) -> ToolCall:
     )
 
 
+def is_whole(approval: Approval) -> bool:
+    """Whether the arguments of an approval are whole: lists cut long ones."""
+    call = asked_call(approval, approval.arguments)
+    return not approval.digest or call_digest(call) == approval.digest
+
+
 def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> None:
     """Accept edited arguments, or open the approval again and say why."""
     if refused:

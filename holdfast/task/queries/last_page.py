@@ -11,8 +11,9 @@ import copy
 import threading
 from collections import OrderedDict
 
-from holdfast.task.data.closing import EntriesPage
+from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.queries.pages import entries_page
 from holdfast.values.base import ChainRef
 
 MOST_PAGES = 256
@@ -24,14 +25,8 @@ _pages: OrderedDict[tuple[str, str], EntriesPage] = OrderedDict()
 
 def hand_over(ledger: Ledger, task_id: str, run_id: str) -> None:
     """Keep all entries of a task that closes, its open steps, and its description."""
-    page = EntriesPage(
-        segment=ledger.s.segment,
-        entries=tuple(ledger.entries),
-        opens=tuple(each.chained() for each in ledger.s.opens),
-        branch=ledger.s.branch,
-        ledger=ledger.chain,
-        task=ledger.task(),
-    )
+    asked = EntriesRequest(skip=len(ledger.entries), opens=True, task=True)
+    page = entries_page(ledger, asked).model_copy(update={"entries": tuple(ledger.entries)})
     with _lock:
         _pages[task_id, run_id] = page
         while len(_pages) > MOST_PAGES:
