@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,23 @@ ANSWER = "The result of (2 * 3) + 4 is 10."
 @pytest.fixture
 def cli(tmp_path: Path) -> Generator[Cli]:
     cli = make_cli(tmp_path)
+    yield cli
+    cli("stop")
+
+
+@pytest.fixture(scope="module")
+def summed(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    cli = make_cli(tmp_path_factory.mktemp("summed"))
+    cli("run", "calc", "What is 1 + 1?", "--task-id", "sum", *SERVED_HERE)
+    return cli
+
+
+@pytest.fixture
+def with_sum(summed: Cli, tmp_path: Path) -> Generator[Cli]:
+    """Give a test a data directory of its own that has a task."""
+    cli = make_cli(tmp_path)
+    left_out = shutil.ignore_patterns("ports.json", "server.*")  # it has a server of its own, too
+    shutil.copytree(summed.data_dir, cli.data_dir, ignore=left_out)
     yield cli
     cli("stop")
 
@@ -234,15 +252,14 @@ async def test_workers_of_one_s_own_queue_are_reached_by_run_and_by_all_that_fol
     ],
 )
 def test_a_reader_that_has_gone_changes_neither_work_nor_exit_code(
-    cli: Cli, arguments: tuple[str, ...], code: int
+    with_sum: Cli, arguments: tuple[str, ...], code: int
 ) -> None:
-    cli("run", "calc", "What is 1 + 1?", "--task-id", "sum", *SERVED_HERE)
     reading, writing = os.pipe()
     os.close(reading)
     ended = subprocess.run(
         [sys.executable, "-m", "holdfast.cli", *arguments],
-        cwd=cli.home,
-        env=cli.environment(),
+        cwd=with_sum.home,
+        env=with_sum.environment(),
         stdout=writing,
         stderr=writing,
         check=False,
@@ -250,7 +267,7 @@ def test_a_reader_that_has_gone_changes_neither_work_nor_exit_code(
     )
     os.close(writing)
     assert ended.returncode == code
-    kept = [each["status"] for each in cli("tasks", "--json").lines]
+    kept = [each["status"] for each in with_sum("tasks", "--json").lines]
     done = "waiting" if code == 3 else "finished"
     assert kept == ([done, "finished"] if "run" in arguments else ["finished"])
 
@@ -272,14 +289,13 @@ def test_a_reader_that_has_gone_changes_neither_work_nor_exit_code(
     ],
 )
 def test_a_full_disk_is_told_in_one_line_and_the_work_is_done(
-    cli: Cli, arguments: tuple[str, ...], code: int
+    with_sum: Cli, arguments: tuple[str, ...], code: int
 ) -> None:
-    cli("run", "calc", "What is 1 + 1?", "--task-id", "sum", *SERVED_HERE)
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "holdfast.cli", *arguments],
-            cwd=cli.home,
-            env=cli.environment(),
+            cwd=with_sum.home,
+            env=with_sum.environment(),
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -291,7 +307,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_work_is_done(
     if code != 3:  # it has the answer alone on stdout, and there is none yet
         last = ended.stderr.splitlines()[-1]
         assert last.startswith("error: stdout could not be written (No space left on device)")
-    kept = [each["status"] for each in cli("tasks", "--json").lines]
+    kept = [each["status"] for each in with_sum("tasks", "--json").lines]
     done = "waiting" if code == 3 else "finished"
     assert kept == ([done, "finished"] if "run" in arguments else ["finished"])
 
