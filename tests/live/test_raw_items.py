@@ -82,7 +82,7 @@ def sent_ids(model: FakeOpenAI) -> list[str]:
 async def test_the_list_of_a_run_is_that_of_the_api_and_the_next_run_takes_it(
     run: Runs, model: FakeOpenAI, openai_client: AsyncOpenAI
 ) -> None:
-    await run.serve(look)
+    agent = await run.serve(look)
     model.call("look", {"where": "there"})
     model.reply("done")
     result = await run("q")
@@ -104,7 +104,7 @@ async def test_the_list_of_a_run_is_that_of_the_api_and_the_next_run_takes_it(
     before = [item.get("role") or item["type"] for item in model.requests[-1].body["input"]]
     assert before == ["user", "function_call", "function_call_output", "assistant", "user"]
     assert model.requests[-1].body["input"][3] == {"role": "assistant", "content": "done"}
-    read = await Runner.run(run.agent, RunState.of(again.task_id), runner=run.runner)
+    read = await Runner.run(agent, RunState.of(again.task_id), runner=run.runner)
     assert json.dumps(read.to_input_list()) == json.dumps(again.to_input_list())
 
     client = openai_client.with_options(base_url=model.base_url)

@@ -148,6 +148,17 @@ async def test_a_model_of_the_agents_sdk_is_asked_by_its_signature() -> None:
         False,
         {"type": "object"},
     )
+
+
+async def test_a_model_of_the_agents_sdk_gets_the_items_that_the_sdk_gives_it() -> None:
+    own = Own(message("hello"))
+    made = resolve_model(own)
+    answer = await made.respond(ASKED)
+    asked = ASKED.model_copy(update={"messages": (*ASKED.messages, answer.message)})
+    await made.respond(asked)
+    part = {"annotations": [], "text": "hello", "type": "output_text", "logprobs": []}
+    said = {"content": [part], "role": "assistant", "status": "completed", "type": "message"}
+    assert own.asked[-1]["input"] == [{"role": "user", "content": "q"}, {"id": "m1", **said}]
     assert schema.is_strict_json_schema()
     assert schema.validate_json("{}") == {}
     assert (asked["handoffs"], asked["tracing"]) == ([], ModelTracing.DISABLED)
