@@ -148,17 +148,6 @@ async def test_a_model_of_the_agents_sdk_is_asked_by_its_signature() -> None:
         False,
         {"type": "object"},
     )
-
-
-async def test_a_model_of_the_agents_sdk_gets_the_items_that_the_sdk_gives_it() -> None:
-    own = Own(message("hello"))
-    made = resolve_model(own)
-    answer = await made.respond(ASKED)
-    asked = ASKED.model_copy(update={"messages": (*ASKED.messages, answer.message)})
-    await made.respond(asked)
-    part = {"annotations": [], "text": "hello", "type": "output_text", "logprobs": []}
-    said = {"content": [part], "role": "assistant", "status": "completed", "type": "message"}
-    assert own.asked[-1]["input"] == [{"role": "user", "content": "q"}, {"id": "m1", **said}]
     assert schema.is_strict_json_schema()
     assert schema.validate_json("{}") == {}
     assert (asked["handoffs"], asked["tracing"]) == ([], ModelTracing.DISABLED)
@@ -175,6 +164,17 @@ async def test_a_model_is_asked_for_reasoning_by_an_object(given: dict[str, Any]
     await resolve_model(own).respond(ASKED)
     high, none = (each["model_settings"] for each in own.asked)
     assert (high.reasoning.effort, high.reasoning_effort, none.reasoning) == ("high", None, None)
+
+
+async def test_a_model_of_the_agents_sdk_gets_the_items_that_the_sdk_gives_it() -> None:
+    own = Own(message("hello"))
+    made = resolve_model(own)
+    answer = await made.respond(ASKED)
+    asked = ASKED.model_copy(update={"messages": (*ASKED.messages, answer.message)})
+    await made.respond(asked)
+    part = {"annotations": [], "text": "hello", "type": "output_text", "logprobs": []}
+    said = {"content": [part], "role": "assistant", "status": "completed", "type": "message"}
+    assert own.asked[-1]["input"] == [{"role": "user", "content": "q"}, {"id": "m1", **said}]
 
 
 async def test_its_events_are_passed_on_and_the_last_one_is_the_answer() -> None:

@@ -29,7 +29,6 @@ from holdfast.models.openai.hosted_items import hosted_calls, without_lost_searc
 from holdfast.models.openai.items import (
     assistant_message,
     from_response_items,
-    to_response_items,
 )
 from holdfast.models.openai.output_items import shown_items
 from holdfast.models.openai.response_tools import offered_tools
