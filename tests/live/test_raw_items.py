@@ -127,8 +127,10 @@ async def test_filters_and_hooks_see_ids_and_the_next_agent_is_not_sent_them(
         return data
 
     class Watch(AgentHooks[Any]):
-        async def on_llm_start(self, context: Any, agent: Any, prompt: Any, items: Any) -> None:
-            seen["hook"] = items
+        async def on_llm_start(
+            self, context: Any, agent: Any, system_prompt: str | None, input_items: Any
+        ) -> None:
+            seen["hook"] = input_items
 
     last = run.make_agent(name="last", hooks=Watch())
     agent = await run.serve(handoffs=[handoff(last, input_filter=keep)])

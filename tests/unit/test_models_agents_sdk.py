@@ -172,8 +172,18 @@ async def test_a_model_of_the_agents_sdk_gets_the_items_that_the_sdk_gives_it() 
     answer = await made.respond(ASKED)
     asked = ASKED.model_copy(update={"messages": (*ASKED.messages, answer.message)})
     await made.respond(asked)
-    part = {"annotations": [], "text": "hello", "type": "output_text", "logprobs": []}
-    said = {"content": [part], "role": "assistant", "status": "completed", "type": "message"}
+    part: dict[str, Any] = {
+        "annotations": [],
+        "text": "hello",
+        "type": "output_text",
+        "logprobs": [],
+    }
+    said: dict[str, Any] = {
+        "content": [part],
+        "role": "assistant",
+        "status": "completed",
+        "type": "message",
+    }
     assert own.asked[-1]["input"] == [{"role": "user", "content": "q"}, {"id": "m1", **said}]
 
 
