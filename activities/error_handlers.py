@@ -21,7 +21,7 @@ from holdfast.agents.runs.error_handlers import (
 )
 from holdfast.agents.runs.item_reading import conversation_items
 from holdfast.errors import AgentsException, InvalidArgumentError, UserError
-from holdfast.models.openai.items import to_response_items
+from holdfast.models.openai.output_items import shown_items
 from holdfast.task.data.wire import Handled, HandleInput
 from holdfast.task.refusals import verdict_of
 from holdfast.values import json_patch as merge_patch
@@ -89,7 +89,7 @@ class HandlingActivities:
         inputs = [] if given_in is None else [given_in]
         said = [*messages, *inputs, *(answer.message for answer in answers)]
         asked = [message for message in said[:1] if message.role == "user"]
-        before = to_response_items([*await history_before(source, head), *asked])
+        before = shown_items([*await history_before(source, head), *asked])
         is_text = not head.history and not head.has_session and asked and not asked[0].images
         run_input: str | list[dict[str, Json]] = asked[0].text if is_text else before
         view = opened.step.history
@@ -97,7 +97,7 @@ class HandlingActivities:
             seen = (await source.stored_list(view.sha256))[: view.given]
             left = input_left(view, seen)
             if left is not None:
-                run_input, before = left, to_response_items(seen)
+                run_input, before = left, shown_items(seen)
         items = conversation_items(said[len(asked) :], first)
         output = [item.to_input_item() for item in items]
         return RunErrorData(

@@ -21,7 +21,7 @@ from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.output_type import typed_output
 from holdfast.archive.contents import read_json
 from holdfast.errors import InvalidArgumentError
-from holdfast.models.openai.items import to_response_items
+from holdfast.models.openai.output_items import shown_items
 from holdfast.task.data.failures import facts
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.head import TaskHead
@@ -131,7 +131,7 @@ class GuardingActivities:
         messages = () if asks and not head.has_session else await history_before(self._source, head)
         if asks:
             messages = (*messages, user(text or "", opened.step.images))
-        return to_response_items([await self._source.rehydrate(each) for each in messages])
+        return shown_items([await self._source.rehydrate(each) for each in messages])
 
     async def _output(self, view: View) -> Json:
         if view.output is None:

@@ -21,6 +21,7 @@ from holdfast.agents.runs.item_reading import conversation_items, message_items
 from holdfast.agents.runs.teams import team_of
 from holdfast.errors import InvalidArgumentError, NotFoundError, UserError, message_of, remedy_of
 from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.models.openai.output_items import shown_items
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import RunRules
 from holdfast.values.base import Json
@@ -175,7 +176,7 @@ class AgentHandoffs(StepHandoffs):
         now = [*messages[turn:], *told]
         team = team_of(self._first)
         return HandoffInputData(
-            input_history=before[0].text if is_text else tuple(to_response_items(before)),
+            input_history=before[0].text if is_text else tuple(shown_items(before)),
             pre_handoff_items=tuple(
                 conversation_items(messages[given:turn], self._first, known=self._makers(given))
             ),

@@ -17,7 +17,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.output_type import typed_output
 from holdfast.models.base import ModelRequest
-from holdfast.models.openai.items import to_response_items
+from holdfast.models.openai.output_items import shown_items
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
@@ -133,7 +133,7 @@ class StepHooks:
         return [self._registry.agent(name) for name in names]
 
     async def _items(self, messages: Sequence[Message]) -> list[dict[str, Json]]:
-        return to_response_items([await self._source.rehydrate(each) for each in messages])
+        return shown_items([await self._source.rehydrate(each) for each in messages])
 
     async def _made(self) -> AgentHookContext[Any]:
         if self._context is None:

@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError, ModelRequestError, ModelUnavailableEr
 from holdfast.models.base import Model as OneMethodModel
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell, ToolSpec, is_passing
 from holdfast.models.openai.hosted_items import without_lost_searches
-from holdfast.models.openai.items import to_response_items
+from holdfast.models.openai.output_items import shown_items
 from holdfast.values.base import Json
 from holdfast.values.messages import qualified_name
 from holdfast.values.settings import MCPToolChoice, ModelSettings
@@ -287,7 +287,7 @@ def _arguments(request: ModelRequest) -> dict[str, Any]:
     """Return the arguments of `get_response` for a request."""
     word = None if request.tool_choice == "auto" else request.tool_choice
     choice = None if word is None else MCPToolChoice.of(word) or word
-    given = to_response_items(request.messages)
+    given = shown_items(request.messages)
     return {
         "system_instructions": request.instructions or None,
         "input": [_sent(item) for item in without_lost_searches(given)],

@@ -16,7 +16,7 @@ from holdfast.agents.items.run_items import InputItem, RunItem
 from holdfast.agents.runs.results import RunData
 from holdfast.agents.runs.teams import has_servers, team_of
 from holdfast.errors import ArchiveError, NotFoundError, NoWorkerError, QueryFailedError
-from holdfast.models.openai.items import to_response_items
+from holdfast.models.openai.output_items import shown_items
 from holdfast.reading.reader import Reader
 from holdfast.reading.recorded import Recorded, read_before, read_recorded
 from holdfast.reading.run_results import LONG_STEPS, run_data
@@ -121,7 +121,7 @@ def _added(recorded: Recorded, agent: Agent) -> list[InputItem]:
     """Return the texts that were added to the state that a run was begun with, as items of it."""
     first, follows = team_of(agent).of(recorded.task.agent), recorded.head.follows
     count = 0 if follows is None else follows.added
-    given = to_response_items(recorded.before)
+    given = shown_items(recorded.before)
     return [InputItem(first, RawItem(item)) for item in given[len(given) - count :]]
 
 

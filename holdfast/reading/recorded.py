@@ -9,7 +9,7 @@ from itertools import chain, islice
 from holdfast.archive.contents import read_json, resolve_message
 from holdfast.archive.segments import read_archived, read_messages, read_record, turns, unhurried
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
-from holdfast.models.openai.items import to_response_items
+from holdfast.models.openai.output_items import shown_items
 from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
 from holdfast.task.data.agent_snapshot import AgentSnapshot
@@ -181,7 +181,7 @@ async def _view(reader: Reader, steps: Sequence[StepRecord], last_step: TaskStep
 
 async def _read_view(reader: Reader, ref: HistoryRef) -> list[dict[str, Json]]:
     """Read the items of the input of an agent that sees a view."""
-    return to_response_items((await _messages(reader, ref.sha256))[: ref.given])
+    return shown_items((await _messages(reader, ref.sha256))[: ref.given])
 
 
 def _moved(

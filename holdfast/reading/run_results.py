@@ -12,7 +12,7 @@ from holdfast.agents.agent_base import users_agent
 from holdfast.agents.handoffs.filters import input_left
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem, turn_keys
-from holdfast.agents.items.typed_items import Unread, UnreadList, raw_of, unread
+from holdfast.agents.items.typed_items import Unread, UnreadList, raw_of
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
@@ -21,8 +21,7 @@ from holdfast.agents.runs.item_reading import step_items, step_messages
 from holdfast.agents.runs.results import ModelResponse, RunData, RunResult, said_by, said_in
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models.base import ModelAnswer
-from holdfast.models.openai.items import to_response_items
-from holdfast.models.openai.output_items import to_output_items
+from holdfast.models.openai.output_items import made_items, shown_items
 from holdfast.reading.recorded import Recorded
 from holdfast.task.data.calls import Approval
 from holdfast.task.ledger.references import cost_of
@@ -165,9 +164,9 @@ def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
         each
         for of in recorded.steps[-1:]
         for answer in of.answers
-        for each in to_output_items(answer.message)
+        for each in made_items(answer.message)
     ]
-    ids = {as_text(each.item.get("call_id")): each.id for each in written}
+    ids = {as_text(each.get("call_id")): as_text(each.get("id")) for each in written}
     return [
         ToolApprovalItem(
             team.of(approval.agent),
@@ -183,16 +182,14 @@ def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
 def _call(approval: Approval, shown_id: str) -> RawItem | Unread:
     """Write the call that an approval is about as an item of the Responses API."""
     call = asked_call(approval, approval.arguments)
-    [written] = to_output_items(Message(role="assistant", calls=(call,)))
-    if call.kind:
-        return raw_of({**written.item, "name": call.name})
-    return raw_of(written.item, "" if call.server else shown_id)
+    [written] = made_items(Message(role="assistant", calls=(call,), item_ids=("", shown_id)))
+    return raw_of({**written, "name": call.name} if call.kind else written)
 
 
 def response(answer: ModelAnswer) -> ModelResponse:
     """Return a model's answer in the form of the Agents SDK."""
     return ModelResponse(
-        output=UnreadList(map(unread, to_output_items(answer.message))),
+        output=UnreadList(map(Unread, made_items(answer.message))),
         usage=answered_after(cost_of(answer), answer.failed),
         response_id=answer.response_id or None,
     )
@@ -215,15 +212,15 @@ def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, J
         return left
     if recorded.head.has_session:
         asked = [user(task.input, task.images)] if task.input or task.images else []
-        return to_response_items([*recorded.session, *recorded.before, *asked])
+        return shown_items([*recorded.session, *recorded.before, *asked])
     if given is not None:
         return listed(given)
     if recorded.before:
-        return to_response_items(recorded.before)
+        return shown_items(recorded.before)
     if not task.images:
         is_none = not task.input and recorded.head.follows is not None
         return [] if is_none else task.input
-    return to_response_items([user(task.input, task.images)])
+    return shown_items([user(task.input, task.images)])
 
 
 def _normalized(recorded: Recorded) -> list[dict[str, Json]] | None:
@@ -236,7 +233,8 @@ def _normalized(recorded: Recorded) -> list[dict[str, Json]] | None:
         return None
     transcript = [message for of in recorded.steps for message in step_messages(of)]
     seen = view.made if view.ref.input else view.messages
-    return to_response_items([*seen, *transcript[view.ref.skip :]])
+    own = (item for said in transcript[view.ref.skip :] for item in made_items(said))
+    return [*shown_items(seen), *own]
 
 
 def _moved(

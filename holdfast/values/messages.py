@@ -178,6 +178,7 @@ class Message(Value):
             those of the provider's own tools. Agent workers always get whole items.
         item_ids: The provider's ids of the content and of the calls, in this order, for readers:
             "" for none, shorter where the last have none. Ids that it needs again are in `items`.
+            Items that were given with the Agents SDK's "__fake_id__" have that.
     """
 
     role: Role

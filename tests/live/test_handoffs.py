@@ -702,7 +702,7 @@ async def test_the_input_of_a_result_is_what_a_filter_made_of_it(
     copied = [copy.copy(item) for item in result.new_items]
     result.new_items = copied
     assert kinds(result.to_input_list()) == kept
-    assert kinds(result.to_input_list(mode="normalized")) == ["user", "assistant"]
+    assert kinds(result.to_input_list(mode="normalized")) == ["user", "message"]
     model.reply("again")
     await Runner.run(result.last_agent, result.to_state(), runner=team.runner)
     assert team.seen() == [("user", "only this"), ("assistant", "done")]
@@ -734,7 +734,7 @@ async def test_the_input_of_a_result_stays_what_it_was_if_a_filter_leaves_it(
     model.reply("done")
     result = await team.run(handoff(team.bob(), input_filter=only_the_input))
     assert result.input == "hi"
-    assert kinds(result.to_input_list(mode="normalized")) == ["user", "assistant"]
+    assert kinds(result.to_input_list(mode="normalized")) == ["user", "message"]
 
 
 async def test_the_input_of_a_result_is_what_a_filter_has_changed_in_place(
@@ -850,7 +850,7 @@ async def test_a_result_of_an_old_record_has_the_input_of_the_run(
     assert result.input == "hi"
     assert len(result.to_input_list()) == 1 + len(result.new_items)
     normalized = result.to_input_list(mode="normalized")
-    assert kinds(normalized) == ["user", "message", "assistant"]
+    assert kinds(normalized) == ["user", "message", "message"]
 
 
 @pytest.mark.usefixtures("old_records")

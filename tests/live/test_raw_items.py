@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
-from holdfast import ItemHelpers, MaxTurnsExceeded, Runner, RunState
+from holdfast import (
+    AgentHooks,
+    HandoffInputData,
+    ItemHelpers,
+    MaxTurnsExceeded,
+    Runner,
+    RunState,
+    handoff,
+)
+from holdfast.agents.items.run_items import RunItemBase
 from holdfast.models import ChatCompletionsModel
 from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.testing import FakeOpenAI
@@ -28,7 +38,7 @@ def ids(items: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_items_have_the_providers_ids_and_models_are_not_sent_them(
+async def test_items_and_sessions_have_the_providers_ids_and_models_are_not_sent_them(
     run: Runs, model: FakeOpenAI, streamed: bool
 ) -> None:
     agent = await run.serve(look)
@@ -54,11 +64,88 @@ async def test_items_have_the_providers_ids_and_models_are_not_sent_them(
     again = await Runner.run(agent, RunState.of(result.task_id), runner=run.runner)
     assert ids(each.raw_item for each in again.new_items) == made
 
+    assert [each.get("id") for each in result.to_input_list()[1:]] == [made[0], None, made[1]]
+
     model.reply("more")
-    await run("and?", session="s")
-    sent = [item for request in model.requests for item in request.body["input"]]
-    assert [item for item in sent if "id" in item] == []
-    assert [item for item in result.to_input_list() if "id" in item] == []
+    more = await run("and?", session="s")
+    assert more.to_input_list()[:4] == result.to_input_list()
+    assert sent_ids(model) == []
+    assert await run.runner.session("s").get_items() == more.to_input_list()
+
+
+def sent_ids(model: FakeOpenAI) -> list[str]:
+    """List the ids of all items that a model was sent."""
+    sent = [item for request in model.requests for item in request.body.get("input", ())]
+    return [item["id"] for item in sent if "id" in item]
+
+
+async def test_the_list_of_a_run_is_that_of_the_api_and_the_next_run_takes_it(
+    run: Runs, model: FakeOpenAI, openai_client: AsyncOpenAI
+) -> None:
+    agent = await run.serve(look)
+    model.call("look", {"where": "there"})
+    model.reply("done")
+    result = await run("q")
+    called, told, said = (each.raw_item for each in result.new_items)
+    made = [each.model_dump(exclude_unset=True) for each in (called, said)]
+    shown = [{"content": "q", "role": "user"}, made[0], dict(told), made[1]]
+    listed = result.to_input_list()
+    assert json.dumps(listed) == json.dumps(shown)  # in the same order of members, too
+    assert list(listed[1]) == ["arguments", "call_id", "name", "type", "id", "status"]
+    assert list(listed[2]) == ["call_id", "output", "type"]
+    assert list(listed[3]) == ["id", "content", "role", "status", "type"]
+    assert list(listed[3]["content"][0]) == ["annotations", "text", "type", "logprobs"]
+
+    model.reply("again")
+    given = [*listed, {"content": "more", "role": "user"}]
+    again = await run(given)
+    assert again.to_input_list()[: len(given)] == given
+    assert sent_ids(model) == []
+    before = [item.get("role") or item["type"] for item in model.requests[-1].body["input"]]
+    assert before == ["user", "function_call", "function_call_output", "assistant", "user"]
+    assert model.requests[-1].body["input"][3] == {"role": "assistant", "content": "done"}
+    read = await Runner.run(agent, RunState.of(again.task_id), runner=run.runner)
+    assert json.dumps(read.to_input_list()) == json.dumps(again.to_input_list())
+
+    client = openai_client.with_options(base_url=model.base_url)
+    other = await run.serve(look, model=ChatCompletionsModel("m", client=client))
+    model.reply("there")
+    asked = [*again.to_input_list(), {"role": "user", "content": "where?"}]
+    last = await Runner.run(other, asked, runner=run.runner)
+    roles = [each["role"] for each in model.requests[-1].body["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant", "user"]
+    assert last.to_input_list()[-1]["id"] == FAKE_ID
+
+
+async def test_filters_and_hooks_see_ids_and_the_next_agent_is_not_sent_them(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def keep(data: HandoffInputData) -> HandoffInputData:
+        seen["filter"] = [*data.input_history, *map(RunItemBase.to_input_item, data.new_items)]
+        return data
+
+    class Watch(AgentHooks[Any]):
+        async def on_llm_start(
+            self, context: Any, agent: Any, system_prompt: str | None, input_items: Any
+        ) -> None:
+            seen["hook"] = input_items
+
+    last = run.make_agent(name="last", hooks=Watch())
+    agent = await run.serve(handoffs=[handoff(last, input_filter=keep)])
+    model.reply("hi")
+    first = await run("q")
+    model.call("transfer_to_last", {})
+    model.reply("done")
+    given = [*first.to_input_list(), {"content": "more", "role": "user"}]
+    result = await Runner.run(agent, given, runner=run.runner)
+    listed = result.to_input_list()
+    assert seen["filter"] == listed[:-1]
+    assert json.dumps(seen["hook"]) == json.dumps(listed[:-1])
+    assert json.dumps(result.to_input_list(mode="normalized")) == json.dumps(listed)
+    assert [each.get("id", "")[:4] for each in listed] == ["", "msg_", "", "fc_1", "", "msg_"]
+    assert sent_ids(model) == []
 
 
 async def test_ids_are_in_an_errors_data_and_in_states(run: Runs, model: FakeOpenAI) -> None:
@@ -95,4 +182,4 @@ async def test_a_message_of_chat_completions_has_the_id_of_the_sdk(
     [item] = result.new_items
     assert isinstance(item.raw_item, ResponseOutputMessage)
     assert (item.raw_item.id, ItemHelpers.extract_text(item.raw_item)) == (FAKE_ID, "done")
-    assert "id" not in result.to_input_list()[-1]
+    assert result.to_input_list()[-1]["id"] == FAKE_ID

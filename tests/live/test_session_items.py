@@ -47,7 +47,7 @@ async def test_the_newest_item_is_taken_one_by_one_through_turns_of_all_kinds(
         "user",
         "function_call",
         "function_call_output",
-        "assistant",
+        "message",
     ]
     taken: list[Any] = []
     while (item := await session.pop_item()) is not None:

@@ -166,6 +166,27 @@ async def test_a_model_is_asked_for_reasoning_by_an_object(given: dict[str, Any]
     assert (high.reasoning.effort, high.reasoning_effort, none.reasoning) == ("high", None, None)
 
 
+async def test_a_model_of_the_agents_sdk_gets_the_items_that_the_sdk_gives_it() -> None:
+    own = Own(message("hello"))
+    made = resolve_model(own)
+    answer = await made.respond(ASKED)
+    asked = ASKED.model_copy(update={"messages": (*ASKED.messages, answer.message)})
+    await made.respond(asked)
+    part: dict[str, Any] = {
+        "annotations": [],
+        "text": "hello",
+        "type": "output_text",
+        "logprobs": [],
+    }
+    said: dict[str, Any] = {
+        "content": [part],
+        "role": "assistant",
+        "status": "completed",
+        "type": "message",
+    }
+    assert own.asked[-1]["input"] == [{"role": "user", "content": "q"}, {"id": "m1", **said}]
+
+
 async def test_its_events_are_passed_on_and_the_last_one_is_the_answer() -> None:
     told: list[Delta] = []
     made = resolve_model(Own(message("hello")))

@@ -29,8 +29,8 @@ from holdfast.models.openai.hosted_items import hosted_calls, without_lost_searc
 from holdfast.models.openai.items import (
     assistant_message,
     from_response_items,
-    to_response_items,
 )
+from holdfast.models.openai.output_items import shown_items
 from holdfast.models.openai.response_tools import offered_tools
 from holdfast.models.resolve import resolve_model
 from holdfast.task.data.calls import Approval, call_digest
@@ -169,7 +169,7 @@ def test_the_item_of_a_call_comes_back_as_it_was(
     [message] = from_response_items([item])
     [call] = message.calls
     assert (call.name, call.bare_name, call.namespace) == (name, "look", namespace or "")
-    assert to_response_items([message]) == [item]
+    assert shown_items([message]) == [item]
 
 
 def test_a_call_of_a_namespace_takes_no_item_of_its_own() -> None:

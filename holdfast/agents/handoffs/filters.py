@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import UserError
-from holdfast.models.openai.items import to_response_items
+from holdfast.models.openai.output_items import shown_items
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.messages import Message
@@ -269,7 +269,7 @@ def input_left(ref: HistoryRef, seen: Sequence[Message]) -> str | list[Item] | N
         case "text":
             return "".join(message.text for message in seen)
         case "items":
-            return to_response_items(seen)
+            return shown_items(seen)
         case _:
             return None
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.agents.agent_base import AgentBase, users_agent
-from holdfast.agents.items.raw_items import member, replayable
+from holdfast.agents.items.raw_items import member, plain, replayable
 from holdfast.agents.items.tool_origin import ToolOrigin
-from holdfast.agents.items.typed_items import Unread, left_unread, read_once, whole
+from holdfast.agents.items.typed_items import Unread, left_unread, read_once
 from holdfast.errors import UserError
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_text
@@ -74,12 +74,12 @@ class RunItemBase:
         return replayable(self._known)
 
     def shown_item(self) -> dict[str, Json]:
-        """Return the item for readers: also with the provider's id of it.
+        """Return the item for readers, with what is of output only.
 
         Raises:
             WrongTypeError: As for `to_input_item`.
         """
-        return whole(left_unread(self, "raw_item") or self.raw_item)
+        return plain(self._known)
 
     @property
     def _known(self) -> Any:

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple, get_args
 
-from holdfast.agents.items.raw_items import RawItem, plain
+from holdfast.agents.items.raw_items import RawItem
 from holdfast.models.openai.item_checks import FAKE_ID
-from holdfast.models.openai.item_contents import answer_parts
-from holdfast.models.openai.output_items import OutputItem
 from holdfast.values.base import Json
 
 AS_DICTS = frozenset({"shell_call", "apply_patch_call", "compaction", "mcp_approval_response"})
@@ -23,23 +21,21 @@ _IMPLIED: Mapping[str, dict[str, Json]] = {
     "message": {"id": FAKE_ID, "status": "completed"},
     "reasoning": {"id": FAKE_ID},
 }
-"""Type of an item to members that its class needs, where the record lacks them."""
+"""Type of an item to members that its class needs, where the item lacks them."""
 
 
 class Unread(NamedTuple):
     """A raw item that has not been read yet.
 
     Attributes:
-        item: The item as input of a model.
-        id: The provider's id, if it is not sent to models; else empty.
+        item: The item as the API writes it.
     """
 
     item: dict[str, Json]
-    id: str = ""
 
     def read(self) -> Any:
         """Return the raw item."""
-        return typed(self.item, self.id)
+        return typed(self.item)
 
 
 class UnreadList(list[Unread]):
@@ -78,47 +74,26 @@ def read_once(owner: Any, name: str) -> Any:
     return members[name]
 
 
-def unread(written: OutputItem) -> Unread:
-    """Return an item of an answer as the API has it: a message's content as parts."""
-    item = written.item
-    if item.get("role") == "assistant":
-        item = {"type": "message", **item, "content": answer_parts(item["content"])}
-    return Unread(item, written.id)
-
-
-def raw_of(item: dict[str, Json], shown_id: str = "") -> RawItem | Unread:
+def raw_of(item: dict[str, Json]) -> RawItem | Unread:
     """Return the raw item of a run's item: what the Agents SDK has as a dict is one."""
-    return RawItem(item) if item.get("type") in AS_DICTS else unread(OutputItem(item, shown_id))
+    return RawItem(item) if item.get("type") in AS_DICTS else Unread(item)
 
 
-def typed(item: dict[str, Json], shown_id: str = "") -> Any:
+def typed(item: dict[str, Json]) -> Any:
     """Return an item of an answer as an object of `openai.types.responses`.
 
-    What models are not sent of it is not among the members that are set: the id, if it is given
-    apart, and what the class needs beside the item. So `model_dump(exclude_unset=True)` is the
-    input item. An item of a type that the package does not know is a RawItem.
+    What its class needs beside the item is not among the members that are set, so that
+    `model_dump(exclude_unset=True)` is the item. One of a type that the package does not know is a
+    RawItem.
     """
     kind = str(item.get("type"))
     made = _classes().get(kind)
     if made is None or (kind == "message" and item.get("role") != "assistant"):
         return RawItem(item)
-    apart = _IMPLIED.get(kind, {}) | ({"id": shown_id} if shown_id else {})
-    found = made.construct(**{**apart, **item})
-    found.model_fields_set.difference_update(apart.keys() - item.keys())
-    for part in found.content or () if kind == "message" else ():
-        if getattr(part, "type", None) == "output_text" and getattr(part, "logprobs", 0) is None:
-            part.logprobs = []  # as the API has it
-            part.model_fields_set.discard("logprobs")
+    implied = _IMPLIED.get(kind, {})
+    found = made.construct(**{**implied, **item})
+    found.model_fields_set.difference_update(implied.keys() - item.keys())
     return found
-
-
-def whole(raw: Any) -> dict[str, Json]:
-    """Return a raw item as a dict, with the id that only readers are shown."""
-    if isinstance(raw, Unread):
-        return {**raw.item, "id": raw.id} if raw.id else dict(raw.item)
-    found = plain(raw)
-    shown_id = None if isinstance(raw, Mapping) else getattr(raw, "id", None)
-    return {"id": shown_id, **found} if shown_id not in (None, FAKE_ID) else found
 
 
 @cache

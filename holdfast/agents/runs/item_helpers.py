@@ -47,7 +47,7 @@ class ItemHelpers:
                 `str()`.
         """
         call_id = member(tool_call, "call_id")
-        return {"type": "function_call_output", "call_id": call_id, "output": _output(output)}
+        return {"call_id": call_id, "output": _output(output), "type": "function_call_output"}
 
     @classmethod
     def extract_last_text(cls, message: Any) -> str | None:

@@ -28,7 +28,7 @@ from holdfast.agents.runs.teams import Team, team_of
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.foreign.servers import ServerTool
 from holdfast.models.openai.local_items import LOCAL_RESULTS, shell_text
-from holdfast.models.openai.output_items import OutputItem, to_output_items
+from holdfast.models.openai.output_items import made_items
 from holdfast.task.ledger.references import last_round
 from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json
@@ -163,26 +163,28 @@ def _items(
         tools |= {call.id: call.name for call in message.calls}
         ids -= {call.id for call in message.calls}.difference(handoffs)
         ids |= {call.id for call in message.calls if call.name in names}
-        for written in to_output_items(message):
-            item = _item(written, agent, ids, team, tools)
+        for raw in made_items(message):
+            item = _item(raw, agent, ids, team, tools)
             if isinstance(item, ToolCallItem | ToolCallOutputItem):
                 tool = team.tool(agent, tools.get(item.call_id or "", ""))
-                _tell_tool(item, tool, written.item)
+                _tell_tool(item, tool, raw)
             found.append(item)
     return found
 
 
 def _item(
-    written: OutputItem, agent: Agent, handoffs: set[str], team: Team, called: Mapping[str, str]
+    raw: dict[str, Json],
+    agent: Agent,
+    handoffs: set[str],
+    team: Team,
+    called: Mapping[str, str],
 ) -> RunItem:
-    raw = written.item
     match raw.get("type", "message"):
         case "message" if raw.get("role") == "assistant":
-            return MessageOutputItem(agent, raw_of(*written))
+            return MessageOutputItem(agent, raw_of(raw))
         case "message":
             return InputItem(agent, RawItem(raw))
         case "function_call_output":
-            raw = {key: raw[key] for key in raw if key != "status"}
             call_id = str(raw.get("call_id"))
             named = _target(raw) if call_id in handoffs else ""
             if named:
@@ -190,17 +192,17 @@ def _item(
                 return HandoffOutputItem(agent, RawItem(raw), agent, target)
             return ToolCallOutputItem(agent, RawItem(raw), raw.get("output"))
         case "function_call" if raw.get("call_id") in handoffs:
-            return HandoffCallItem(agent, raw_of(*written))
+            return HandoffCallItem(agent, raw_of(raw))
         case "reasoning":
-            return ReasoningItem(agent, raw_of(*written))
+            return ReasoningItem(agent, raw_of(raw))
         case "shell_call_output":
             return ToolCallOutputItem(agent, RawItem(raw), shell_text(raw))
         case kind if kind in LOCAL_RESULTS:
             return ToolCallOutputItem(agent, RawItem(raw), raw.get("output", ""))
         case kind if kind in OF_PROVIDER:
-            return cast("RunItem", OF_PROVIDER[kind](agent, raw_of(*written)))
+            return cast("RunItem", OF_PROVIDER[kind](agent, raw_of(raw)))
         case _:
-            return ToolCallItem(agent, raw_of(*written))
+            return ToolCallItem(agent, raw_of(raw))
 
 
 def _tell_tool(

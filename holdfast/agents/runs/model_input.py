@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic
 from holdfast.agents.items.raw_items import plain
 from holdfast.errors import UserError
 from holdfast.models.base import ModelRequest
-from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.models.openai.items import from_response_items
+from holdfast.models.openai.output_items import shown_items
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
@@ -63,7 +64,7 @@ async def filtered(
         InvalidArgumentError: It returned items that cannot be read.
         Exception: An error that the filter raised.
     """
-    items = to_response_items(request.messages)
+    items = shown_items(request.messages)
     data = ModelInputData(input=items, instructions=request.instructions or None)
     with naming("call_model_input_filter of the run", filter_):
         edited = await invoke(filter_, CallModelData(data, agent, context))
@@ -73,7 +74,7 @@ async def filtered(
             f" {type(edited).__name__}."
         )
         raise UserError(msg)
-    messages = from_response_items(once_each(edited.input, to_response_items(request.messages)))
+    messages = from_response_items(once_each(edited.input, shown_items(request.messages)))
     changes = {"messages": messages, "instructions": edited.instructions or ""}
     return request.model_copy(update=changes)
 

@@ -253,9 +253,10 @@ def said_by(item: RunItem) -> list[Message] | None:
 def said_in(item: dict[str, Json]) -> list[Message] | None:
     """Return what an item of an input says, as messages; None if it cannot be read alone."""
     try:
-        return list(from_response_items([item]))
+        said = from_response_items([item])
     except InvalidArgumentError:
         return None
+    return [each.model_copy(update={"item_ids": ()}) for each in said]  # filters may drop them
 
 
 RunErrorDetails = RunData

@@ -27,7 +27,8 @@ from holdfast.errors import (
     InvalidArgumentError,
     TaskNotFoundError,
 )
-from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.models.openai.items import from_response_items
+from holdfast.models.openai.output_items import shown_items
 from holdfast.reading.audit.session_verification import verified_session
 from holdfast.reading.audit.verification import Verification
 from holdfast.reading.reader import Reader
@@ -279,7 +280,7 @@ class Session:
             ConnectError: As for chat_history.
         """
         check_arguments(Session.get_items, limit=limit)
-        items = to_response_items(await self.chat_history())
+        items = shown_items(await self.chat_history())
         return items if limit is None else items[max(len(items) - limit, 0) :]
 
     async def add_items(self, items: Sequence[dict[str, Json]]) -> None:
@@ -328,7 +329,7 @@ class Session:
         found = await turns(self._archive, state)
         for count, turn in enumerate(reversed(found), start=1):
             stored = await read_messages(self._archive, turn.sha256)
-            items = to_response_items([await self._resolve(message) for message in stored])
+            items = shown_items([await self._resolve(message) for message in stored])
             if items:
                 return count, items
         return 0, []

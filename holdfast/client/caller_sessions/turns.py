@@ -24,12 +24,9 @@ from holdfast.archive.segments import read_json, read_messages, read_record
 from holdfast.client.caller_sessions.store import ALL, CallerStore, Item
 from holdfast.client.caller_sessions.tail import marks, stored_count
 from holdfast.errors import BlobMissingError, SessionUnclearError
-from holdfast.models.openai.item_checks import FAKE_ID
-from holdfast.models.openai.item_contents import answer_parts
-from holdfast.models.openai.output_items import to_output_items
+from holdfast.models.openai.output_items import made_items
 from holdfast.reading.reader import Reader
-from holdfast.values.base import Json, Value
-from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.base import Value
 from holdfast.values.pauses import pauses
 
 GRACE_SECONDS = 15.0
@@ -74,33 +71,8 @@ async def write_turn(store: CallerStore, reader: Reader, task_id: str) -> bool:
     items: list[Item] = list(await read_json(archive, adds)) if adds else []
     found = await read_messages(archive, record.turn.sha256)
     for each in found:
-        made = to_output_items(await resolve_message(each, reader.text))
-        items += [_written(item, shown_id) for item, shown_id in made]
+        items += made_items(await resolve_message(each, reader.text))
     return bool(items) and await _Writing(store, archive, task_id, items).write()
-
-
-def _written(item: Item, shown_id: str) -> Item:
-    """Write an item of the run as the API does: an answer as a message with parts, and its id.
-
-    Programs read such items as objects of the API, which a message without an id is not. No model
-    is sent the id again, see `from_response_items`.
-    """
-    if item.get("type") == "function_call_output":
-        return {key: item[key] for key in item if key != "status"}
-    if item.get("role") != "assistant":
-        return item
-    content = answer_parts(item["content"])
-    content = [_written_part(part) for part in content] if is_array(content) else content
-    own = {"id": shown_id or FAKE_ID, "type": "message"}
-    return {**own, **item, "content": content, "status": "completed"}
-
-
-def _written_part(part: Json) -> Json:
-    """Write a part of an answer with all members that the API gives it: programs read them."""
-    if not is_object(part) or part.get("type") != "output_text":
-        return part
-    usual: Item = {"annotations": [], "text": "", "type": "output_text", "logprobs": []}
-    return {**usual, **part}
 
 
 async def forget_turn(archive: Archive, task_id: str) -> None:

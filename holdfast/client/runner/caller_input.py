@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.archive.archive import Archive
-from holdfast.client.caller_sessions.item_ids import without_plain_ids
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.runner.input import Call, Given, Item, chosen_items, messages_of, stored
 from holdfast.errors import TaskNotFoundError
@@ -99,7 +98,7 @@ def _listed(given: RunInput) -> list[Item]:
 
 def _messages(items: Sequence[Item]) -> tuple[Message, ...]:
     """Return what the model sees of a session's items."""
-    return from_response_items(without_plain_ids(whole_calls(items)))
+    return from_response_items(whole_calls(items))
 
 
 def whole_calls(items: Sequence[Item]) -> list[Item]:

@@ -13,7 +13,8 @@ from holdfast.archive.contents import refer_all
 from holdfast.archive.segments import write_messages
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import UserError
-from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.models.openai.items import from_response_items
+from holdfast.models.openai.output_items import shown_items
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array
@@ -69,7 +70,7 @@ async def read_input(
     limit = settings.limit if settings is not None else None
     if session is None or (callback is None and limit is None):
         return Given(given) if isinstance(given, str) else Given(None, new, new if session else ())
-    stored = to_response_items(await session.chat_history())
+    stored = shown_items(await session.chat_history())
     seen = stored if limit is None else limited(stored, limit)
     if callback is None:
         before = from_response_items(seen)

@@ -75,7 +75,7 @@ def has_refusal(item: dict[str, Json]) -> bool:
 def has_logprobs(item: dict[str, Json]) -> bool:
     """Whether a message holds log probabilities of its tokens."""
     content: Json = item.get("content")
-    return is_array(content) and any("logprobs" in part for part in content)
+    return is_array(content) and any(part.get("logprobs") for part in content)
 
 
 def has_annotations(item: dict[str, Json]) -> bool:

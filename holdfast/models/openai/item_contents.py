@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.models.openai.item_checks import kind_of
+from holdfast.models.openai.item_checks import FAKE_ID, kind_of
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array, is_object
 from holdfast.values.messages import Blob, Content, FilePart, ImagePart, Message, Part, TextPart
@@ -26,11 +26,75 @@ _WITH_PARTS = {
 """Type of an item to the member that may be a list of parts."""
 
 
+_ORDERS: dict[str, tuple[str, ...]] = {
+    "message": ("id", "content", "role", "status", "type"),
+    "output_text": ("annotations", "text", "type", "logprobs"),
+    "function_call": ("arguments", "call_id", "name", "type", "id", "async", "caller", "namespace"),
+    "function_call_output": ("call_id", "output", "type"),
+    "reasoning": ("id", "summary", "type", "content", "encrypted_content"),
+}
+"""Type of an item or part to its members, as the `openai` package and so the Agents SDK order them;
+others follow."""
+
+_CALL_ID = "fc_"
+"""How ids of function calls begin that the Responses API has given; it gives a status as well."""
+
+
 def answer_parts(content: Json) -> Json:
     """Return the content of a model's message as parts, as the API writes it."""
     if not isinstance(content, str):
         return content
     return [{"type": "output_text", "text": content, "annotations": list[Json]()}]
+
+
+def whole_item(item: Item, shown_id: str = "") -> Item:
+    """Return an item of an answer as the API writes it, with all members, in the SDK's order.
+
+    Args:
+        item: The item, as a model is sent it.
+        shown_id: The provider's id of it, if it has none of its own; empty for none.
+    """
+    kind = kind_of(item)
+    if kind not in _ORDERS:
+        return item
+    found = {"id": shown_id, **item} if shown_id else item
+    if kind == "message" and item.get("role") == "assistant":
+        usual: Item = {} if "type" in item else {"status": "completed", "type": "message"}
+        parts = [_whole_part(part) for part in answer_parts(item["content"])]
+        found = {**usual, **found, "content": parts}
+    elif kind == "function_call" and shown_id.startswith(_CALL_ID):
+        found = {"status": "completed", **found}
+    return _ordered(found, kind)
+
+
+def _whole_part(part: Json) -> Json:
+    if not is_object(part) or part.get("type") != "output_text":
+        return part
+    return _ordered({"annotations": [], "logprobs": [], **part}, "output_text")
+
+
+def _ordered(item: Item, kind: str) -> Item:
+    first = [key for key in _ORDERS[kind] if key in item]
+    return {key: item[key] for key in dict.fromkeys((*first, *item))}
+
+
+def without_id(item: Item) -> tuple[Item, str]:
+    """Take the id out of an item of an answer, with what `whole_item` adds beside it.
+
+    Returns:
+        The item, and the id; that is empty where there is none, or it is no id for readers alone.
+    """
+    own, kind = as_text(item.get("id")), kind_of(item)
+    if not own or (own != FAKE_ID and kind not in ("message", "function_call")):
+        return item, ""
+    rest = {key: item[key] for key in item if key != "id"}
+    if kind == "message":
+        easy: Item = {"content": text_of(read_content(item)), "role": "assistant"}
+        is_plain = easy["content"] and without_empty_logprobs(whole_item(easy, own)) == item
+        return (easy if is_plain else rest), own
+    if kind == "function_call" and own.startswith(_CALL_ID) and rest.get("status") == "completed":
+        del rest["status"]
+    return rest, own
 
 
 def write_content(content: Content, text_type: str) -> Json:
@@ -173,3 +237,23 @@ def all_parts(message: Message) -> Sequence[Part | Item]:
             pairs = zip(given, is_known, strict=True)
             return [next(known) if is_read else part for part, is_read in pairs]
     return content
+
+
+def is_equal(written: Item, item: Item) -> bool:
+    """Compare, forgiving what is documented as normalised."""
+    plain = {key: item[key] for key in item if (key, item[key]) != ("type", "message")}
+    if plain.get("role") == "developer":
+        plain["role"] = "system"
+    content_key = "output" if "output" in plain else "content"
+    if is_array(plain[content_key]):
+        plain[content_key] = [_with_detail(part) for part in plain[content_key]]
+    written = {key: written[key] for key in written if (key, written[key]) != ("type", "message")}
+    return written == plain
+
+
+def _with_detail(part: Item) -> Item:
+    if part.get("type") == "input_file":
+        return {key: part[key] for key in part if part[key] is not None}
+    if part.get("type") != "input_image":
+        return part
+    return {"detail": "auto", **{key: part[key] for key in part if part[key] is not None}}

@@ -6,6 +6,10 @@ knows is left out there: `{"type": "message", "id": ...}` without `content` stan
 content, `{"type": "function_call", "call_id": ...}` without `name` for the call of that id. So
 nothing enters the history twice, and the API gets back what it sent, byte for byte.
 
+Ids of plain messages and calls are kept apart, in `Message.item_ids`: a provider needs them again
+only beside reasoning and other items of its own, and another one refuses them. What whoever reads
+items is shown has them all: see `output_items`.
+
 An image of the archive has a `holdfast:` URL in items, which comes back as the same reference.
 
 Normalised on the way in, otherwise exact: `{"type": "message", "role", "content": str}` loses its
@@ -36,10 +40,12 @@ from holdfast.models.openai.item_checks import (
 )
 from holdfast.models.openai.item_contents import (
     answer_parts,
+    is_equal,
     read_content,
     read_parts,
     text_of,
     without_empty_logprobs,
+    without_id,
     without_images,
     write_content,
 )
@@ -62,7 +68,7 @@ from holdfast.values.messages import Content, Message, Role, ToolCall, qualified
 from holdfast.values.text.shown import shown
 
 Item = dict[str, Json]
-_CALLS = frozenset({"function_call", APPROVAL_REQUEST, *LOCAL_CALLS})
+CALLS = frozenset({"function_call", APPROVAL_REQUEST, *LOCAL_CALLS})
 """Items that are calls of a message."""
 
 _CALL = frozenset({"type", "call_id", "name", "arguments"})
@@ -110,8 +116,8 @@ def from_response_items(items: Sequence[object]) -> tuple[Message, ...]:
         if _is_of_assistant(checked):
             if turn.is_ended_by(checked):
                 messages.append(turn.message())
-                turn = _Turn()
-            turn.add(checked)
+                turn = _Turn(beside_own=turn.needs_ids)
+            turn.add(without_empty_logprobs(checked) if "id" in checked else checked)
             continue
         if turn.entries:
             messages.append(turn.message())
@@ -123,56 +129,43 @@ def from_response_items(items: Sequence[object]) -> tuple[Message, ...]:
 
 
 def assistant_message(output: Sequence[Item]) -> Message:
-    """Make the one message of a model's answer.
-
-    Ids are sent again only where the provider needs them: beside reasoning and other own items.
-    """
+    """Make the one message of a model's answer."""
     turn = _Turn()
     for index, item in enumerate(output):
         whole = gate.mended(item) if item.get("type") == "message" else item
         turn.add(without_empty_logprobs(without_images(check_item(index, whole))))
-    needs_items = any(
-        kind_of(item) not in ("message", "function_call", APPROVAL_REQUEST)
-        or "phase" in item
-        or has_logprobs(item)
-        or has_annotations(item)
-        for item in turn.entries
-    )
-    message = turn.message(keep_ids=needs_items)
-    return message.model_copy(update={"item_ids": ids}) if (ids := _ids(turn, message)) else message
-
-
-def _ids(turn: _Turn, message: Message) -> tuple[str, ...]:
-    """Return the ids of content and calls, unless the message's items have them."""
-    if any(_usual_place(kind_of(item)) for item in message.items):
-        return ()
-    said = [item for item in turn.entries if kind_of(item) == "message"] if message.content else []
-    called = [item for item in turn.entries if kind_of(item) in _CALLS]
-    ids = [_id(item) for item in (*(said or [{}]), *called)]
-    while ids and not ids[-1]:
-        ids.pop()
-    return tuple(ids)
-
-
-def _id(item: Item) -> str:
-    """Return an item's id; empty where its call has it anyway, or it says nothing."""
-    found = "" if kind_of(item) == APPROVAL_REQUEST else as_text(item.get("id"))
-    return "" if found == FAKE_ID else found
+    return turn.answer()
 
 
 class _Turn:
-    """The items of one assistant message, being collected."""
+    """The items of one assistant message, being collected.
 
-    def __init__(self) -> None:
+    Args:
+        beside_own: Whether the items right before it need their ids.
+    """
+
+    def __init__(self, *, beside_own: bool = False) -> None:
         self.entries: list[Item] = []
         self.kinds: list[str] = []
+        self._beside_own = beside_own
 
     def add(self, item: Item) -> None:
         self.entries.append(item)
         self.kinds.append(kind_of(item))
 
+    @property
+    def needs_ids(self) -> bool:
+        """Whether the provider is sent the ids again: beside reasoning and other own items."""
+        return self._beside_own or any(
+            kind not in ("message", "function_call", APPROVAL_REQUEST)
+            or "phase" in item
+            or has_logprobs(item)
+            or has_annotations(item)
+            for kind, item in zip(self.kinds, self.entries, strict=True)
+        )
+
     def _is_call(self, item: Item) -> bool:
-        return kind_of(item) in _CALLS and not self._is_run(item)
+        return kind_of(item) in CALLS and not self._is_run(item)
 
     def _is_run(self, item: Item) -> bool:
         """Whether an item is a call that the provider has run itself."""
@@ -188,47 +181,64 @@ class _Turn:
         kind = kind_of(item)
         if kind == "message":
             return "message" in self.kinds
-        if kind in _CALLS:
+        if kind in CALLS:
             return False
         return "message" in self.kinds and not self._calls
 
     @property
     def _calls(self) -> bool:
-        return any(kind in _CALLS for kind in self.kinds)
+        return any(kind in CALLS for kind in self.kinds)
 
-    def message(self, *, keep_ids: bool = True) -> Message:
-        calls = tuple(_read_call(item) for item in self.entries if self._is_call(item))
-        contents = [read_content(item) for item in self.entries if kind_of(item) == "message"]
+    def message(self) -> Message:
+        """Make a message that says exactly what the items do, but for ids that are kept apart."""
+        needs_ids = self.needs_ids
+        apart = [
+            (item, "") if needs_ids and item.get("id") != FAKE_ID else without_id(item)
+            for item in self.entries
+        ]
+        return self._made(apart, exact=True)
+
+    def answer(self) -> Message:
+        """Make the message of a model's answer: what says nothing beside text and calls goes."""
+        apart = [(item, "") for item in self.entries]
+        if not self.needs_ids and self.kinds.count("message") <= 1:
+            apart = [without_id(item) for item in self.entries]
+            apart = [(item, "" if own == FAKE_ID else own) for item, own in apart]
+        return self._made(apart, exact=self.needs_ids)
+
+    def _made(self, apart: Sequence[tuple[Item, str]], *, exact: bool) -> Message:
+        entries = [item for item, _ in apart]
+        calls = tuple(_read_call(item) for item in entries if self._is_call(item))
+        contents = [read_content(item) for item in entries if kind_of(item) == "message"]
         content: Content = contents[0] if len(contents) == 1 else "".join(map(text_of, contents))
+        items = self._kept(entries, content, exact=exact)
+        is_said = content or any(kind_of(item) == "message" for item in items)
+        said = [own for item, own in apart if kind_of(item) == "message"] if is_said else []
+        ids = [*(said or [""])[:1], *(own for item, own in apart if kind_of(item) in CALLS)]
+        while ids and not ids[-1]:
+            ids.pop()
         return Message(
-            role="assistant",
-            content=content,
-            calls=calls,
-            items=self._kept(content, keep_ids=keep_ids),
+            role="assistant", content=content, calls=calls, items=items, item_ids=tuple(ids)
         )
 
-    def _kept(self, content: Content, *, keep_ids: bool) -> tuple[Item, ...]:
+    def _kept(self, entries: Sequence[Item], content: Content, *, exact: bool) -> tuple[Item, ...]:
         """Return what must be kept beside content and calls, in order.
 
         A message without content is kept too: else it could not be distinguished from none.
         """
-        refusal = any(kind_of(item) == "message" and has_refusal(item) for item in self.entries)
+        refusal = any(kind_of(item) == "message" and has_refusal(item) for item in entries)
         usual = (
             sorted(self.kinds, key=_usual_place) == self.kinds and self.kinds.count("message") <= 1
         )
-        plain = not keep_ids or all(
-            _is_plain(item) for item in self.entries if _usual_place(kind_of(item))
-        )
+        plain = not exact or all(_is_plain(item) for item in entries if _usual_place(kind_of(item)))
         empty = not content and self.kinds == ["message"]
         if usual and plain and not refusal and not empty:
-            return tuple(item for item in self.entries if not _usual_place(kind_of(item)))
-        return tuple(
-            item if self._is_run(item) else _shorten(item, content) for item in self.entries
-        )
+            return tuple(item for item in entries if not _usual_place(kind_of(item)))
+        return tuple(item if self._is_run(item) else _shorten(item, content) for item in entries)
 
 
 def _usual_place(kind: str) -> int:
-    return 1 if kind == "message" else 2 if kind in _CALLS else 0
+    return 1 if kind == "message" else 2 if kind in CALLS else 0
 
 
 def _read_call(item: Item) -> ToolCall:
@@ -286,7 +296,7 @@ def _items_of(message: Message) -> Iterator[Item]:
     for item in message.items:
         if is_stub(item):
             yield result_item(item, message, write_content(message.content, "input_text"))
-        elif kind_of(item) in _CALLS and not _is_whole(item):
+        elif kind_of(item) in CALLS and not _is_whole(item):
             yield from _take_call(item, left)
         elif kind_of(item) == "message" and "content" not in item:
             yield _fill_message(item, message.content)
@@ -364,7 +374,7 @@ def _other_message(item: Item) -> Message:
     else:
         role: Role = "user" if item["role"] == "user" else "system"
         message = Message(role=role, content=read_parts(item["content"]))
-    if _is_equal(next(_items_of(message)), item):
+    if is_equal(next(_items_of(message)), item):
         return message
     return message.model_copy(update={"items": (item,)})
 
@@ -375,23 +385,3 @@ def _local_result(item: Item) -> Message:
     if kind_of(item) != "custom_tool_call_output" or not is_array(item.get("output")):
         return message
     return message.model_copy(update={"content": read_parts(item["output"])})
-
-
-def _is_equal(written: Item, item: Item) -> bool:
-    """Compare, forgiving what is documented as normalised."""
-    plain = {key: item[key] for key in item if (key, item[key]) != ("type", "message")}
-    if plain.get("role") == "developer":
-        plain["role"] = "system"
-    content_key = "output" if "output" in plain else "content"
-    if is_array(plain[content_key]):
-        plain[content_key] = [_with_detail(part) for part in plain[content_key]]
-    written = {key: written[key] for key in written if (key, written[key]) != ("type", "message")}
-    return written == plain
-
-
-def _with_detail(part: Item) -> Item:
-    if part.get("type") == "input_file":
-        return {key: part[key] for key in part if part[key] is not None}
-    if part.get("type") != "input_image":
-        return part
-    return {"detail": "auto", **{key: part[key] for key in part if part[key] is not None}}

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from holdfast.models.base import Delta, ModelAnswer, Tell
 from holdfast.models.openai.hosted_items import APPROVAL_REQUEST
 from holdfast.models.openai.item_checks import kind_of
-from holdfast.models.openai.items import assistant_message, to_response_items
+from holdfast.models.openai.items import assistant_message
+from holdfast.models.openai.output_items import shown_items
 from holdfast.values.base import Json, sense
 from holdfast.values.messages import Message, ToolCall
 
@@ -46,7 +47,7 @@ def without_repeated(answer: ModelAnswer, transcript: Sequence[Message]) -> Mode
     if not again:
         return answer
     repeated = tuple(dict.fromkeys(call.id for call in again))
-    kept = _without(to_response_items([answer.message]), repeated)
+    kept = _without(shown_items([answer.message]), repeated)
     return answer.model_copy(update={"message": assistant_message(kept), "repeated": repeated})
 
 
