@@ -859,7 +859,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load a name that needs more than the light core.
+    """Load a name that needs more than the light core, or one of the Agents SDK that serves here.
 
     Raises:
         ImportError: It is a name of the Agents SDK that is not here, asked for by an import
@@ -867,19 +867,25 @@ def __getattr__(name: str) -> object:
             would not show the text.)
         AttributeError: There is no such name; of the SDK's names, the text says what to use.
     """
-    if name not in _LATE:
-        from holdfast.values.text.absent_names import instead_of
+    if name in _LATE:
+        return getattr(importlib.import_module(_LATE[name]), name)
+    from holdfast.values.text.absent_names import instead_of, lent
 
+    cause: ImportError | None = None
+    try:
+        return lent(name)
+    except KeyError:
         instead = instead_of(name)
-        if instead is not None:
-            msg = f"holdfast has no {name}: {instead}. See docs/from_agents_sdk.md."
-            # Python asks for the names of an import statement in this function of its own.
-            if sys._getframe(1).f_code.co_name == "_handle_fromlist":  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-                raise ImportError(msg, name=name)
-            raise AttributeError(msg, name=name)
+    except ImportError as error:
+        instead, cause = str(error), error
+    if instead is None:
         msg = f"module 'holdfast' has no attribute {name!r}"
         raise AttributeError(msg)
-    return getattr(importlib.import_module(_LATE[name]), name)
+    msg = f"holdfast has no {name}: {instead}. See docs/from_agents_sdk.md."
+    # Python asks for the names of an import statement in this function of its own.
+    if sys._getframe(1).f_code.co_name == "_handle_fromlist":  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        raise ImportError(msg, name=name) from cause
+    raise AttributeError(msg, name=name) from cause
 
 
 _runner_of_calls.find = lambda: __getattr__("Runner")

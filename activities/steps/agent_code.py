@@ -39,20 +39,24 @@ from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage as RunUsage
 from holdfast.values.steps import ToolOutput
 from holdfast.workers.context.offer import AgentCode
+from holdfast.workers.context.tool_results import ToolResult
 from holdfast.workers.tool_use import (
     FunctionToolResult,
     ToolsToFinalOutputResult,
 )
 
 
-def _told(result: ToolOutput, tool: Tool | None) -> FunctionToolResult:
+def _told(result: ToolResult, tool: Tool | None) -> FunctionToolResult:
     """Return a result as a `tool_use_behavior` function is told of it."""
-    function = getattr(tool, "__wrapped__", None)
-    return FunctionToolResult(
-        **{name: getattr(result, name) for name in ToolOutput.model_fields},
-        tool=tool,
-        output=None if function is None else returned_object(function, result.content),
-    )
+    fields = {name: getattr(result, name) for name in ToolOutput.model_fields}
+    return FunctionToolResult(**fields, tool=tool, output=_object(result, tool))
+
+
+def _object(result: ToolResult, tool: Tool | None) -> Any:
+    """Return what a tool returned."""
+    if result.returned is None:
+        return result.content
+    return returned_object(getattr(tool, "__wrapped__", None), result.content, result.returned)
 
 
 INLINE_CHARACTERS = 80
@@ -205,18 +209,30 @@ class RegisteredCode(AgentCode):
         """
         return output_schema(output_type)
 
-    def fitting(self, text: str) -> Json:
-        """Read a tool's result as the output type has it; text that does not fit stays text."""
-        output = self._live.made_output
+    def final(self, result: ToolResult) -> Json:
+        """Return the final output that a tool's result is.
+
+        It is that of the output type; of what does not fit, the data, or the text of a text. For an
+        agent without an output type it is `str()` of what the tool returned.
+        """
+        text, returned, output = result.content, result.returned, self._live.made_output
         if self.agent.output is None or output is None:
-            return text
+            if returned is None:
+                return text
+            return returned.text or clean(str(_object(result, self._tools.get(result.tool_name))))
         try:
             return output.read_bare(text)
         except ModelBehaviorError:
-            return text
+            return text if returned is None else returned.data_of(text)
+
+    @property
+    def _tools(self) -> dict[str, Tool]:
+        """The tools of the agent, by name."""
+        tools: dict[str, Tool] = {tool.qualified_name: tool for tool in self._live.made_tools}
+        return tools | self._live.served_tools(self.agent)
 
     async def follow(
-        self, state: dict[str, Json], results: Sequence[ToolOutput]
+        self, state: dict[str, Json], results: Sequence[ToolResult]
     ) -> ToolsToFinalOutputResult:
         """Ask the agent's function what tool results come to.
 
@@ -227,8 +243,7 @@ class RegisteredCode(AgentCode):
         decide = self._live.tool_use_behavior
         if not callable(decide):
             return await super().follow(state, results)
-        tools: dict[str, Tool] = {tool.qualified_name: tool for tool in self._live.made_tools}
-        tools |= self._live.served_tools(self.agent)
+        tools = self._tools
         told = [_told(result, tools.get(result.tool_name)) for result in results]
         context = await self.context(state)
         with naming(f"tool_use_behavior of agent {self.agent.name!r}", decide):

@@ -146,7 +146,7 @@ class ToolWatch:
             if guarded.behavior == "reject_content":
                 self.value = guarded.message
                 text = await self._source.store_result(guarded.message)
-                return outcome.model_copy(update={"content": text, "nodes": ()})
+                return outcome.model_copy(update={"content": text, "nodes": (), "returned": None})
             if guarded.behavior == "raise_exception":
                 failure = self._tripped(TOOL_OUTPUT_TRIPPED, guarded)
                 return outcome.model_copy(update={"failure": failure})

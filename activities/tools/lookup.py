@@ -27,13 +27,20 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
+from holdfast.values.code.typed_data import Returned
 from holdfast.values.messages import ToolCall, Usage
+from holdfast.values.parts.sources import content_of
+from holdfast.values.tool_result import render_result
+from holdfast.workers.tool_use import may_be_final
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Ready(NamedTuple):
-    """A call that can be run: its tool, arguments, state and context."""
+    """A call that can be run: its tool, arguments, state and context.
+
+    The behaviour is that of the agent: whether the result may end the run.
+    """
 
     tool: Tool
     call: ToolCall
@@ -42,6 +49,14 @@ class Ready(NamedTuple):
     head: TaskHead
     watch: ToolWatch
     formatter: ToolErrorFormatter | None = None
+    behavior: str = ""
+
+    def returned(self, value: Any, text: str) -> Returned | None:
+        """Describe what the tool returned, if that may end the run and its JSON is the text."""
+        if not may_be_final(self.call.name, self.behavior):
+            return None
+        value = content_of(value)
+        return Returned.of(value, text) if render_result(value) == text else None
 
 
 async def find(
@@ -90,7 +105,7 @@ async def find(
     ref = head.run.tool_error_formatter
     formatter = registry.code(ref) if ref and runs else None
     watch = ToolWatch(agent, tool, ctx, source, head=head, given=given)
-    return Ready(tool, call, state, ctx, head, watch, formatter)
+    return Ready(tool, call, state, ctx, head, watch, formatter, first.of(agent.name).behavior)
 
 
 def find_tool(agent: Agent, call: ToolCall, first: AgentSnapshot) -> Tool | None:

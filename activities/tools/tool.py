@@ -54,6 +54,7 @@ from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, facts
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
+from holdfast.values.code.typed_data import Returned
 from holdfast.values.code.user_calls import calling
 from holdfast.values.messages import Blob, FilePart, clean
 from holdfast.values.parts.images import Image
@@ -190,10 +191,12 @@ class ToolActivities:
         except (Exception, SystemExit) as error:  # noqa: BLE001  a result for the model
             with certain():  # the tool itself has said how it ended
                 return await failed(self._source, ready, error)
-        if isinstance(result, str):
+        if not isinstance(result, str):
+            done = await self._done_with_images(tool, result)
+        elif is_error:
             done = await self._done(tool, result, nodes)
         else:
-            done = await self._done_with_images(tool, result)
+            done = await self._done(tool, result, nodes, ready.returned(value, result))
         return done.model_copy(update={"is_error": True}) if is_error else done
 
     async def _done_with_images(
@@ -205,11 +208,18 @@ class ToolActivities:
             return await self._done(tool, text, ())
         return Outcome(content=await self._source.store_result(result))
 
-    async def _done(self, tool: Tool, text: str, nodes: tuple[SourceNode, ...]) -> Outcome:
+    async def _done(
+        self,
+        tool: Tool,
+        text: str,
+        nodes: tuple[SourceNode, ...],
+        returned: Returned | None = None,
+    ) -> Outcome:
         text = clean(text)
         blob = await self._source.store(text)
         if blob is None or blob.size <= tool.max_output_bytes:
-            return Outcome(content=blob or text, nodes=await self._kept(nodes))
+            kept = await self._kept(nodes)
+            return Outcome(content=blob or text, nodes=kept, returned=returned)
         return Outcome(
             content=f"Tool {tool.name!r} ran, but its result of {blob.size} bytes is over the limit"
             f" of {tool.max_output_bytes} bytes and was left out here. The whole result is in the"
@@ -284,7 +294,7 @@ def _without_patch(outcome: Outcome, ready: Ready, why: str) -> Outcome:
     """Replace the result by an error result: the tool's change of the state is lost."""
     text = f"Tool {ready.tool.name!r} ran, but its change of the state was not kept: {why}"
     changes: dict[str, object] = {"content": text, "is_error": True, "patch": {}, "nodes": ()}
-    return outcome.model_copy(update=changes)
+    return outcome.model_copy(update={**changes, "returned": None})
 
 
 async def run_with_retries(tool: Tool, ctx: ToolContext[Any, dict[str, Json]]) -> Any:

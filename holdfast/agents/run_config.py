@@ -75,8 +75,11 @@ class ToolExecutionConfig:
 
 
 @dataclass
-class SessionSettings:
+class SessionSettings(dict[str, Any]):
     """How a session is read.
+
+    It is a dict of its fields, too: sessions of the Agents SDK that wrap another one, as its
+    EncryptedSession, take that of settings that are not of the SDK's own class.
 
     Attributes:
         limit: Most items of its history that the model sees, the newest ones; None for all. A
@@ -88,6 +91,11 @@ class SessionSettings:
     def __post_init__(self) -> None:
         """Check the field."""
         check_fields(SessionSettings, self, vars(self))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field."""
+        super().__setattr__(name, value)
+        self[name] = value
 
     def resolve(self, override: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
         """Return these settings with those of another that are set.

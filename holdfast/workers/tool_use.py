@@ -77,9 +77,10 @@ class FunctionToolResult(ToolOutput):
 
     @property
     def output(self) -> Any:
-        """The pydantic model or dataclass that the tool says it returns, else the model's text.
+        """What the tool returned, made anew of its record.
 
-        In a test, what the result was made with.
+        Where its class is not known, the data of which the model reads the JSON; in a test, what
+        the result was made with.
         """
         return self.content if self._output is None else self._output
 
@@ -89,6 +90,9 @@ ToolsToFinalOutputFunction = Callable[
     ToolsToFinalOutputResult | Awaitable[ToolsToFinalOutputResult],
 ]
 """Decides after tool calls whether their results end the run: `Agent(tool_use_behavior=...)`."""
+
+ASKS, FIRST = "ask", "first"
+"""Codes of behaviours: a function, and "stop_on_first_tool"."""
 
 ToolUseBehavior = (
     Literal["run_llm_again", "stop_on_first_tool"] | StopAtTools | ToolsToFinalOutputFunction
@@ -104,9 +108,9 @@ def behavior_code(behavior: Any) -> str:
     if behavior == "run_llm_again":
         return ""
     if behavior == "stop_on_first_tool":
-        return "first"
+        return FIRST
     if callable(behavior):
-        return "ask"
+        return ASKS
     names: Any = None
     if isinstance(behavior, Mapping):
         names = cast("Mapping[str, Any]", behavior).get("stop_at_tool_names")
@@ -118,3 +122,19 @@ def behavior_code(behavior: Any) -> str:
         " (context, results) that returns a ToolsToFinalOutputResult."
     )
     raise WrongTypeError(msg)
+
+
+def may_be_final(tool: str, behavior: str) -> bool:
+    """Whether the result of a tool may end the run; arguments are those of `is_named`."""
+    return behavior in (FIRST, ASKS) or is_named(tool, behavior)
+
+
+def is_named(tool: str, behavior: str) -> bool:
+    """Whether a behaviour names a tool.
+
+    Args:
+        tool: Its name, after that of its namespace if it has one.
+        behavior: Code of the behaviour, which may name the tool with the namespace or without.
+    """
+    names = set(behavior.split(",")) if "," in behavior else set[str]()
+    return not names.isdisjoint({tool, tool.rpartition(".")[2]})

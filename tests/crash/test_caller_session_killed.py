@@ -65,6 +65,28 @@ async def test_killed_while_it_writes_the_turn(
 
 
 @pytest.mark.parametrize(("dies", "left"), [("before", 0), ("in", 1), ("after", 4)])
+async def test_killed_while_a_session_of_the_sdk_encrypts_the_turn(
+    lab: Lab, dies: str, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "GRACE_SECONDS", 0.1)
+    inner = Mortal(lab.home)
+    session = talkers.encrypted(inner)
+    await session.add_items([OLD])
+    given: dict[str, Any] = {"task_id": f"{lab.job.app}-talk", "input": lab.say("look:a")}
+    lab.start()
+    await lab.until_dead(lab.start(talkers.talk_in_secret, die=((dies, 1),), **given))
+    assert len(await inner.get_items()) == 1 + left
+    state = RunState.of(given["task_id"])
+    for _ in range(2):  # the second time, it has been written
+        result = await Runner.run(Agent(name=AGENT), state, session=session, runner=lab.runner)
+        assert result.final_output == "final look(a)"
+        assert kinds(await session.get_items()) == KINDS
+    assert all(item["__enc__"] for item in await inner.get_items())
+    assert lab.asked == [0, 1]
+    inner.close()
+
+
+@pytest.mark.parametrize(("dies", "left"), [("before", 0), ("in", 1), ("after", 4)])
 async def test_killed_while_it_writes_the_turn_after_another_has_written(
     lab: Lab, dies: str, left: int
 ) -> None:

@@ -112,6 +112,25 @@ KNOWN: tuple[Known, ...] = (
         ("output_types/a_tools_output_in_the_place_of_a_typed_answer",),
     ),
     Known(
+        "What a tool returned is recorded as JSON; the class of what it holds is that of the"
+        " tool's annotation.",
+        ("notes.8.1", "notes.9.2", "notes.18.0", "notes.18.1", "notes.19.2", "notes.26.0"),
+        ("final_tools/what_a_tool_returned_is_given_to_a_function",),
+    ),
+    Known(
+        "The output of a typed agent is of its type, where a tool's result fits that; else data.",
+        ("notes.1.1", "notes.1.2", "notes.4.1", "notes.4.2"),
+        (
+            "final_tools/what_a_tool_returned_ends_the_run_of_a_typed_agent",
+            "final_tools/a_function_ends_the_run_of_a_typed_agent",
+        ),
+    ),
+    Known(
+        "As above, also where the result is a text.",
+        ("notes.6.1", "notes.6.2"),
+        ("final_tools/what_a_tool_returned_ends_the_run_of_a_typed_agent",),
+    ),
+    Known(
         "The same schema: a definition that is used once stands where it is used.",
         ("calls.0.text.format.schema.$defs", "calls.0.text.format.schema.properties.response"),
         ("output_types/a_dataclass",),

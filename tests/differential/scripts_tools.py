@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from pydantic import BaseModel
@@ -441,6 +444,135 @@ async def stop_on_the_first_tool_that_gives_a_number(lib: Lib) -> Any:
 
     agent = lib.agent(tools=[lib.function_tool(count)], tool_use_behavior="stop_on_first_tool")
     return await lib.run(agent, "q")
+
+
+@dataclass
+class Trip:
+    """A trip."""
+
+    to: City
+    day: date
+    left: Decimal = Decimal("1.50")
+
+
+def gives(lib: Lib, value: Any, kind: Any = None, *, name: str = "look") -> Any:
+    """Make a tool that returns a value, annotated by a type or not at all."""
+
+    def give() -> Any:
+        """Look."""
+        return value
+
+    give.__annotations__ = {} if kind is None else {"return": kind}
+    return lib.function_tool(give, name_override=name)
+
+
+FINAL = Group("final_tools")
+OBJECTS: dict[str, tuple[Any, Any]] = {
+    "a_model": (City(name="Rome", people=3), City),
+    "a_model_without_annotation": (City(name="Rome", people=3), None),
+    "a_dataclass": (Trip(City(name="Rome"), date(2026, 1, 31)), Trip),
+    "models": ([City(name="Rome"), City(name="Oslo")], list[City]),
+    "models_without_annotation": ([City(name="Rome"), City(name="Oslo")], None),
+    "a_dict": ({"a": [1, None, True], "b": "c"}, dict[str, Any]),
+    "a_dict_without_annotation": ({"a": [1, None, True], "b": "c"}, None),
+    "a_dict_of_models": ({"a": City(name="Rome")}, dict[str, City]),
+    "a_tuple": ((1, "a"), tuple[int, str]),
+    "a_tuple_without_annotation": ((1, "a"), None),
+    "a_day": (date(2026, 1, 31), date),
+    "a_decimal": (Decimal("1.50"), Decimal),
+    "a_truth": (True, bool),
+    "nothing": (None, type(None)),
+    "a_text_of_json": ('{"a": 1}', dict[str, Any]),
+    "a_large_dict": ({"a": ["b" * 50] * 5000}, None),
+}
+
+
+@FINAL.script(*[call("look", id=f"c{k}") for k in range(len(OBJECTS))])
+async def what_a_tool_returned_ends_the_run_as_text(lib: Lib) -> Any:
+    for name, (value, kind) in OBJECTS.items():
+        tools = [gives(lib, value, kind)]
+        agent = lib.agent(tools=tools, tool_use_behavior="stop_on_first_tool")
+        result = await lib.result(agent, "q")
+        lib.note(name, type(result.final_output).__name__, result.final_output)
+
+
+@FINAL.script(*[call("look", id=f"c{k}") for k in range(len(OBJECTS))])
+async def what_a_tool_returned_is_given_to_a_function(lib: Lib) -> Any:
+    def decide(ctx: Any, results: list[Any]) -> Any:
+        [output] = (result.output for result in results)
+        lib.note(type(output).__name__, str(output))
+        return lib.ToolsToFinalOutputResult(is_final_output=True, final_output=output)
+
+    for name, (value, kind) in OBJECTS.items():
+        agent = lib.agent(tools=[gives(lib, value, kind)], tool_use_behavior=decide)
+        result = await lib.result(agent, "q")
+        lib.note(name, type(result.final_output).__name__, result.final_output)
+
+
+@FINAL.script(*[call("ask", id=f"c{k}") for k in range(len(OBJECTS))])
+async def what_a_named_tool_returned_is_seen_by_hooks_and_guardrails(lib: Lib) -> Any:
+    class Hooks(lib.AgentHooks):  # type: ignore[misc, name-defined]
+        async def on_end(self, context: Any, agent: Any, output: Any) -> None:
+            lib.note("hook", type(output).__name__, output)
+
+    async def check(ctx: Any, agent: Any, output: Any) -> Any:
+        lib.note("guardrail", type(output).__name__, output)
+        return lib.GuardrailFunctionOutput(None, False)
+
+    for value, kind in OBJECTS.values():
+        agent = lib.agent(
+            tools=[gives(lib, value, kind, name="ask"), lib.tool()],
+            tool_use_behavior={"stop_at_tool_names": ["ask"]},
+            output_guardrails=[lib.OutputGuardrail(guardrail_function=check, name="check")],
+            hooks=Hooks(),
+        )
+        result = await lib.result(agent, "q")
+        lib.note("result", type(result.final_output).__name__, result.final_output)
+
+
+@FINAL.script(call("look"))
+async def what_a_guardrail_says_in_the_place_of_a_model(lib: Lib) -> Any:
+    def check(data: Any) -> Any:
+        lib.note(type(data.output).__name__)
+        return lib.ToolGuardrailFunctionOutput.reject_content(message="kept back")
+
+    tool = gives(lib, City(name="Rome"), City)
+    tool.tool_output_guardrails = [lib.ToolOutputGuardrail(guardrail_function=check, name="check")]
+    agent = lib.agent(tools=[tool], tool_use_behavior="stop_on_first_tool")
+    lib.note((await lib.result(agent, "q")).final_output)
+
+
+TYPED: dict[str, Any] = {
+    "its_type": City(name="Rome", people=3),
+    "its_data": {"name": "Rome", "people": 3},
+    "a_number": 7,
+    "other_data": {"a": [1, None]},
+    "another_type": Trip(City(name="Rome"), date(2026, 1, 31)),
+    "a_text": "seen",
+    "its_text": '{"name": "Rome", "people": 3}',
+}
+
+
+@FINAL.script(*[call("look", id=f"c{k}") for k in range(len(TYPED))])
+async def what_a_tool_returned_ends_the_run_of_a_typed_agent(lib: Lib) -> Any:
+    for name, value in TYPED.items():
+        tools = [gives(lib, value)]
+        agent = lib.agent(
+            tools=tools, output_type=City, tool_use_behavior={"stop_at_tool_names": ["look"]}
+        )
+        result = await lib.result(agent, "q")
+        lib.note(name, type(result.final_output).__name__, result.final_output)
+
+
+@FINAL.script(*[call("look", id=f"c{k}") for k in range(len(TYPED))])
+async def a_function_ends_the_run_of_a_typed_agent(lib: Lib) -> Any:
+    async def decide(ctx: Any, results: list[Any]) -> Any:
+        return lib.ToolsToFinalOutputResult(True, results[0].output)
+
+    for name, value in TYPED.items():
+        agent = lib.agent(tools=[gives(lib, value)], output_type=City, tool_use_behavior=decide)
+        result = await lib.result(agent, "q")
+        lib.note(name, type(result.final_output).__name__, result.final_output)
 
 
 @USE.script(call("look"), call("ask"))

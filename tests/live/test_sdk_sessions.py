@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from agents import SQLiteSession as SdkSQLiteSession
-from agents.extensions.memory import AsyncSQLiteSession, EncryptedSession, SQLAlchemySession
+from agents.extensions.memory import (
+    AdvancedSQLiteSession,
+    AsyncSQLiteSession,
+    EncryptedSession,
+    SQLAlchemySession,
+)
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from holdfast import SQLiteSession
@@ -18,7 +23,7 @@ from tests.support.runs import Runs, look
 from tests.support.workers import said
 
 
-@pytest.fixture(params=["sqlite", "async", "alchemy", "encrypted"])
+@pytest.fixture(params=["sqlite", "async", "alchemy", "encrypted", "encrypted_ours", "advanced"])
 async def session(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Any]:
     """Make one of the SDK's sessions."""
     match request.param:
@@ -30,6 +35,16 @@ async def session(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenera
             lazy = AsyncSQLiteSession("s", tmp_path / "s.db")
             yield lazy
             await lazy.close()
+        case "advanced":
+            advanced = AdvancedSQLiteSession(
+                session_id="s", db_path=tmp_path / "s.db", create_tables=True
+            )
+            yield advanced
+            advanced.close()
+        case "encrypted_ours":
+            ours = SQLiteSession("s", tmp_path / "s.db", session_settings={"limit": 100})
+            yield EncryptedSession("s", cast("Any", ours), "key")
+            ours.close()
         case kind:
             plain = SdkSQLiteSession("s", tmp_path / "s.db")
             yield EncryptedSession("s", plain, "key") if kind == "encrypted" else plain
@@ -71,3 +86,26 @@ async def test_a_file_of_the_sdk_is_read_by_our_session_and_back(tmp_path: Path)
     assert await ours.get_items() == await theirs.get_items() == items
     theirs.close()
     ours.close()
+
+
+async def test_a_wrapped_session_of_ours_holds_nothing_that_can_be_read_and_has_its_settings(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, tmp_path: Path
+) -> None:
+    run = Runs(rig, make_agent)
+    inner = SQLiteSession("s", tmp_path / "s.db", session_settings={"limit": 2})
+    session: Any = EncryptedSession("s", cast("Any", inner), "key")
+    for text in ("one", "two"):
+        model.reply(text)
+        await run(f"after {text}", session=session)
+    assert [text for _, text in said(model.requests[1].messages)] == [
+        "after one",
+        "one",
+        "after two",
+    ]
+    items = await inner.get_items(10)
+    assert [item["__enc__"] for item in items] == [1, 1, 1, 1]
+    assert "after" not in str(items)
+    assert [item["role"] for item in await session.get_items()] == ["user", "assistant"]
+    inner.session_settings.limit = 3
+    assert len(await session.get_items()) == 3
+    inner.close()

@@ -2,13 +2,16 @@
 
 import importlib
 import re
+import sys
 
 import agents
+import agents.extensions.memory
 import openai
 import pytest
 
 import holdfast
-from holdfast.values.text.absent_names import ABSENT, BESIDE, instead_of
+from holdfast.values.text.absent_names import ABSENT, BESIDE, LENT, instead_of
+from tests.packaging.checkout import ROOT, run_python
 from tests.support.sdk_names import PAGE, written
 
 MISSING = sorted(set(agents.__all__) - set(holdfast.__all__))
@@ -43,6 +46,49 @@ def test_name_of_a_module_of_the_sdk_is_refused_with_what_to_use_instead(name: s
         exec(f"from holdfast import {name}")
 
 
+@pytest.mark.parametrize("name", ["ToolOutputTrimmer", *agents.extensions.memory.__all__])
+def test_sessions_of_the_sdk_are_lent_by_it_or_it_is_said_what_to_install(name: str) -> None:
+    module, installed = LENT[name]
+    assert name not in holdfast.__all__
+    try:
+        theirs = getattr(importlib.import_module(module), name)
+    except ImportError:
+        with pytest.raises(ImportError, match=re.escape(f"run pip install {installed}.")):
+            exec(f"from holdfast import {name}")
+        assert not hasattr(holdfast, name)
+    else:
+        assert getattr(holdfast, name) is theirs
+
+
+def test_some_lent_names_can_be_imported_here_and_some_lack_their_extra() -> None:
+    names = ("AdvancedSQLiteSession", "EncryptedEnvelope", "SQLAlchemySession", "MongoDBSession")
+    assert [hasattr(holdfast, name) for name in names] == [True, True, True, False]
+
+
+def test_without_the_sdk_it_is_said_that_it_must_be_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "agents.extensions.memory", None)
+    said = (
+        "holdfast has no EncryptedSession: it is that of the Agents SDK, which cannot be imported"
+    )
+    with pytest.raises(ImportError, match=said) as raised:
+        exec("from holdfast import EncryptedSession")
+    assert "run pip install 'openai-agents[encrypt]'." in str(raised.value)
+    assert isinstance(raised.value.__cause__, ImportError)
+    with pytest.raises(AttributeError, match="run pip install 'openai-agents"):
+        _ = holdfast.EncryptedSession
+
+
+def test_the_sdk_is_imported_only_for_a_name_that_it_lends() -> None:
+    code = (
+        "import sys, holdfast; before = 'agents' in sys.modules\n"
+        "from holdfast import AdvancedSQLiteSession\n"
+        "print(before, 'agents' in sys.modules)"
+    )
+    assert run_python(code, cwd=ROOT) == "False True"
+
+
 MODULES = (
     "decorators extensions extensions.experimental.codex"
     " extensions.experimental.hosted_multi_agent extensions.memory handoffs mcp memory models"
@@ -54,7 +100,8 @@ MODULES = (
 @pytest.mark.parametrize("module", MODULES.split())
 def test_public_names_of_a_module_of_the_sdk_are_here_or_refused(module: str) -> None:
     names = importlib.import_module(f"agents.{module}").__all__
-    told = [name for name in names if name in holdfast.__all__ or instead_of(name)]
+    here = {*holdfast.__all__, *LENT}
+    told = [name for name in names if name in here or instead_of(name)]
     assert told == [name for name in names if not name.startswith("_")]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import agents
 
 import holdfast
-from holdfast.values.text.absent_names import ABSENT
+from holdfast.values.text.absent_names import ABSENT, LENT
 
 PAGE = Path(__file__).parents[2] / "docs" / "from_agents_sdk.md"
 BEGINS, ENDS = "<!-- names: generated -->\n", "<!-- /names -->\n"
@@ -18,7 +18,7 @@ def _by_name(name: str) -> tuple[str, str]:
 
 
 def tables() -> str:
-    """Write the tables: the names that are here, and what to use in the place of the others."""
+    """Write the tables: the names that are here, what to use in place of others, those lent."""
     here = sorted(set(agents.__all__) & set(holdfast.__all__), key=_by_name)
     count = f"{len(here)} of the {len(agents.__all__)} names"
     lines = [f"{count} of `agents` are names of `holdfast`:", ""]
@@ -28,6 +28,17 @@ def tables() -> str:
     for name in sorted(set(agents.__all__) - set(here), key=_by_name):
         reasons.setdefault(ABSENT[name], []).append(f"`{name}`")
     lines += [f"| {', '.join(names)} | {reason} |" for reason, names in reasons.items()]
+    lines += [
+        "",
+        "Lent by the SDK:",
+        "",
+        "| name | of | after `pip install` |",
+        "| --- | --- | --- |",
+    ]
+    lent: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(LENT, key=_by_name):
+        lent.setdefault(LENT[name], []).append(f"`{name}`")
+    lines += [f"| {', '.join(lent[of])} | `{of[0]}` | `{of[1]}` |" for of in lent]
     return "\n".join(lines) + "\n"
 
 

@@ -1,15 +1,19 @@
-"""Objects that function tools returned, made anew of what is recorded of them."""
+"""Objects that tools returned, made anew of what is recorded of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
 
 from holdfast.agents.tools.functions.returned import returned_object
+from holdfast.values.code.typed_data import LONGEST_TEXT, Returned
+from holdfast.values.tool_result import render_result
 
 if TYPE_CHECKING:
     from decimal import Decimal as Unknown
@@ -17,6 +21,64 @@ if TYPE_CHECKING:
 
 class City(BaseModel):
     name: str
+
+
+class Loud(BaseModel):
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name}!"
+
+
+class Broken(BaseModel):
+    name: str
+
+    def __str__(self) -> str:
+        raise ValueError(self.name)
+
+
+class Counted(BaseModel):
+    name: str
+    _seen: int = 0
+
+    def see(self) -> Counted:
+        self._seen += 1
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.name}, seen {self._seen} times"
+
+
+@dataclass
+class Place:
+    city: City
+    number: int = 1
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Word(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "a word"
+
+
+class Local:
+    """Holds a class that a record cannot name."""
+
+    @staticmethod
+    def made() -> Any:
+        class Inner(BaseModel):
+            name: str
+
+        def give() -> Inner:
+            return Inner(name="Oslo")
+
+        give.__annotations__["return"] = Inner
+        return give
 
 
 class Socket:
@@ -33,12 +95,24 @@ class WithUnknown:
     price: Unknown
 
 
-def city() -> City:
-    return City(name="Oslo")
+def cities() -> list[City]:
+    return []
 
 
-def text() -> str:
-    return ""
+def pair() -> tuple[int, str]:
+    return (1, "a")
+
+
+def day() -> date:
+    return date(2026, 1, 31)
+
+
+def colour() -> Colour:
+    return Colour.RED
+
+
+def wrong() -> int:
+    return 1
 
 
 def with_socket() -> WithSocket:
@@ -50,16 +124,74 @@ def with_unknown() -> WithUnknown:
 
 
 @pytest.mark.parametrize(
-    ("function", "recorded", "made"),
+    ("value", "kind", "text"),
     [
-        (city, '{"name": "Oslo"}', City(name="Oslo")),
-        (city, "An error occurred.", None),
-        (text, '"x"', None),
-        (with_socket, "{}", None),
-        (with_unknown, "{}", None),
+        (7, "data", ""),
+        (True, "data", ""),
+        (1.5, "data", ""),
+        ({"a": [1, None, True]}, "data", ""),
+        ([], "data", ""),
+        (City(name="Oslo"), f"{__name__}:City", ""),
+        (Loud(name="Oslo"), f"{__name__}:Loud", ""),
+        (Place(City(name="Oslo")), f"{__name__}:Place", ""),
+        (Counted(name="Oslo").see(), f"{__name__}:Counted", "Oslo, seen 1 times"),
+        ((1, "a"), "", "(1, 'a')"),
+        ([City(name="Oslo")], "", "[City(name='Oslo')]"),
+        (date(2026, 1, 31), "", "2026-01-31"),
+        (Colour.RED, "", "Colour.RED"),
+        (Word("5"), "text", "a word"),
+        ({1: "a"}, "", "{1: 'a'}"),
+        (tuple(range(LONGEST_TEXT)), "", ""),
     ],
 )
-def test_what_pydantic_cannot_read_stays_text(
-    function: Callable[..., Any], recorded: str, made: object
+def test_an_object_is_described_by_its_class_or_by_its_own_text(
+    value: Any, kind: str, text: str
 ) -> None:
-    assert returned_object(function, recorded) == made
+    assert Returned.of(value, render_result(value)) == Returned(kind=kind, text=text)
+
+
+@pytest.mark.parametrize("value", [None, "text", Broken(name="Oslo")])
+def test_text_is_not_described_nor_what_raises_when_it_is_written(value: Any) -> None:
+    assert Returned.of(value, "{}") is None
+
+
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        (None, {"a": [1, None]}),
+        (None, 7),
+        (None, City(name="Oslo")),
+        (None, Place(City(name="Oslo"), 2)),
+        (Local.made(), Local.made),
+        (cities, [City(name="Oslo"), City(name="Bergen")]),
+        (pair, (1, "a")),
+        (day, date(2026, 1, 31)),
+        (colour, Colour.RED),
+    ],
+)
+def test_an_equal_object_is_made_anew(function: Callable[..., Any] | None, value: Any) -> None:
+    if value is Local.made and function is not None:
+        value = function()
+    text = render_result(value)
+    described = Returned.of(value, text)
+    assert described is not None
+    made = returned_object(function, text, described)
+    assert made == value
+    assert type(made) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "text", "made"),
+    [
+        (wrong, "", "[1,2]", [1, 2]),
+        (None, "", "[1,2]", [1, 2]),
+        (None, "gone.module:City", '{"name":"Oslo"}', {"name": "Oslo"}),
+        (None, f"{__name__}:Place", '{"name":"Oslo"}', {"name": "Oslo"}),
+        (with_socket, "", "{}", {}),
+        (with_unknown, "", "{}", {}),
+    ],
+)
+def test_what_cannot_be_made_anew_stays_data(
+    function: Callable[..., Any] | None, kind: str, text: str, made: Any
+) -> None:
+    assert returned_object(function, text, Returned(kind=kind)) == made

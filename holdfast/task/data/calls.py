@@ -11,6 +11,7 @@ from holdfast.models.openai.local_items import result_stub
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.values.base import Json, Value, canonical, digest
+from holdfast.values.code.typed_data import Returned
 from holdfast.values.messages import Blob, CallKind, Content, Message, ToolCall, Usage
 from holdfast.values.parts.sources import SourceNode
 
@@ -75,8 +76,7 @@ class Approval(Value):
 
     Attributes:
         id: `<task id>:<serial>`: enough to decide it from any process.
-        kind: A call that needs approval, a call that may have happened, a budget that is used up,
-            an undo that needs approval, or a question of a call.
+        kind: A call to approve, one that may have happened, a used-up budget, an undo, a question.
         agent: The agent that asks; of a nested task, its own.
         tool: Tool name, after that of its namespace if it has one.
         namespace: Namespace by which the model called it; empty for none.
@@ -254,7 +254,6 @@ class Decided(Value):
 
 SHORTEST = 0.001
 """Least seconds that a call took which was run; 0 is for those that were not."""
-
 NEAR_SECONDS = 0.01
 """Precision of `Outcome.ended` where a call was run at once, in the activity of its step."""
 
@@ -281,6 +280,7 @@ class Outcome(Value):
         took: Seconds that its last attempt took; 0 for a call that was not run.
         at: In the record of a step: position in its `adds` of the message that has the content.
         asks: Questions with which the attempt ended; the call then has no outcome yet.
+        returned: What the tool returned, if that may end the run and is no text.
     """
 
     content: Content = ""
@@ -301,6 +301,7 @@ class Outcome(Value):
     took: float = 0.0
     at: int | None = None
     asks: Asks | None = None
+    returned: Returned | None = None
 
     @property
     def is_stopped(self) -> bool:

@@ -7,9 +7,64 @@ import sys
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import from_json
 
-from holdfast.values.base import Json
+from holdfast.values.base import Json, Value
 from holdfast.values.code.context_data import dump, load
+from holdfast.values.messages import clean
+
+DATA, TEXT = "data", "text"
+"""Kinds of a value that is JSON data, and of a text of a class of its own; no class is so named."""
+
+LONGEST_TEXT = 4000
+"""Most characters of a value's own text that are recorded beside its JSON."""
+
+
+class Returned(Value):
+    """What a tool returned, beside what the model reads of it: its JSON, or a text.
+
+    Attributes:
+        kind: "data" for JSON data, "text" for a text, or the name of its class; empty if what is
+            written and its class do not make it again.
+        text: `str()` of it, if that of what they make is another one.
+    """
+
+    kind: str = ""
+    text: str = ""
+
+    @classmethod
+    def of(cls, value: Any, written: str) -> Returned | None:
+        """Describe a value.
+
+        Args:
+            value: What a tool returned.
+            written: What the model reads of it.
+
+        Returns:
+            The description; None for None, for a plain text, and where its own `str()` raises.
+        """
+        if value is None or type(value) is str:
+            return None
+        try:
+            text = clean(str(value))
+            kind = TEXT if isinstance(value, str) else class_name(value) or DATA
+            made = cls(kind=kind).object_of(written)
+            is_made = type(made) is type(value) and (kind != DATA or str(made) == text)
+            if kind != TEXT and not is_made:
+                kind, made = "", written
+        except Exception:  # noqa: BLE001  the class's own code
+            return None
+        is_said = text == str(made) or len(text) > LONGEST_TEXT
+        return cls(kind=kind, text="" if is_said else text)
+
+    def object_of(self, written: str) -> Any:
+        """Make the value again of what is written; its data, where that cannot be done here."""
+        data = self.data_of(written)
+        return data if self.kind in (DATA, TEXT) else remade(data, self.kind)
+
+    def data_of(self, written: str) -> Json:
+        """Return the data of what is written."""
+        return written if self.kind == TEXT else from_json(written)
 
 
 def class_name(value: Any) -> str:

@@ -1,7 +1,11 @@
-"""Public names of the Agents SDK that Holdfast has not, and what to use in their place."""
+"""Public names of the Agents SDK that Holdfast has not, and what to use in their place.
+
+Some serve here as they are, where the SDK is installed: those are lent by it.
+"""
 
 from __future__ import annotations
 
+import importlib
 import re
 
 HOSTED = (
@@ -60,10 +64,6 @@ SAME = (
     "names of that module are names of holdfast itself; write from holdfast import NAME, or import"
     " holdfast as {name}"
 )
-OF_SDK = (
-    "sessions of the Agents SDK are taken as they are; leave the line as it was: from"
-    " agents.extensions.memory import {name}"
-)
 VOICE = "there are no voices and no realtime agents; run the text of a turn with Runner"
 SCRIPT = (
     "the scripted model of the Agents SDK serves as it is; leave the line as it was: from"
@@ -81,9 +81,6 @@ _BESIDE_BY_REASON: dict[str, str] = {
     SAME: "agent agent_output decorators editor exceptions extensions guardrail handoffs items"
     " lifecycle memory model_settings prompts repl result retry run run_config run_context"
     " run_error_handlers run_state stream_events tool_context tool_guardrails usage",
-    OF_SDK: "AdvancedSQLiteSession AsyncSQLiteSession DAPR_CONSISTENCY_EVENTUAL"
-    " DAPR_CONSISTENCY_STRONG DaprSession EncryptedSession MongoDBSession RedisSession"
-    " SQLAlchemySession",
     COMPUTER: "computer",
     CUSTOM_DATA: "MCPToolCustomDataContext MCPToolCustomDataExtractor",
     SANDBOX: "BaseEntry Capabilities Capability Compaction CompactionModelInfo CompactionPolicy Dir"
@@ -98,8 +95,6 @@ _BESIDE_BY_REASON: dict[str, str] = {
     "models of any-llm are named 'any-llm/PROVIDER/NAME', without a provider": "AnyLLMProvider",
     "results are a RunResult, or a RunResultStreaming of run_streamed": "RunResultBase",
     "the arguments of a run are given by their names": "RunOptions",
-    "the one of the Agents SDK serves as it is; leave the line as it was: from agents.extensions"
-    " import ToolOutputTrimmer": "ToolOutputTrimmer",
     VOICE: "AssistantMessageItem AssistantText AudioInput DEFAULT_MODEL_SETTINGS InputAudio"
     " InputText SingleAgentVoiceWorkflow SingleAgentWorkflowCallbacks StreamedAudioInput"
     " StreamedAudioResult StreamedTranscriptionSession SystemMessageItem UserMessageItem"
@@ -146,6 +141,32 @@ BESIDE = {
 }
 """Name of the SDK's modules that are not among the public names of `agents`, likewise."""
 
+_LENT_BY_INSTALLED: dict[str, dict[str, str]] = {
+    "openai-agents": {
+        "agents.extensions": "ToolOutputTrimmer",
+        "agents.extensions.memory": "AdvancedSQLiteSession",
+    },
+    "openai-agents aiosqlite": {"agents.extensions.memory": "AsyncSQLiteSession"},
+    "'openai-agents[dapr]'": {
+        "agents.extensions.memory": "DAPR_CONSISTENCY_EVENTUAL DAPR_CONSISTENCY_STRONG DaprSession"
+    },
+    "'openai-agents[encrypt]'": {
+        "agents.extensions.memory": "EncryptedSession",
+        "agents.extensions.memory.encrypt_session": "EncryptedEnvelope",
+    },
+    "'openai-agents[mongodb]'": {"agents.extensions.memory": "MongoDBSession"},
+    "'openai-agents[redis]'": {"agents.extensions.memory": "RedisSession"},
+    "'openai-agents[sqlalchemy]'": {"agents.extensions.memory": "SQLAlchemySession"},
+}
+
+LENT = {
+    name: (module, installed)
+    for installed, modules in _LENT_BY_INSTALLED.items()
+    for module, names in modules.items()
+    for name in names.split()
+}
+"""Name to the SDK's module that has it, and what pip must have installed for it."""
+
 _FAMILIES = (
     (re.compile(r"(OpenAI)?(Realtime|STT|TTS|Voice)\w*"), VOICE),
     (re.compile(r"\w*(Codex|codex)\w*"), CODEX),
@@ -157,3 +178,22 @@ def instead_of(name: str) -> str | None:
     """Return what to use in the place of a name of the Agents SDK; None if it is no such name."""
     said = ABSENT.get(name) or BESIDE.get(name)
     return said or next((said for names, said in _FAMILIES if names.fullmatch(name)), None)
+
+
+def lent(name: str) -> object:
+    """Return what is a name of Holdfast's as long as the Agents SDK is installed: the SDK's own.
+
+    Raises:
+        KeyError: It is no such name.
+        ImportError: It cannot be imported; the text says what to install.
+    """
+    module, installed = LENT[name]
+    try:
+        found: object = getattr(importlib.import_module(module), name)
+    except ImportError as cause:
+        msg = (
+            f"it is that of the Agents SDK, which cannot be imported ({cause}); run pip install"
+            f" {installed}"
+        )
+        raise ImportError(msg, name=name) from cause
+    return found

@@ -16,7 +16,8 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, ToolCall
-from holdfast.values.steps import HistoryRef, Task, ToolOutput
+from holdfast.values.steps import HistoryRef, Task
+from holdfast.workers.context.tool_results import ToolResult
 from holdfast.workers.tool_use import ToolsToFinalOutputResult
 
 if TYPE_CHECKING:
@@ -84,12 +85,12 @@ class AgentCode:
         """
         raise UserError(f"output_type={output_type!r} must be an OutputSpec here.")
 
-    def fitting(self, text: str) -> Json:
-        """Convert a tool's result to the output type; text that does not fit stays text."""
-        return text
+    def final(self, result: ToolResult) -> Json:
+        """Convert a tool's result that ends the run to the final output."""
+        return result.content
 
     async def follow(
-        self, state: dict[str, Json], results: Sequence[ToolOutput]
+        self, state: dict[str, Json], results: Sequence[ToolResult]
     ) -> ToolsToFinalOutputResult:
         """Call the agent's `tool_use_behavior` function with tool results.
 

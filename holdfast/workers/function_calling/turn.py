@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from holdfast.errors import ModelBehaviorError, ModelRefusalError
 from holdfast.models.base import ModelAnswer
@@ -18,10 +18,13 @@ from holdfast.values.base import Json
 from holdfast.values.messages import Message, ToolCall, clean
 from holdfast.values.steps import TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.text.redact import redact
+from holdfast.workers.tool_use import FIRST, is_named, may_be_final
 
 if TYPE_CHECKING:
     from holdfast.models.base import ModelAnswer
     from holdfast.workers.context.context import StepContext
+
+ResultT = TypeVar("ResultT", bound=ToolOutput)
 
 CUT_OFF = (
     "Not run: the answer was cut off, and may lack the end of this call. Call again what is still"
@@ -217,16 +220,14 @@ def sole_direct_call(
 
 def may_end(run: Sequence[ToolCall], behavior: str) -> bool:
     """Whether the results of these calls may end the run, so that the step waits for them."""
-    if not run or not behavior:
-        return False
-    return behavior in ("first", "ask") or any(_ends(call.name, behavior) for call in run)
+    return any(may_be_final(call.name, behavior) for call in run)
 
 
-def final_result(results: Sequence[ToolOutput], behavior: str) -> ToolOutput | None:
+def final_result(results: Sequence[ResultT], behavior: str) -> ResultT | None:
     """Return the result that is the final output, for every behaviour but a function."""
-    if behavior == "first":
+    if behavior == FIRST:
         return results[0]
-    return next((result for result in results if _ends(result.tool_name, behavior)), None)
+    return next((each for each in results if is_named(each.tool_name, behavior)), None)
 
 
 def who_used_tools(first: AgentSnapshot, transcript: Sequence[Message]) -> set[str]:
@@ -249,12 +250,3 @@ def who_used_tools(first: AgentSnapshot, transcript: Sequence[Message]) -> set[s
         elif message.role == "tool" and message.call_id in calls:
             now = first.of(handed_to(calls[message.call_id], message, now.policies) or now.name)
     return used
-
-
-def _ends(tool: str, behavior: str) -> bool:
-    """Whether a behaviour names a tool, with its namespace or without."""
-    return bool({tool, tool.rpartition(".")[2]} & _names(behavior))
-
-
-def _names(behavior: str) -> frozenset[str]:
-    return frozenset(behavior.split(",")) - {""} if "," in behavior else frozenset()

@@ -194,7 +194,7 @@ async def _follow(
         final = turn.final_result(results, ctx.agent.behavior)
         if final is None:
             return following
-        output = ctx.code.fitting(final.content)
+        output = ctx.code.final(final)
     if ctx.agent.output is None and not isinstance(output, str):
         output = str(output)
     return TaskStepOutput(output=output, task_step=following.task_step, is_last=True)
