@@ -16,6 +16,7 @@ from holdfast.llama_index.tools import ToolOutput
 from holdfast.llama_index.values import OwnRecord, TaskStepOutput
 from holdfast.values import steps
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.parts.sources import SourceNode, nodes_of
 
 STATE = "step"
@@ -53,8 +54,7 @@ def _fields(source: object, codec: StateCodec) -> Json:
 
 
 def _kept_values(given: Any, codec: StateCodec) -> dict[str, Json]:
-    known: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {}
-    found = {str(key): _kept(each, codec) for key, each in known.items()}
+    found = {str(key): _kept(each, codec) for key, each in as_object(given).items()}
     return {key: each for key, each in found.items() if each is not None}
 
 
