@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,13 +17,19 @@ from holdfast.llama_index import (
     AgentChatResponse,
     AgentRunner,
     BaseAgentWorker,
+    ChatMessage,
+    ChatResponse,
     CustomSimpleAgentWorker,
+    OpenAI,
+    OpenAIAgent,
     ParallelAgentRunner,
     QueryPipelineAgentWorker,
+    ReActAgent,
     ReActChatFormatter,
     Task,
     TaskStep,
     TaskStepOutput,
+    ToolOutput,
 )
 from holdfast.llama_index import FunctionTool as OurTool
 from holdfast.llama_index.query_pipeline import (
@@ -219,3 +226,34 @@ def test_steps_of_a_round_have_their_sources_and_states() -> None:
         1,
     )
     assert output.task_step.step_state["number"] == 6
+
+
+class Plain:
+    """An LLM of the program's own, without function calls: it answers with Holdfast's response."""
+
+    metadata = SimpleNamespace(model_name="plain", is_function_calling_model=False)
+
+    async def achat(self, messages: list[Any], **options: Any) -> ChatResponse:
+        del messages, options
+        answer = ChatMessage("Thought: I know.\nAnswer: 6", role="assistant")
+        return ChatResponse(message=answer, raw={"usage": {"prompt_tokens": 7}})
+
+
+def test_the_agent_for_an_llm_without_function_calls_is_a_react_agent() -> None:
+    runner = AgentRunner.from_llm([DOUBLE], llm=Plain(), verbose=False)
+    assert isinstance(runner, ReActAgent)
+    task = runner.create_task("Twice 3?")
+    assert str(runner.run_step(task).output) == "6"
+    assert runner.durable.get_task(task.task_id).usage.input_tokens == 7
+
+
+def test_the_agent_for_an_llm_with_function_calls_is_an_openai_agent() -> None:
+    assert isinstance(AgentRunner.from_llm([DOUBLE], llm=OpenAI("offline")), OpenAIAgent)
+
+
+def test_a_response_takes_the_nodes_of_its_sources() -> None:
+    node = NodeWithScore("A wader.", node_id="heron")
+    source = ToolOutput("A wader.", raw_output=Answer("A wader.", [node]))
+    assert [each.node_id for each in AgentChatResponse("It wades.", [source]).source_nodes] == [
+        "heron"
+    ]
