@@ -25,9 +25,8 @@ from holdfast.llama_index.values import (
     Task,
     TaskStep,
     TaskStepOutput,
-    response_view,
 )
-from holdfast.llama_index.workers.base import RUNNER, BaseAgentWorker, options_of_runner, worker_of
+from holdfast.llama_index.workers.base import AGENTS, RUNNER, BaseAgentWorker, worker_of
 from holdfast.llama_index.workers.react import ReActAgentWorker
 from holdfast.llama_index.workers.tools import OpenAIAgentWorker
 from holdfast.models.choices import ToolChoice
@@ -107,12 +106,12 @@ class AgentRunner(TaskReads):
     def from_llm(
         cls, tools: Sequence[Any] | None = None, llm: Any = None, **options: Any
     ) -> AgentRunner:
-        """Make an agent for a model: function calling if it calls functions, else ReAct."""
+        """Make an agent for a model: an OpenAIAgent if it calls functions, else a ReActAgent."""
         model = as_model(default_llm(llm))
         is_plain = isinstance(model, LlamaIndexModel) and not model.calls_functions
-        own = options_of_runner(options)
-        kind = ReActAgentWorker if is_plain else OpenAIAgentWorker
-        return AgentRunner(kind.from_tools(tools, llm=llm, **options), **own)
+        agent = AGENTS[ReActAgentWorker if is_plain else OpenAIAgentWorker]
+        made: AgentRunner = agent(tools, llm=llm, **options)
+        return made
 
     @property
     def agent(self) -> Agent[Any]:
@@ -152,7 +151,7 @@ class AgentRunner(TaskReads):
         if chat_history is not None and remembers:
             await self.memory.aset(chat_history)
         task_id = await self._create(message, {}, tool_choice, remembers=remembers)
-        response = response_view(await self._run(task_id))
+        response = await self._tasks.answer(await self._run(task_id))
         self._finished(task_id)
         return response
 
@@ -345,7 +344,7 @@ class AgentRunner(TaskReads):
     astream_step = arun_step
 
     async def _finalize(self, task_id: Task | str) -> AgentChatResponse:
-        response = response_view(await self._tasks.finalize(id_of(task_id)))
+        response = await self._tasks.answer(await self._tasks.finalize(id_of(task_id)))
         self._finished(id_of(task_id))
         return response
 

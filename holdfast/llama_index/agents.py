@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 
 from holdfast.llama_index.agent_runner import AgentRunner
 from holdfast.llama_index.reads import awaited, id_of, settled
-from holdfast.llama_index.values import Task, TaskStepOutput, output_view
-from holdfast.llama_index.workers.base import options_of_runner
+from holdfast.llama_index.values import Task, TaskStepOutput
+from holdfast.llama_index.workers.base import AGENTS, options_of_runner
 from holdfast.llama_index.workers.react import ReActAgentWorker
 from holdfast.llama_index.workers.tools import (
     CoAAgentWorker,
@@ -23,6 +23,11 @@ class _WorkerAgent(AgentRunner):
     """A runner that makes its worker of tools."""
 
     worker_class: ClassVar[type[ToolAgentWorker]]
+
+    def __init_subclass__(cls) -> None:
+        """Be the agent that `AgentRunner.from_llm` makes with this worker."""
+        super().__init_subclass__()
+        AGENTS.setdefault(cls.worker_class, cls.from_tools)
 
     def __init__(self, tools: Sequence[Any] = (), llm: Any = None, **options: Any) -> None:
         """Make the worker, then the runner.
@@ -97,7 +102,8 @@ class ParallelAgentRunner(AgentRunner):
     """Runs all steps that are ready at the same time."""
 
     async def _round(self, task_id: str) -> list[TaskStepOutput]:
-        return [output_view(each) for each in await self._tasks.run_round(task_id)]
+        outputs = await self._tasks.run_round(task_id)
+        return [await self._shown(task_id, each) for each in outputs]
 
     def run_steps_in_queue(self, task_id: Task | str, **_: Any) -> list[TaskStepOutput]:
         """Run all steps that are ready, and return their outputs in the order of the queue.

@@ -16,7 +16,7 @@ from holdfast.llama_index.llms.openai import default_llm
 from holdfast.llama_index.llms.prompts import PromptTemplate, filled, template_text
 from holdfast.llama_index.reads import TaskState, awaited, id_of, settled
 from holdfast.llama_index.tasks import Tasks
-from holdfast.llama_index.values import AgentChatResponse, Task, response_view
+from holdfast.llama_index.values import AgentChatResponse, Task
 from holdfast.llama_index.workers.base import HoldfastWorker
 from holdfast.models.choices import ToolChoice
 from holdfast.values.messages import user
@@ -308,7 +308,7 @@ class StructuredPlannerAgent(AgentRunner):
         return await self._tasks.describe(await self._known(task_id))
 
     async def _solve(self, name: str) -> AgentChatResponse:
-        return response_view(await self._tasks.run_task(await self._known(name)))
+        return await self._tasks.answer(await self._tasks.run_task(await self._known(name)))
 
     def run_task(self, task_id: Task | str, **_: Any) -> AgentChatResponse:
         """Run a task, given by its id or by the name of its sub-task, to its answer."""

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import InvalidArgumentError
-from holdfast.llama_index.tasks import Tasks, known_errors
+from holdfast.llama_index.step_code.errors import known_errors
+from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput, output_view, step_view
 from holdfast.llama_index.workers.base import BaseAgentWorker
 from holdfast.values import steps
@@ -95,8 +96,7 @@ class TaskReads:
         return settled(self._tasks.describe(id_of(task_id)))
 
     async def _upcoming(self, task_id: str) -> list[TaskStep]:
-        runner = await self._tasks.connect()
-        return [step_view(each) for each in await runner.get_upcoming_steps(task_id)]
+        return [step_view(each) for each in await self._tasks.upcoming(task_id)]
 
     def get_upcoming_steps(self, task_id: Task | str, **_: Any) -> list[TaskStep]:
         """List the step in progress and the queued ones, in order."""
@@ -113,21 +113,24 @@ class TaskReads:
 
     async def _completed(self, task_id: str) -> list[TaskStepOutput]:
         runner = await self._tasks.connect()
-        outputs = await runner.get_completed_steps(task_id)
+        return await self._views(await runner.get_completed_steps(task_id))
+
+    async def _views(self, outputs: Sequence[steps.TaskStepOutput]) -> list[TaskStepOutput]:
+        """Show outputs of steps; a last one has all results of tools of those before it."""
+        worker = self.agent_worker
         views: list[TaskStepOutput] = []
         before: list[steps.ToolOutput] = []
-        for each in outputs:
-            views.append(self._view(each, before))
-            before += each.sources
+        for output, own in await self._tasks.with_records(outputs):
+            view = output_view(
+                output,
+                observes=worker.observes,
+                before=before,
+                gives_data=worker.gives_data,
+                own=own,
+            )
+            views.append(view)
+            before += output.sources
         return views
-
-    def _view(
-        self, output: steps.TaskStepOutput, before: Sequence[steps.ToolOutput] = ()
-    ) -> TaskStepOutput:
-        worker = self.agent_worker
-        return output_view(
-            output, observes=worker.observes, before=before, gives_data=worker.gives_data
-        )
 
     async def _shown(self, task_id: str, output: steps.TaskStepOutput) -> TaskStepOutput:
         """Show the output of a step that was run; the last one has all results of tools."""
@@ -135,7 +138,7 @@ class TaskReads:
             for each in await self._completed(task_id):
                 if each.task_step.step_id == output.task_step.step_id:
                     return each
-        return self._view(output)
+        return (await self._views([output]))[0]
 
     def get_completed_steps(self, task_id: Task | str, **_: Any) -> list[TaskStepOutput]:
         """List the outputs of the completed steps, oldest first."""

@@ -9,9 +9,10 @@ from queue import Queue
 from typing import Any
 
 from holdfast.engine.loop import shared_loop
-from holdfast.llama_index.tasks import Tasks, known_errors
+from holdfast.llama_index.step_code.errors import known_errors
+from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.tools import ToolOutput
-from holdfast.llama_index.values import AgentChatResponse, response_view
+from holdfast.llama_index.values import AgentChatResponse
 from holdfast.values.steps import AgentResponse
 from holdfast.workers.react.stream import AnswerFilter
 
@@ -88,11 +89,19 @@ class StreamingAgentChatResponse:
         await asyncio.wait([self._work])
         return self._work.result()
 
+    async def _answer(self) -> AgentChatResponse:
+        return await self._tasks.answer(await self._result())
+
     def _final(self) -> AgentChatResponse:
         if self._made is None:
             with known_errors():
-                self._made = response_view(shared_loop().run(self._result()))
+                self._made = shared_loop().run(self._answer())
         return self._made
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the chat is over, with an answer or an error."""
+        return self._work is not None and self._work.done()
 
     @property
     def response_gen(self) -> Iterator[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
 
 from holdfast.agents.agent import Agent
 from holdfast.client.agent_runner.runner import AgentRunner
@@ -16,18 +16,16 @@ from holdfast.errors import (
     HoldfastError,
     InvalidArgumentError,
     StepFailedError,
-    StepNotFoundError,
     TaskClosedError,
     TaskExistsError,
     TaskNotFoundError,
-    message_of,
-    with_remedy,
 )
 from holdfast.llama_index.llms.messages import read_image
 from holdfast.llama_index.memory import Memory
 from holdfast.llama_index.program import Program
+from holdfast.llama_index.step_code.records import own_answer, own_outputs, own_steps
 from holdfast.llama_index.step_code.worker import StepCode
-from holdfast.llama_index.values import Task
+from holdfast.llama_index.values import AgentChatResponse, OwnRecord, Task, response_view
 from holdfast.llama_index.workers.base import BaseAgentWorker, HoldfastWorker
 from holdfast.llama_index.workers.react import MultimodalReActAgentWorker
 from holdfast.models.choices import ToolChoice
@@ -39,18 +37,6 @@ from holdfast.values.text.shown import shown
 
 IMAGES = "image_docs"
 """Key of a task's extra_state: the images of a multimodal agent."""
-
-
-class UnknownTaskError(TaskNotFoundError, KeyError):
-    """No task has this id; a KeyError, as it was in LlamaIndex."""
-
-    def __str__(self) -> str:
-        """Return the message, without a KeyError's quotes."""
-        return with_remedy(str(self.args[0]), self.remedy)
-
-
-class UnknownStepError(StepNotFoundError, ValueError):
-    """No such step is completed; a ValueError, as it was in LlamaIndex."""
 
 
 class UnclearCallError(HoldfastError):
@@ -75,48 +61,6 @@ class UnclearCallError(HoldfastError):
                 "function, effect='read') or idempotent=True."
             ),
         )
-
-
-TYPED: dict[str, type[Exception]] = {
-    kind.__name__: kind
-    for kind in (
-        ArithmeticError,
-        AssertionError,
-        IndexError,
-        KeyError,
-        LookupError,
-        NotImplementedError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-        ZeroDivisionError,
-    )
-}
-"""Errors of step logic that a program can catch by their own class, beside StepFailedError."""
-
-
-@contextmanager
-def known_errors() -> Generator[None]:
-    """Raise what LlamaIndex raised: KeyError, ValueError, and a step's own errors."""
-    try:
-        yield
-    except TaskNotFoundError as error:
-        raise UnknownTaskError(error.task_id) from error
-    except StepNotFoundError as error:
-        raise UnknownStepError(*error.args) from error
-    except StepFailedError as error:
-        kind = TYPED.get(error.cause_type)
-        if kind is None or isinstance(error, kind):
-            raise
-        own = {"__str__": StepFailedError.__str__}
-        typed = cast("Any", type(f"StepFailedBy{kind.__name__}", (StepFailedError, kind), own))
-        raise typed(
-            message_of(error),
-            task_id=error.task_id,
-            step_id=error.step_id,
-            cause_type=error.cause_type,
-            remedy=error.remedy,
-        ) from error
 
 
 class Tasks:
@@ -149,6 +93,7 @@ class Tasks:
         self._created: dict[str, None] = {}
         self._found: set[str] = set()
         self._forgotten: set[str] = set()
+        self._described: WeakValueDictionary[str, Task] = WeakValueDictionary()
         self._given: Counter[str] = Counter()
         self._tries: Counter[str] = Counter()
 
@@ -271,6 +216,7 @@ class Tasks:
             self._given[task_id] += 1
         else:
             await self._ensure_clear(task_id)
+        await self._refresh(task_id)
         return output
 
     async def _ensure_clear(self, task_id: str) -> None:
@@ -314,6 +260,7 @@ class Tasks:
             self._given[task_id] += 1
         else:
             await self._ensure_clear(task_id)
+        await self._refresh(task_id)
         return outputs
 
     async def run_task(self, task_id: str) -> steps.AgentResponse:
@@ -339,6 +286,7 @@ class Tasks:
         receipt = await runner.undo_step(task_id)
         self._tries[task_id] += 1
         self._given[task_id] = len(await runner.get_completed_steps(task_id))
+        await self._refresh(task_id)
         return receipt
 
     # ---- reading
@@ -352,18 +300,54 @@ class Tasks:
         return [id for id in (*earlier, *self._created) if id not in self._forgotten]
 
     async def describe(self, task_id: str) -> Task:
-        """Describe a task."""
+        """Describe a task; a program that has it gets the same object, brought up to date."""
         if task_id in self._forgotten:
             raise TaskNotFoundError(task_id)
+        return await self._read(task_id)
+
+    async def _read(self, task_id: str) -> Task:
         found = await (await self.connect()).get_task(task_id)
-        task = Task(
-            found.task_id,
-            found.input,
-            self.memory,
-            callback_manager=getattr(self._worker, "callback_manager", None),
-        )
-        self._logic.restore(task, found.extra_state)
-        return task
+        callbacks = getattr(self._worker, "callback_manager", None)
+        made = Task(found.task_id, found.input, self.memory, callback_manager=callbacks)
+        self._logic.restore(made, found.extra_state)
+        known = self._described.setdefault(task_id, made)
+        if known is not made:
+            known.extra_state.clear()
+            known.extra_state.update(made.extra_state)
+        return known
+
+    async def _refresh(self, task_id: str) -> None:
+        """Bring the task that the program has up to date, as LlamaIndex's steps changed it."""
+        if task_id in self._described:
+            await self._read(task_id)
+
+    async def with_records(
+        self, outputs: Sequence[steps.TaskStepOutput]
+    ) -> Sequence[tuple[steps.TaskStepOutput, OwnRecord | None]]:
+        """Read what step logic of the program's own has recorded with outputs of a task."""
+        logic = self.agent.made_worker
+        if not (isinstance(logic, StepCode) and outputs):
+            return [(each, None) for each in outputs]
+        reader = (await self.connect()).reader
+        task = await self._read(outputs[0].task_step.task_id)
+        return await own_outputs(outputs, logic, reader, task)
+
+    async def upcoming(self, task_id: str) -> Sequence[steps.TaskStep]:
+        """List the step in progress and the queued ones, in order."""
+        queued = await (await self.connect()).get_upcoming_steps(task_id)
+        logic = self.agent.made_worker
+        if not isinstance(logic, StepCode):
+            return queued
+        return own_steps(queued, logic, await self._read(task_id))
+
+    async def answer(self, made: steps.AgentResponse) -> AgentChatResponse:
+        """Show the answer of a task."""
+        logic = self.agent.made_worker
+        if not isinstance(logic, StepCode) or made.status == "waiting":
+            return response_view(made)
+        reader = (await self.connect()).reader
+        own = await own_answer(logic, reader, await self._read(made.task_id))
+        return response_view(made, own)
 
     async def delete(self, task_id: str) -> None:
         """Delete a task with its record; what the conversation has of it stays."""

@@ -14,7 +14,7 @@ from holdfast.llama_index.llms.messages import CORE
 from holdfast.llama_index.tools import Dumped, ToolOutput, tool_output
 from holdfast.values import steps
 from holdfast.values.base import as_text
-from holdfast.values.parts.sources import SourceNode, union
+from holdfast.values.parts.sources import SourceNode, nodes_of, union
 
 
 @dataclass
@@ -108,15 +108,25 @@ class AgentChatResponse:
         response: The text.
         sources: Results of tools, in call order.
         source_nodes: What those results rest on.
-        metadata: More about it. {"status": "waiting", ...} when a person must decide.
         is_dummy_stream: Always False: a stream here is one.
+        metadata: More about it. {"status": "waiting", ...} when a person must decide.
     """
 
     response: str = ""
     sources: list[ToolOutput] = field(default_factory=list[ToolOutput])
     source_nodes: list[Any] = field(default_factory=list[Any])
-    metadata: dict[str, Any] | None = None
     is_dummy_stream: bool = False
+    metadata: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Take the nodes of the sources, unless some are given."""
+        self.set_source_nodes()
+
+    def set_source_nodes(self) -> None:
+        """Take what the sources' raw outputs rest on, unless there are nodes already."""
+        if not self.source_nodes:
+            known = (nodes_of(getattr(each, "raw_output", None)) for each in self.sources)
+            self.source_nodes = [scored_node(node) for node in union(known)]
 
     def __str__(self) -> str:
         """Return the text."""
@@ -168,6 +178,37 @@ def scored_node(node: SourceNode) -> Any:
     return schema.NodeWithScore(node=made, score=node.score)
 
 
+@dataclass(frozen=True)
+class OwnRecord:
+    """What the record of a step of the program's own step logic has beside the text of its output.
+
+    Attributes:
+        sources: Those of its response.
+        nodes: What its response rests on.
+        metadata: That of its response.
+        all_sources: Those of the task so far, where the step logic collects them in
+            `task.extra_state["sources"]`.
+    """
+
+    sources: Sequence[Any] = ()
+    nodes: Sequence[SourceNode] = ()
+    metadata: dict[str, Any] | None = None
+    all_sources: Sequence[Any] = ()
+
+    def answer(self, text: str, metadata: dict[str, Any] | None = None) -> AgentChatResponse:
+        """Make the response of the last step: its sources are those of the task."""
+        sources = [*(self.all_sources or self.sources)]
+        known = (nodes_of(getattr(each, "raw_output", None)) for each in sources)
+        nodes = union([*known, self.nodes])
+        more = {**(self.metadata or {}), **(metadata or {})} or None
+        return AgentChatResponse(text, sources, [*map(scored_node, nodes)], metadata=more)
+
+    def said(self, text: str) -> AgentChatResponse:
+        """Make the response of a step in the middle."""
+        nodes = [*map(scored_node, self.nodes)]
+        return AgentChatResponse(text, [*self.sources], nodes, metadata=self.metadata)
+
+
 def step_view(step: steps.TaskStep) -> TaskStep:
     """Show a recorded or queued step."""
     before = {each: TaskStep(step.task_id, each) for each in step.prev_steps}
@@ -183,6 +224,7 @@ def output_view(
     observes: bool = False,
     before: Sequence[steps.ToolOutput] = (),
     gives_data: bool = False,
+    own: OwnRecord | None = None,
 ) -> TaskStepOutput:
     """Show a step's output.
 
@@ -191,6 +233,7 @@ def output_view(
         observes: Whether a step in the middle says what it observed, as ReAct's do.
         before: Results of tools of the steps before it, for the last one, which shows all.
         gives_data: Whether an output that is a dict or a list is shown as that.
+        own: What step logic of the program's own has recorded with it.
     """
     sources = [*before, *output.sources] if output.is_last else output.sources
     nodes = union(source.nodes for source in sources)
@@ -204,7 +247,10 @@ def output_view(
     made: Any = output.output
     if not (gives_data and metadata is None and isinstance(made, dict | list)):
         shown = [tool_output(source) for source in sources]
-        made = AgentChatResponse(text, shown, [scored_node(node) for node in nodes], metadata)
+        found = [scored_node(node) for node in nodes]
+        made = AgentChatResponse(text, shown, found, metadata=metadata)
+        if own is not None and metadata is None:
+            made = own.answer(text) if output.is_last else own.said(text)
     return TaskStepOutput(
         output=made,
         task_step=step_view(output.task_step),
@@ -213,14 +259,16 @@ def output_view(
     )
 
 
-def response_view(response: steps.AgentResponse) -> AgentChatResponse:
-    """Show the answer of a finalized task."""
+def response_view(response: steps.AgentResponse, own: OwnRecord | None = None) -> AgentChatResponse:
+    """Show the answer of a finalized task; `own` is what its step logic recorded with the last."""
     metadata: dict[str, Any] = {"task_id": response.task_id}
     if response.status == "waiting":
         metadata["status"] = "waiting"
+    elif own is not None:
+        return own.answer(response.response, metadata)
     return AgentChatResponse(
         response.response,
         [tool_output(source) for source in response.sources],
         [scored_node(node) for node in response.source_nodes],
-        metadata,
+        metadata=metadata,
     )

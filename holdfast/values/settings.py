@@ -264,12 +264,15 @@ class ModelSettings(Settings):
         return self.max_attempts or ATTEMPTS
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON data."""
-        return self.model_dump(mode="json")
+        """Return the settings as JSON data, without a retry policy, which is code."""
+        return self._without_policy(self.model_dump(mode="json"))
 
     def to_traceable_dict(self) -> dict[str, Any]:
         """Return, as JSON data, the settings without what is added to requests, for a trace."""
-        return self.model_dump(mode="json", exclude=NOT_TRACED)
+        return self._without_policy(self.model_dump(mode="json", exclude=NOT_TRACED))
+
+    def _without_policy(self, dumped: dict[str, Any]) -> dict[str, Any]:
+        return dumped if self.retry is None else {**dumped, "retry": self.retry.to_json_dict()}
 
     def resolve(self, override: ModelSettings | Mapping[str, Any] | None) -> ModelSettings:
         """Return these settings with the fields that `override` sets put over them."""

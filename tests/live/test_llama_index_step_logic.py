@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,20 +14,31 @@ from llama_index.core.tools import FunctionTool
 from pydantic import Field
 
 from holdfast.llama_index import (
+    AgentChatResponse,
     AgentRunner,
+    BaseAgentWorker,
+    ChatMessage,
+    ChatResponse,
     CustomSimpleAgentWorker,
+    OpenAI,
+    OpenAIAgent,
+    ParallelAgentRunner,
     QueryPipelineAgentWorker,
+    ReActAgent,
     ReActChatFormatter,
     Task,
     TaskStep,
     TaskStepOutput,
+    ToolOutput,
 )
+from holdfast.llama_index import FunctionTool as OurTool
 from holdfast.llama_index.query_pipeline import (
     AgentFnComponent,
     AgentInputComponent,
     CustomAgentComponent,
     QueryPipeline,
 )
+from holdfast.llama_index.values import NodeWithScore
 from tests.support.llama_index_runs import engine, run
 
 __all__ = ["engine", "run"]
@@ -99,3 +113,147 @@ def test_the_formatter_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "llama_index.core.agent.react.formatter", None)
     with pytest.raises(ValueError, match="needs llama-index-core"):
         ReActChatFormatter().format([], [])
+
+
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+DOUBLE = OurTool.from_defaults(double)
+
+
+@dataclass
+class Answer:
+    """What a query engine gave: a text, and the nodes that it rests on."""
+
+    text: str
+    source_nodes: list[NodeWithScore]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Doubling(BaseAgentWorker):
+    """Doubles a number in two steps, by a tool, and collects what the tool gave."""
+
+    collects = True
+
+    def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
+        del kwargs
+        if self.collects:
+            task.extra_state["sources"] = []
+        return TaskStep(task.task_id, "first", task.input, {"number": 3, "pair": (1, 2)})
+
+    def run_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
+        del kwargs
+        source = DOUBLE(number=step.step_state["number"])
+        node = NodeWithScore(source.content, node_id=source.content)
+        source.raw_output = Answer(source.content, [node])
+        step.step_state["number"] = int(source.content)
+        if self.collects:
+            task.extra_state["sources"].append(source)
+        is_last = step.input is None
+        response = AgentChatResponse(source.content, [source], metadata={"lock": Lock(), "by": 2})
+        following = [] if is_last else [step.get_next_step("second")]
+        return TaskStepOutput(response, step, following, is_last)
+
+
+class Forgetful(Doubling):
+    """Keeps its sources nowhere."""
+
+    collects = False
+
+
+def test_the_sources_of_step_logic_are_those_of_its_answer() -> None:
+    runner = AgentRunner(Doubling())
+    task = runner.create_task("twice")
+    first, last = runner.run_step(task).output, runner.run_step(task).output
+    answer = runner.finalize_response(task.task_id)
+    assert [[str(each) for each in shown.sources] for shown in (first, last, answer)] == [
+        ["6"],
+        ["6", "12"],
+        ["6", "12"],
+    ]
+    assert [each.node_id for each in answer.source_nodes] == ["6", "12"]
+    assert answer.sources[0].raw_input["kwargs"] == {"number": 3}
+    assert answer.sources[0].raw_output.text == "6"
+    assert first.metadata == {"by": 2}
+    assert answer.metadata == {"by": 2, "task_id": task.task_id}
+    assert [str(each) for each in runner.chat("again").sources] == ["6", "12"]
+
+
+def test_an_answer_of_step_logic_that_collects_no_sources_has_its_own() -> None:
+    answer = AgentRunner(Forgetful()).chat("twice")
+    assert [str(each) for each in answer.sources] == ["12"]
+    assert [each.node_id for each in answer.source_nodes] == ["12"]
+    streamed = AgentRunner(Forgetful()).stream_chat("twice")
+    assert "".join(streamed.response_gen) == "12"
+    assert ([str(each) for each in streamed.sources], streamed.is_done) == (["12"], True)
+
+
+def test_a_step_shows_the_state_that_the_step_logic_gave_it() -> None:
+    runner = AgentRunner(Doubling())
+    task = runner.create_task("twice")
+    output = runner.run_step(task)
+    assert output.task_step.step_state == {"number": 6, "pair": (1, 2)}
+    assert output.next_steps[0].step_state == {"number": 6, "pair": (1, 2)}
+    assert runner.get_upcoming_steps(task)[0].step_state == {"number": 6, "pair": (1, 2)}
+    runner.run_step(task)
+    numbers = [each.task_step.step_state["number"] for each in runner.get_completed_steps(task)]
+    assert numbers == [6, 12]
+
+
+def test_the_task_of_a_program_has_the_state_that_the_last_step_left() -> None:
+    runner = AgentRunner(Doubling())
+    task = runner.create_task("twice")
+    counts: list[int] = []
+    for _ in range(2):
+        runner.run_step(task)
+        counts.append(len(task.extra_state["sources"]))
+    assert counts == [1, 2]
+    assert runner.get_task(task.task_id) is task
+    runner.undo_step(task)
+    assert len(task.extra_state["sources"]) == 1
+
+
+def test_steps_of_a_round_have_their_sources_and_states() -> None:
+    runner = ParallelAgentRunner(Doubling())
+    task = runner.create_task("twice")
+    [output] = runner.run_steps_in_queue(task.task_id)
+    assert ([str(each) for each in output.output.sources], len(task.extra_state["sources"])) == (
+        ["6"],
+        1,
+    )
+    assert output.task_step.step_state["number"] == 6
+
+
+class Plain:
+    """An LLM of the program's own, without function calls: it answers with Holdfast's response."""
+
+    metadata = SimpleNamespace(model_name="plain", is_function_calling_model=False)
+
+    async def achat(self, messages: list[Any], **options: Any) -> ChatResponse:
+        del messages, options
+        answer = ChatMessage("Thought: I know.\nAnswer: 6", role="assistant")
+        return ChatResponse(message=answer, raw={"usage": {"prompt_tokens": 7}})
+
+
+def test_the_agent_for_an_llm_without_function_calls_is_a_react_agent() -> None:
+    runner = AgentRunner.from_llm([DOUBLE], llm=Plain(), verbose=False)
+    assert isinstance(runner, ReActAgent)
+    task = runner.create_task("Twice 3?")
+    assert str(runner.run_step(task).output) == "6"
+    assert runner.durable.get_task(task.task_id).usage.input_tokens == 7
+
+
+def test_the_agent_for_an_llm_with_function_calls_is_an_openai_agent() -> None:
+    assert isinstance(AgentRunner.from_llm([DOUBLE], llm=OpenAI("offline")), OpenAIAgent)
+
+
+def test_a_response_takes_the_nodes_of_its_sources() -> None:
+    node = NodeWithScore("A wader.", node_id="heron")
+    source = ToolOutput("A wader.", raw_output=Answer("A wader.", [node]))
+    assert [each.node_id for each in AgentChatResponse("It wades.", [source]).source_nodes] == [
+        "heron"
+    ]

@@ -367,11 +367,13 @@ def test_the_planner_is_told_of_every_tool_in_full() -> None:
         ("2", {"const": 2}, 2),
         ("a", {"enum": ["a"]}, "a"),
         ("7", {"$ref": "#/$defs/Round"}, "7"),
+        ("7", {"$ref": "#/$defs/Box%5Bint%5D"}, 7),
         ("[" * 9999, {"type": "array"}, "[" * 9999),
     ],
 )
 def test_a_result_becomes_what_the_schema_wants(text: str, schema: Json, expected: Json) -> None:
-    root = {"$defs": {"Point": {"type": "object"}, "Round": {"$ref": "#/$defs/Round"}}}
+    definitions = {"Point": {"type": "object"}, "Round": {"$ref": "#/$defs/Round"}}
+    root = {"$defs": {**definitions, "Box[int]": INTEGER}}
     made = typed(text, schema, root)
     assert (made, type(made)) == (expected, type(expected))
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
 
 from holdfast.errors import UserError
-from holdfast.values.code.context_data import CallersContext, dump
+from holdfast.values import settings
+from holdfast.values.code.context_data import CallersContext, dump, load
+
+if TYPE_CHECKING:
+    from holdfast.values.settings import Budget
 
 
 @dataclass
@@ -185,3 +190,53 @@ def test_a_run_goes_on_with_an_object_that_is_no_data() -> None:
     assert context.code == "eu"
     with pytest.raises(UserError, match="cannot be stored as JSON"):
         own.begins()
+
+
+@dataclass
+class Funded:
+    """Its annotation is known to checkers only, as is that of the context that holds it."""
+
+    budget: Budget | None = None
+
+
+@dataclass
+class Account:
+    funds: list[Funded] = field(default_factory=list[Funded])
+
+
+def test_a_class_that_is_imported_for_checkers_only_is_found() -> None:
+    account = Account([Funded(settings.Budget(max_tokens=7))])
+    assert load(dump(account), Account) == account
+    own = begun(account)
+    own.update({"funds": [{"budget": {"max_tokens": 8}}]})
+    assert account.funds == [Funded(settings.Budget(max_tokens=8))]
+
+
+def test_classes_beside_a_local_class_are_found_by_what_the_context_holds() -> None:
+    @dataclass
+    class Part:
+        n: int
+
+    @dataclass
+    class Cart:
+        parts: dict[str, list[Part]]
+
+    cart = Cart({"a": [Part(0)]})
+    own = begun(cart)
+    own.update({"parts": {"a": [{"n": 0}, {"n": 1}]}})
+    assert cart == Cart({"a": [Part(0), Part(1)]})
+
+
+def test_an_annotation_that_names_nothing_is_told_when_the_run_begins(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @dataclass
+    class Lost:
+        names: list[str]
+
+    Lost.__annotations__["names"] = Lost.__dataclass_fields__["names"].type = "list[Nowhere]"
+    begun(Lost([]))
+    said = "An annotation of .*Lost names 'Nowhere', which cannot be found from there"
+    assert re.search(f"Tools cannot get the context of this run: {said}", caplog.text)
+    with pytest.raises(UserError, match=said):
+        load({"names": []}, Lost)

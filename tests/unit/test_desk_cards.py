@@ -87,6 +87,15 @@ def test_an_argument_that_does_not_fit_its_schema_is_shown_as_data() -> None:
     assert (more.name, more.kind, more.text) == ("more", "json", "[\n  1\n]")
 
 
+def test_a_reference_of_a_schema_may_be_percent_encoded() -> None:
+    schema = {
+        "properties": {"mode": {"$ref": "#/definitions/One%20of"}},
+        "definitions": {"One of": {"enum": ["wire", "card"]}},
+    }
+    [mode] = fields_of('{"mode": "card"}', schema)
+    assert (mode.kind, mode.choices) == ("choice", ("wire", "card"))
+
+
 @pytest.mark.parametrize("text", ["[1]", "no json", "3"])
 def test_arguments_that_are_no_object_are_shown_as_text(text: str) -> None:
     shown = card(approval(arguments=text))

@@ -9,7 +9,15 @@ import pytest
 from agents import ModelSettings as TheirSettings
 from openai.types.shared import Reasoning
 
-from holdfast import Agent, Budget, ModelSettings, RunConfig, Runner
+from holdfast import (
+    Agent,
+    Budget,
+    ModelRetrySettings,
+    ModelSettings,
+    RunConfig,
+    Runner,
+    retry_policies,
+)
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.models import ModelRequest, ResponsesModel
 from holdfast.models.openai.responses import request_body
@@ -152,6 +160,13 @@ def test_settings_are_data_as_in_the_agents_sdk() -> None:
     assert {name: shown[name] for name in theirs.to_traceable_dict()} == theirs.to_traceable_dict()
     assert "extra_body" not in shown
     assert ours.preserve_raw_usage is None
+
+
+def test_the_policy_of_retries_is_no_data() -> None:
+    retry = ModelRetrySettings(max_retries=1, policy=retry_policies.never())
+    ours = ModelSettings(retry=retry)
+    assert ours.to_json_dict()["retry"] == {"max_retries": 1, "backoff": None}
+    assert ours.to_traceable_dict()["retry"] == {"max_retries": 1, "backoff": None}
 
 
 def test_what_asks_for_nothing_is_no_error() -> None:

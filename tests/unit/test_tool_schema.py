@@ -16,14 +16,14 @@ import agents
 import agents.tool_context
 import pydantic
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 from pydantic.json_schema import PydanticJsonSchemaWarning
 from typing_extensions import TypedDict
 
 from holdfast.agents.tools.arguments import ToolArgumentsError, parse_arguments
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.functions.function_schema import FuncSchema, function_schema
-from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
+from holdfast.errors import DeclarationError, InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.values.runs.run_context import AgentHookContext, RunContextWrapper
 
 if TYPE_CHECKING:
@@ -202,11 +202,37 @@ def test_a_default_inside_annotated_is_passed_on() -> None:
     assert lenient(f).values("{}") == {"a": 4}
 
 
-def test_an_alias_of_a_field_does_not_rename_the_parameter() -> None:
-    def f(a: Annotated[int, Field(alias="other")]) -> None: ...
+def test_an_alias_of_a_field_is_the_name_of_the_argument() -> None:
+    def f(
+        start: Annotated[int, Field(alias="from")],
+        end: int = Field(5, validation_alias=AliasChoices("to", "till"), description="The last."),
+    ) -> None:
+        """Do it.
 
-    assert list(properties(f)) == ["a"]
-    assert lenient(f).values('{"a": 1}') == {"a": 1}
+        Args:
+            start: The first.
+        """
+
+    schema = lenient(f)
+    assert {name: each["description"] for name, each in properties(f).items()} == {
+        "from": "The first.",
+        "to": "The last.",
+    }
+    assert schema.values('{"from": 1, "to": 2}') == {"start": 1, "end": 2}
+    assert schema.values('{"from": 1}') == {"start": 1, "end": 5}
+    assert schema.is_as_written('{"from": 1, "to": 2}')
+    assert not schema.is_as_written('{"from": 1, "till": 2}')
+    with pytest.raises(
+        ToolArgumentsError, match=r"start: no such .*; the parameters are: from, to"
+    ):
+        parse_arguments("f", schema, '{"start": 1}')
+
+
+def test_an_alias_that_another_parameter_has_is_refused() -> None:
+    def f(a: int, b: Annotated[int, Field(alias="a")]) -> None: ...
+
+    with pytest.raises(DeclarationError, match="name both parameters, 'a' and 'b', 'a'"):
+        lenient(f)
 
 
 def test_what_is_left_out_keeps_the_functions_own_default() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from holdfast.values.base import Value
+from holdfast.values.base import Json, Value
+from holdfast.values.checks.json_shapes import pointed_at
 
 
 class Plain(Value):
@@ -107,3 +108,32 @@ def test_a_frozen_value_has_the_hash_of_its_fields() -> None:
 @pytest.mark.parametrize("value", VALUES[:5], ids=repr)
 def test_the_wire_form_has_what_is_not_a_default(value: Value) -> None:
     assert repr(value.wire()) == repr(value.model_dump(mode="json", exclude_defaults=True))
+
+
+@pytest.mark.parametrize(
+    ("reference", "found"),
+    [
+        ("#/$defs/Box%5Bint%5D", {"type": "integer"}),
+        ("#/$defs/Box[int]", {"type": "integer"}),
+        ("#/$defs/a~1b", {"type": "null"}),
+        ("#/$defs/a%7E0b", {"type": "array"}),
+        ("#/anyOf/1", {"type": "string"}),
+        ("#/anyOf/2", None),
+        ("#/$defs/nothing/more", None),
+        ("other.json#/$defs/a", None),
+        (7, None),
+    ],
+)
+def test_a_reference_within_a_schema_is_a_json_pointer_in_a_uri(
+    reference: object, found: Json
+) -> None:
+    root = {
+        "$defs": {
+            "Box[int]": {"type": "integer"},
+            "a/b": {"type": "null"},
+            "a~b": {"type": "array"},
+        },
+        "anyOf": [{}, {"type": "string"}],
+    }
+    assert pointed_at(root, reference) == found
+    assert pointed_at(root, "#") is root

@@ -61,7 +61,7 @@ def parse_arguments(tool: str, signature: FuncSchema | None, arguments: str) -> 
         try:
             values = signature.values(text)
         except ValidationError as error:
-            problems = explain(error, signature.fields.values())
+            problems = explain(error, signature.argument_names)
             raise ToolArgumentsError(tool, problems, arguments) from error
         if twice := signature.named_twice(values):
             raise ToolArgumentsError(tool, (twice,), arguments)
@@ -115,7 +115,7 @@ def explain(error: ValidationError, known: Iterable[str]) -> tuple[str, ...]:
 
     Args:
         error: pydantic's findings.
-        known: Names of the parameters.
+        known: Names of the arguments.
     """
     problems: list[str] = []
     for found in error.errors(include_url=False, include_context=False, include_input=False):

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from holdfast.desk.views.words import data_of, object_of, pretty
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_object, pointed_at
 from holdfast.values.text.redact import redact
 
 FieldKind = Literal["text", "integer", "number", "boolean", "choice", "json"]
@@ -166,13 +167,9 @@ def _field(
 def _resolved(schema: object, root: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema, or the one of the same document that it refers to."""
     found = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
-    ref = found.get("$ref")
-    if not (isinstance(ref, str) and ref.startswith("#/")):
+    if "$ref" not in found:
         return found
-    at: Any = root
-    for part in ref[2:].split("/"):
-        at = cast("dict[str, Any]", at).get(part) if isinstance(at, dict) else None
-    named = cast("dict[str, Any]", at) if isinstance(at, dict) else {}
+    named = as_object(pointed_at(root, found["$ref"]))
     return {**named, **{key: value for key, value in found.items() if key != "$ref"}}
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from holdfast.engine.loop import shared_loop
 from holdfast.llama_index.llms.messages import CORE, chat_message
@@ -23,10 +23,16 @@ class CompletionResponse(BaseModel):
     Attributes:
         text: The text.
         delta: The same, as the one piece of a stream.
+        raw: The provider's answer, of an LLM of the program's own.
+        additional_kwargs: What else such an LLM says.
+        logprobs: Log probabilities, of such an LLM.
     """
 
     text: str
     delta: str | None = None
+    raw: Any = None
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
+    logprobs: Any = None
 
     def __str__(self) -> str:
         """Return the text."""
@@ -39,10 +45,16 @@ class ChatResponse(BaseModel):
     Attributes:
         message: The message.
         delta: Its text, as the one piece of a stream.
+        raw: The provider's answer, of an LLM of the program's own.
+        additional_kwargs: What else such an LLM says.
+        logprobs: Log probabilities, of such an LLM.
     """
 
     message: Any
     delta: str | None = None
+    raw: Any = None
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
+    logprobs: Any = None
 
     def __str__(self) -> str:
         """Say who says what."""

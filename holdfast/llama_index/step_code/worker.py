@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from holdfast.llama_index.llms.messages import to_message
 from holdfast.llama_index.memory import ChatMemoryBuffer
+from holdfast.llama_index.step_code.beside import STATE, written_beside
 from holdfast.llama_index.step_code.state import StateCodec
 from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput
 from holdfast.values import steps
@@ -26,11 +27,11 @@ from holdfast.workers.turns import add_answer, add_question, one_turn
 if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext
 
-STATE = "step"
-"""Key of a step's state under which that of the user's step is."""
-
 ADDED = "$memory"
 """Key of the task's state: messages that steps have put into the task's memory."""
+
+MEMO = "step"
+"""Name of the memo that records what the user's step gave."""
 
 TASK = "$task"
 """Name of the task itself, where a state holds it."""
@@ -119,9 +120,9 @@ class StepCode(AgentWorker):
                 held = codec.decode(step.step_state[STATE])
                 own = TaskStep(task.task_id, step.step_id, step.input, held)
             output = await self._run(own, view, ctx.tool_choice)
-            return _recorded(output, view, codec)
+            return {**_recorded(output, view, codec), **written_beside(output, codec)}
 
-        made = cast("dict[str, Any]", await ctx.memo("step", make))
+        made = cast("dict[str, Any]", await ctx.memo(MEMO, make))
         ctx.state.clear()
         ctx.state.update(made["state"])
         if made["is_last"]:
@@ -172,7 +173,7 @@ def _takes_options(method: Any) -> bool:
     return any(each.kind is each.VAR_KEYWORD or each.name == "tool_choice" for each in parameters)
 
 
-def _recorded(output: TaskStepOutput, view: Task, codec: StateCodec) -> Json:
+def _recorded(output: TaskStepOutput, view: Task, codec: StateCodec) -> dict[str, Json]:
     """Write down what a step gave, and the state that it leaves."""
     state: dict[str, Json] = {
         str(key): codec.encode(each, f"task.extra_state[{key!r}]")

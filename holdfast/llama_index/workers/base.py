@@ -17,6 +17,9 @@ from holdfast.workers import base
 RUNNER: list[Callable[..., Any]] = []
 """The class AgentRunner, once its module is imported; it stands above this one."""
 
+AGENTS: dict[type[Any], Callable[..., Any]] = {}
+"""What makes the agent that brings a worker along, by the worker's class, once it is imported."""
+
 OF_RUNNERS = (
     "callback_manager",
     "chat_history",

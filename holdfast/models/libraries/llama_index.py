@@ -233,7 +233,7 @@ def _foreign_tool(tool: ToolSpec) -> Any:
 
 def _usage(response: Any) -> Usage:
     """Read what a call cost, where the provider's raw answer says so in OpenAI's words."""
-    found = _get(response.raw, "usage")
+    found = _get(_get(response, "raw"), "usage")
     taken = _get(found, "prompt_tokens") or _get(found, "input_tokens") or 0
     given = _get(found, "completion_tokens") or _get(found, "output_tokens") or 0
     return Usage(requests=1, input_tokens=int(taken), output_tokens=int(given))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeGuard
+from urllib.parse import unquote
 
 from holdfast.values.base import Json
 
@@ -30,3 +32,24 @@ def as_array(value: object) -> list[Json]:
 def as_text(value: object) -> str:
     """Return `value` when it is a text, else an empty one."""
     return value if isinstance(value, str) else ""
+
+
+def pointed_at(root: Mapping[str, Json], reference: object) -> Json:
+    """Return what a `$ref` within a JSON Schema refers to; None for nothing, or another document.
+
+    Args:
+        root: The schema.
+        reference: "#", or "#/" and a JSON Pointer, percent-encoded as in a URI (RFC 6901).
+    """
+    if reference == "#":
+        return root
+    if not (isinstance(reference, str) and reference.startswith("#/")):
+        return None
+    at: Json = root
+    for part in unquote(reference[2:]).split("/"):
+        name = part.replace("~1", "/").replace("~0", "~")
+        if is_array(at):
+            at = at[int(name)] if name.isdecimal() and int(name) < len(at) else None
+        else:
+            at = as_object(at).get(name)
+    return at

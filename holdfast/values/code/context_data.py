@@ -8,13 +8,14 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, is_array, is_object
+from holdfast.values.code.checker_imports import adapter_of, note_parts
 from holdfast.values.code.code_refs import refer
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
@@ -83,11 +84,12 @@ def load(data: Json, kind: type[Any] | None) -> Any:
         kind: Its class; None for plain JSON data.
 
     Raises:
-        UserError: The data do not fit the class, which has changed since.
+        UserError: The data do not fit the class, which has changed since, or the class has an
+            annotation that names something unknown.
     """
     if kind is None or data is None:
         return data
-    adapter = TypeAdapter(kind)
+    adapter = adapter_of(kind)
     try:
         try:
             return adapter.validate_python(data)
@@ -124,6 +126,8 @@ class CallersContext:
         Of members that the class does not give back, as those of a subclass of what an annotation
         says, a warning tells: tools would not get them.
 
+        So it does of a class with an annotation that names something unknown.
+
         Raises:
             UserError: JSON cannot represent the data.
         """
@@ -131,6 +135,12 @@ class CallersContext:
             return
         self._known = dump(self.object)
         if self._kind is None:
+            return
+        note_parts(self.object)
+        try:
+            adapter_of(self._kind)
+        except UserError as error:
+            log.warning("Tools cannot get the context of this run: %s", error)
             return
         lost = ""
         with suppress(Exception):  # of the class's own code: each use of the data says so

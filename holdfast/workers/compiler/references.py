@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Never
 
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import as_object, is_array, is_object
+from holdfast.values.checks.json_shapes import as_object, is_array, is_object, pointed_at
 
 _REFERENCE = re.compile(r"\$\$|\$([0-9]+)|\$\{\s*([0-9]+)\s*\}")
 LONGEST_ID = 6
@@ -141,11 +141,9 @@ def _resolved(schema: Schema, root: Schema) -> Schema:
     """Follow a `$ref` within the root."""
     for _ in range(DEEPEST):
         target = schema.get("$ref")
-        if not isinstance(target, str) or not target.startswith("#/"):
+        if not isinstance(target, str) or not target.startswith("#"):
             break
-        schema = root
-        for part in target[2:].split("/"):
-            schema = as_object(schema.get(part))
+        schema = as_object(pointed_at(root, target))
     return schema
 
 

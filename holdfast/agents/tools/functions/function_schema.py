@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, Optional
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
@@ -29,6 +29,9 @@ from holdfast.agents.tools.functions.written import is_as_written
 from holdfast.errors import DeclarationError, ModelBehaviorError
 from holdfast.values.base import Json
 
+Alias = str | AliasChoices | AliasPath
+"""Names of an argument, as pydantic takes them."""
+
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -40,8 +43,8 @@ class FuncSchema:
     Attributes:
         name: Name of the function.
         description: Its docstring without the sections about parameters, results and errors.
-        params_pydantic_model: Validates the arguments; the names of its fields are those of the
-            parameters, also where pydantic cannot name a field so.
+        params_pydantic_model: Validates the arguments. Their names are the aliases of its fields:
+            those of the parameters, unless `Field(alias=...)` gives another.
         params_json_schema: JSON Schema of the arguments object.
         signature: The function's signature, without what a partial binds by name.
         takes_context: Whether the first parameter takes the ToolContext; it is not in the schema.
@@ -69,6 +72,11 @@ class FuncSchema:
         """The schema as a model is sent it: without titles, which cost tokens."""
         plain = without_titles(self.params_json_schema)
         return sent_schema(plain, strict=self.strict_json_schema)[0]
+
+    @property
+    def argument_names(self) -> list[str]:
+        """Names of the arguments as a model writes them, in the order of the signature."""
+        return list(self.params_json_schema["properties"])
 
     @property
     def context(self) -> str | None:
@@ -217,6 +225,7 @@ def function_schema(  # noqa: PLR0917  the Agents SDK's signature
             always.add(own)
         definitions[own] = _definition(annotation, parameter, about.get(parameter.name))
     model, schema = _model(name, definitions)
+    _check_names(name, fields, model)
     if strict_json_schema:
         schema = closed_schema(schema, what=f"tool {name!r}")
     return FuncSchema(
@@ -292,11 +301,41 @@ def _definition(annotation: Any, parameter: inspect.Parameter, about: str | None
         described.append(default.description)
     elif default is not EMPTY:
         extras.append(Field(default=default))
-    name = parameter.name
     text = next(filter(None, (about, *texts, *described)), None)
-    named = Field(alias=name, validation_alias=name, serialization_alias=name, description=text)
+    name, accepted = _names(parameter, extras)
+    named = Field(alias=name, validation_alias=accepted, serialization_alias=name, description=text)
     extras.append(named)
     return Annotated[(base, *extras)]
+
+
+def _names(parameter: inspect.Parameter, extras: Sequence[Any]) -> tuple[str, Alias]:
+    """Return the name of an argument, and the names by which it is accepted.
+
+    They are the parameter's, unless the last of its fields has an alias.
+    """
+    fields = [extra for extra in extras if isinstance(extra, FieldInfo)]
+    given = [alias for each in fields if (alias := each.validation_alias or each.alias)]
+    accepted = given[-1] if given else parameter.name
+    first = accepted.choices[0] if isinstance(accepted, AliasChoices) else accepted
+    return first if isinstance(first, str) else parameter.name, accepted
+
+
+def _check_names(tool: str, fields: Mapping[str, str], model: type[BaseModel]) -> None:
+    """Refuse parameters that an argument cannot tell apart.
+
+    Raises:
+        DeclarationError: An alias is the name of two of them.
+    """
+    seen: dict[str, str] = {}
+    for each, parameter in fields.items():
+        name = str(model.model_fields[each].alias)
+        other = seen.setdefault(name, parameter)
+        if other != parameter:
+            msg = (
+                f"Tool {tool!r}: a model would name both parameters, {other!r} and {parameter!r},"
+                f" {name!r}. Give one of them another alias."
+            )
+            raise DeclarationError(msg)
 
 
 def _about(extra: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, RootModel
+from pydantic import AliasChoices, BaseModel, RootModel
 from pydantic_core import to_jsonable_python
 
 from holdfast.values.base import Json
@@ -71,5 +71,10 @@ def _members(value: object, given: Mapping[str, Json]) -> Mapping[Any, Any] | No
 
 
 def _key(name: str, alias: object, given: Mapping[str, Json]) -> str:
-    """Return under which key a field was given: its alias, or, where models take it, its name."""
+    """Return under which key a field was given: its alias, or, where models take it, its name.
+
+    Of several aliases that is the first, by which others read the data.
+    """
+    if isinstance(alias, AliasChoices):
+        alias = alias.choices[0]
     return alias if isinstance(alias, str) and (alias in given or name not in given) else name
