@@ -30,8 +30,8 @@ from holdfast.values.base import Json, canonical, digest
 from holdfast.values.code.typed_data import Returned
 from holdfast.values.messages import ToolCall, Usage
 from holdfast.values.parts.sources import content_of
-from holdfast.values.tool_result import render_result
-from holdfast.workers.tool_use import may_be_final
+from holdfast.values.tool_result import ToolResultError, render_result
+from holdfast.workers.tool_use import ASKS, may_be_final
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -56,7 +56,15 @@ class Ready(NamedTuple):
         if not may_be_final(self.call.name, self.behavior):
             return None
         value = content_of(value)
-        return Returned.of(value, text) if render_result(value) == text else None
+        try:
+            if render_result(value) != text:
+                return None
+        except ToolResultError:  # it can be written only once, and has been
+            return None
+        returned = Returned.of(value, text)
+        if returned is not None and self.behavior == ASKS:  # functions get what is made, not this
+            return returned.model_copy(update={"text": ""})
+        return returned
 
 
 async def find(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import Field
 
@@ -88,14 +88,15 @@ class SessionSettings(dict[str, Any]):
 
     limit: Annotated[int, Field(ge=0)] | None = None
 
+    def __new__(cls, *_given: Any, **_named: Any) -> Self:
+        """Make the attributes and the items the same things, whichever of them is changed."""
+        made = super().__new__(cls)
+        made.__dict__ = made
+        return made
+
     def __post_init__(self) -> None:
         """Check the field."""
         check_fields(SessionSettings, self, vars(self))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set a field."""
-        super().__setattr__(name, value)
-        self[name] = value
 
     def resolve(self, override: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
         """Return these settings with those of another that are set.

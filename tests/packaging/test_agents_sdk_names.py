@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+from types import ModuleType
 
 import agents
 import agents.extensions.memory
@@ -78,6 +79,14 @@ def test_without_the_sdk_it_is_said_that_it_must_be_installed(
     assert isinstance(raised.value.__cause__, ImportError)
     with pytest.raises(AttributeError, match="run pip install 'openai-agents"):
         _ = holdfast.EncryptedSession
+
+
+def test_an_sdk_that_has_not_the_name_yet_is_said_to_lack_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "agents.extensions.memory", ModuleType("old"))
+    with pytest.raises(ImportError, match=r"no attribute 'MongoDBSession'.*run pip install"):
+        exec("from holdfast import MongoDBSession")
 
 
 def test_the_sdk_is_imported_only_for_a_name_that_it_lends() -> None:

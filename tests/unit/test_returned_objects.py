@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, model_serializer
 
+from holdfast.activities.tools.lookup import Ready
 from holdfast.agents.tools.functions.returned import returned_object
 from holdfast.values.code.typed_data import LONGEST_TEXT, Returned
+from holdfast.values.messages import ToolCall
 from holdfast.values.tool_result import render_result
 
 if TYPE_CHECKING:
@@ -35,6 +37,25 @@ class Broken(BaseModel):
 
     def __str__(self) -> str:
         raise ValueError(self.name)
+
+
+class Leaving(BaseModel):
+    name: str
+
+    def __str__(self) -> str:
+        raise SystemExit(self.name)
+
+
+class Once(BaseModel):
+    name: str
+    _is_written: bool = False
+
+    @model_serializer
+    def _write(self) -> dict[str, str]:
+        if self._is_written:
+            raise ValueError(self.name)
+        self._is_written = True
+        return {"name": self.name}
 
 
 class Counted(BaseModel):
@@ -95,6 +116,13 @@ class WithUnknown:
     price: Unknown
 
 
+def ready(behavior: str) -> Ready:
+    """Make a call of `look`, of an agent with this behaviour."""
+    nothing = cast("Any", None)
+    call = ToolCall(id="c", name="look", arguments="{}")
+    return Ready(nothing, call, {}, nothing, nothing, nothing, behavior=behavior)
+
+
 def cities() -> list[City]:
     return []
 
@@ -150,7 +178,35 @@ def test_an_object_is_described_by_its_class_or_by_its_own_text(
     assert Returned.of(value, render_result(value)) == Returned(kind=kind, text=text)
 
 
-@pytest.mark.parametrize("value", [None, "text", Broken(name="Oslo")])
+def test_the_text_of_an_object_that_is_not_made_anew_is_recorded_also_if_it_is_its_json() -> None:
+    class Plain(City):
+        def __str__(self) -> str:
+            return self.model_dump_json()
+
+    value = Plain(name="Oslo")
+    assert Returned.of(value, str(value)) == Returned(text=str(value))
+
+
+@pytest.mark.parametrize(
+    ("behavior", "text"), [("first", "2026-01-31"), ("look,", "2026-01-31"), ("ask", "")]
+)
+def test_the_text_is_recorded_where_it_may_be_the_final_output(behavior: str, text: str) -> None:
+    value = date(2026, 1, 31)
+    assert ready(behavior).returned(value, render_result(value)) == Returned(text=text)
+
+
+@pytest.mark.parametrize("behavior", ["", "other,"])
+def test_nothing_is_described_that_cannot_end_the_run(behavior: str) -> None:
+    assert ready(behavior).returned(7, "7") is None
+
+
+def test_what_can_be_written_only_once_does_not_fail_the_call_that_returned_it() -> None:
+    value = Once(name="Oslo")
+    text = render_result(value)
+    assert ready("first").returned(value, text) is None
+
+
+@pytest.mark.parametrize("value", [None, "text", Broken(name="Oslo"), Leaving(name="Oslo")])
 def test_text_is_not_described_nor_what_raises_when_it_is_written(value: Any) -> None:
     assert Returned.of(value, "{}") is None
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -94,6 +96,17 @@ def test_an_object_is_made_of_its_data() -> None:
 def test_data_stay_data_where_the_class_cannot_be_used(name: str) -> None:
     data: dict[str, Any] = {"when": "never"}
     assert remade(data, name) is data
+
+
+def test_no_module_is_asked_for_a_name_that_it_would_have_to_import(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    lazy: Any = ModuleType("lazy")
+    lazy.__getattr__ = asked.append
+    monkeypatch.setitem(sys.modules, "lazy", lazy)
+    assert remade({"x": 1}, "lazy:Found") == {"x": 1}
+    assert asked == []
 
 
 @pytest.mark.parametrize("found", [Holder("so"), Guarded(why="so"), Growing(why="so")], ids=repr)

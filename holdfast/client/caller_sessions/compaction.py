@@ -25,6 +25,9 @@ CompactionMode = Literal["previous_response_id", "input", "auto"]
 WORTH_FOLDING = 10
 """Items of models and tools from which on a session is folded by itself."""
 
+ENCRYPTED = "__enc__"
+"""Member of the items that the EncryptedSession of the Agents SDK keeps."""
+
 
 class OpenAIResponsesCompactionArgs(TypedDict, total=False):
     """Argument of `run_compaction`.
@@ -128,8 +131,8 @@ class OpenAIResponsesCompactionSession(SessionABC):
         so a process that dies between them leaves it empty.
 
         Raises:
-            ValueError: The id of a response is to be sent, and there is none; or there are more
-                items than max_rollback_items.
+            ValueError: The id of a response is to be sent, and there is none; there are more items
+                than max_rollback_items; or a session around this one has encrypted them.
             Exception: Whatever the client or the session raises; the items are as they were.
         """
         async with self._changing:
@@ -141,6 +144,13 @@ class OpenAIResponsesCompactionSession(SessionABC):
             msg = (
                 f"Session {self.session_id!r} has more items than max_rollback_items={most}."
                 " Nothing was folded: give a larger number, or None for no limit."
+            )
+            raise InvalidArgumentError(msg)
+        if any(member(each, ENCRYPTED) is not None for each in items):
+            msg = (
+                f"Session {self.session_id!r} has items that a session around it has encrypted,"
+                " which could not read what the API makes of them. Nothing was folded: give the"
+                " encrypting session to this one as its underlying_session."
             )
             raise InvalidArgumentError(msg)
         response, mode = asked.get("response_id"), asked.get("compaction_mode", self._mode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 from typing import Any
 
@@ -26,7 +27,7 @@ class Returned(Value):
     Attributes:
         kind: "data" for JSON data, "text" for a text, or the name of its class; empty if what is
             written and its class do not make it again.
-        text: `str()` of it, if that of what they make is another one.
+        text: `str()` of it, if they do not make it again, or that of what they make is another one.
     """
 
     kind: str = ""
@@ -51,11 +52,11 @@ class Returned(Value):
             made = cls(kind=kind).object_of(written)
             is_made = type(made) is type(value) and (kind != DATA or str(made) == text)
             if kind != TEXT and not is_made:
-                kind, made = "", written
-        except Exception:  # noqa: BLE001  the class's own code
+                kind = ""
+            is_said = bool(kind) and text == str(made)
+        except (Exception, SystemExit):  # noqa: BLE001  the class's own code
             return None
-        is_said = text == str(made) or len(text) > LONGEST_TEXT
-        return cls(kind=kind, text="" if is_said else text)
+        return cls(kind=kind, text="" if is_said or len(text) > LONGEST_TEXT else text)
 
     def object_of(self, written: str) -> Any:
         """Make the value again of what is written; its data, where that cannot be done here."""
@@ -106,7 +107,7 @@ def _class(name: str) -> type[Any] | None:
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):
-        found = getattr(found, part, None)
+        found = inspect.getattr_static(found, part, None)  # getattr could import
     if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module, path):
         return None
     kind: type[Any] = found

@@ -190,7 +190,7 @@ def lent(name: str) -> object:
     module, installed = LENT[name]
     try:
         found: object = getattr(importlib.import_module(module), name)
-    except ImportError as cause:
+    except (ImportError, AttributeError) as cause:  # the SDK may be an older one
         msg = (
             f"it is that of the Agents SDK, which cannot be imported ({cause}); run pip install"
             f" {installed}"

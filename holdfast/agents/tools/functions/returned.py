@@ -25,7 +25,8 @@ def returned_object(function: Callable[..., Any] | None, text: str, returned: Re
         returned: What is recorded beside it.
 
     Returns:
-        An equal object; where its class is not known here, the data.
+        An object of the same class, which has what the text has; where the class is not known here,
+        the data.
     """
     made = returned.object_of(text)
     if returned.kind in (DATA, TEXT) or (returned.kind and class_name(made) == returned.kind):
