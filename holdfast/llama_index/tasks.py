@@ -327,8 +327,9 @@ class Tasks:
             return self._described.get(task_id, made)
         known = self._described.setdefault(task_id, made)
         if known is not made:
-            known.extra_state.clear()
-            known.extra_state.update(made.extra_state)
+            known.extra_state.update(made.extra_state)  # never empty: other threads may read it
+            for gone in known.extra_state.keys() - made.extra_state.keys():
+                del known.extra_state[gone]
         return known
 
     async def _refresh(self, task_id: str) -> None:
