@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -94,6 +95,7 @@ class Tasks:
         self._found: set[str] = set()
         self._forgotten: set[str] = set()
         self._described: WeakValueDictionary[str, Task] = WeakValueDictionary()
+        self._done: dict[str, int] = {}
         self._given: Counter[str] = Counter()
         self._tries: Counter[str] = Counter()
 
@@ -305,21 +307,43 @@ class Tasks:
             raise TaskNotFoundError(task_id)
         return await self._read(task_id)
 
-    async def _read(self, task_id: str) -> Task:
+    async def _read(self, task_id: str, *, whole: bool = True) -> Task:
+        """Read a task into the object that the program has of it.
+
+        Args:
+            task_id: The task.
+            whole: Whether its state must be read: if not, one that this process can make no objects
+                of stays as it was.
+        """
         found = await (await self.connect()).get_task(task_id)
+        self._done[task_id] = found.steps
         callbacks = getattr(self._worker, "callback_manager", None)
         made = Task(found.task_id, found.input, self.memory, callback_manager=callbacks)
-        self._logic.restore(made, found.extra_state)
+        try:
+            self._logic.restore(made, found.extra_state)
+        except Exception:
+            if whole:
+                raise
+            return self._described.get(task_id, made)
         known = self._described.setdefault(task_id, made)
         if known is not made:
-            known.extra_state.clear()
-            known.extra_state.update(made.extra_state)
+            known.extra_state.update(made.extra_state)  # never empty: other threads may read it
+            for gone in known.extra_state.keys() - made.extra_state.keys():
+                del known.extra_state[gone]
         return known
 
     async def _refresh(self, task_id: str) -> None:
-        """Bring the task that the program has up to date, as LlamaIndex's steps changed it."""
+        """Bring the task that the program has up to date, as LlamaIndex's steps changed it.
+
+        What was asked for is done: a task that cannot be read here and now stays as it was.
+        """
         if task_id in self._described:
-            await self._read(task_id)
+            with suppress(HoldfastError):
+                await self._read(task_id, whole=False)
+
+    async def _held(self, task_id: str) -> Task:
+        """Return a task for states that hold it: the program's own object, if it has one."""
+        return self._described.get(task_id) or await self._read(task_id, whole=False)
 
     async def with_records(
         self, outputs: Sequence[steps.TaskStepOutput]
@@ -329,8 +353,9 @@ class Tasks:
         if not (isinstance(logic, StepCode) and outputs):
             return [(each, None) for each in outputs]
         reader = (await self.connect()).reader
-        task = await self._read(outputs[0].task_step.task_id)
-        return await own_outputs(outputs, logic, reader, task)
+        task = await self._held(outputs[0].task_step.task_id)
+        newest = self._done.get(task.task_id, 0)
+        return await own_outputs(outputs, logic, reader, task, newest)
 
     async def upcoming(self, task_id: str) -> Sequence[steps.TaskStep]:
         """List the step in progress and the queued ones, in order."""
@@ -338,7 +363,7 @@ class Tasks:
         logic = self.agent.made_worker
         if not isinstance(logic, StepCode):
             return queued
-        return own_steps(queued, logic, await self._read(task_id))
+        return own_steps(queued, logic, await self._held(task_id))
 
     async def answer(self, made: steps.AgentResponse) -> AgentChatResponse:
         """Show the answer of a task."""
@@ -346,7 +371,7 @@ class Tasks:
         if not isinstance(logic, StepCode) or made.status == "waiting":
             return response_view(made)
         reader = (await self.connect()).reader
-        own = await own_answer(logic, reader, await self._read(made.task_id))
+        own = await own_answer(logic, reader, await self._held(made.task_id))
         return response_view(made, own)
 
     async def delete(self, task_id: str) -> None:

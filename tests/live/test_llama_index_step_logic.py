@@ -257,3 +257,106 @@ def test_a_response_takes_the_nodes_of_its_sources() -> None:
     assert [each.node_id for each in AgentChatResponse("It wades.", [source]).source_nodes] == [
         "heron"
     ]
+
+
+class Secretive:
+    """Cannot say what it holds."""
+
+    def to_string(self) -> str:
+        msg = "It is closed."
+        raise RuntimeError(msg)
+
+    @classmethod
+    def from_string(cls, text: str) -> Secretive:
+        del text
+        return cls()
+
+
+@dataclass
+class Fragile:
+    """Is made once, and not again."""
+
+    made: bool = False
+
+    def __post_init__(self) -> None:
+        if self.made:
+            msg = "It was made before."
+            raise RuntimeError(msg)
+        self.made = True
+
+
+@dataclass
+class Tally:
+    count: int = 0
+
+
+class Leaving(BaseAgentWorker):
+    """Leaves in its response, and in the task, what cannot be written or made again."""
+
+    def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
+        del kwargs
+        return TaskStep(task.task_id, "first", task.input)
+
+    def run_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
+        del kwargs
+        task.extra_state["fragile"] = Fragile()
+        metadata = {"secret": Secretive(), "fragile": Fragile(), "by": 2}
+        source = ToolOutput("a table", raw_output=["x" * 1000] * 9000)  # a memo holds 8 MB
+        response = AgentChatResponse("done", [source], metadata=metadata)
+        return TaskStepOutput(response, step, [], True)
+
+
+def test_a_step_is_done_also_if_what_it_leaves_cannot_be_written_or_made_again() -> None:
+    runner = AgentRunner(Leaving())
+    task = runner.create_task("leave")
+    output = runner.run_step(task).output
+    assert (str(output), output.metadata["by"], "secret" in output.metadata) == ("done", 2, False)
+    assert [(each.content, each.raw_output) for each in output.sources] == [("a table", "a table")]
+    assert (task.extra_state, runner.get_completed_steps(task)[0].output.metadata["by"]) == ({}, 2)
+
+
+class Tallying(BaseAgentWorker):
+    """Counts its steps in an object that the task and each step hold."""
+
+    def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
+        del kwargs
+        task.extra_state["tally"] = Tally()
+        return TaskStep(task.task_id, "first", task.input, {"tally": task.extra_state["tally"]})
+
+    def run_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
+        del kwargs
+        step.step_state["tally"].count += 1
+        assert task.extra_state["tally"] is step.step_state["tally"]
+        count = step.step_state["tally"].count
+        following = [step.get_next_step(f"after {count}")] if count < 3 else []
+        return TaskStepOutput(AgentChatResponse(str(count)), step, following, count == 3)
+
+
+def test_each_step_shows_an_object_as_it_left_it() -> None:
+    runner = AgentRunner(Tallying())
+    task = runner.create_task("count")
+    ran = [runner.run_step(task).task_step.step_state["tally"].count for _ in range(3)]
+    done = runner.get_completed_steps(task)
+    assert (ran, [each.task_step.step_state["tally"].count for each in done]) == ([1, 2, 3],) * 2
+
+
+class Emptying(Leaving):
+    """Takes all out of the state of its step."""
+
+    def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
+        del kwargs
+        return TaskStep(task.task_id, "first", task.input, {"number": 3})
+
+    def run_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
+        del kwargs, task
+        if step.step_state and step.input is None:
+            step.step_state = {}
+            return TaskStepOutput(AgentChatResponse("done"), step, [], True)
+        return TaskStepOutput(AgentChatResponse("on"), step, [step.get_next_step("second")])
+
+
+def test_a_step_that_leaves_no_state_shows_none() -> None:
+    runner = AgentRunner(Emptying())
+    task = runner.create_task("empty")
+    states = [runner.run_step(task).task_step.step_state for _ in range(2)]
+    assert states == [{"number": 3}, {}]

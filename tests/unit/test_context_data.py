@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
@@ -240,3 +244,136 @@ def test_an_annotation_that_names_nothing_is_told_when_the_run_begins(
     assert re.search(f"Tools cannot get the context of this run: {said}", caplog.text)
     with pytest.raises(UserError, match=said):
         load({"names": []}, Lost)
+
+
+def test_parts_with_slots_and_those_of_other_contexts_are_noted() -> None:
+    @dataclass(slots=True)
+    class Part:
+        n: int
+
+    @dataclass(slots=True)
+    class Cart:
+        parts: list[Part] = field(default_factory=list["Part"])
+        names: list[str] = field(default_factory=list[str])
+
+    begun(Cart([Part(n) for n in range(1200)]))
+    begun(Cart())
+    assert load({"parts": [{"n": 2}]}, Cart) == Cart([Part(2)])
+
+
+class NoData:
+    """Of a kind that pydantic does not know."""
+
+
+@dataclass
+class Linked:
+    link: NoData | None = None
+
+
+def test_a_run_begins_with_a_class_that_pydantic_cannot_describe() -> None:
+    assert begun(Linked()).object == Linked()
+
+
+MODULES = {
+    "holder": """
+        import {0}_part as part
+        if TYPE_CHECKING:
+            from {0}_late import Late
+            from {0}_late import Late as Other
+            import {0}_late as module
+            import {0}_late
+            from {0}_broken import Broken
+            from .nowhere import Relative
+
+        @dataclass
+        class Plain:
+            late: Late | None = None
+            more: Other | None = None
+            dotted: module.Late | {0}_late.Late | None = None
+
+        @dataclass
+        class Nested:
+            parts: dict[str, list[part.Part]] | None = None
+
+        @dataclass
+        class Failing:
+            broken: Broken | None = None
+
+        @dataclass
+        class Scripted:
+            relative: Relative | None = None
+
+        @dataclass
+        class Twofold:
+            late: Late | None = None
+            parts: list[part.Part] | None = None
+        """,
+    "part": """
+        if TYPE_CHECKING:
+            from {0}_latest import Late
+
+        @dataclass
+        class Part:
+            late: Late | None = None
+        """,
+    "late": """
+        @dataclass
+        class Late:
+            n: int
+        """,
+    "latest": """
+        @dataclass
+        class Late:
+            n: int
+        """,
+    "broken": "raise SystemExit('no arguments given')",
+}
+HEAD = """from __future__ import annotations
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
+    """Import a module of its own, beside those that it imports for checkers only."""
+    prefix = f"checked_{abs(hash(request.node.name))}"
+    for name, text in MODULES.items():
+        source = HEAD + dedent(text).replace("{0}", prefix)
+        (tmp_path / f"{prefix}_{name}.py").write_text(source)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    return importlib.import_module(f"{prefix}_holder")
+
+
+def test_each_form_of_an_import_for_checkers_is_read(holder: Any) -> None:
+    made = load({"late": {"n": 1}, "more": {"n": 2}, "dotted": {"n": 3}}, holder.Plain)
+    assert type(made.late) is type(made.more) is type(made.dotted)
+    assert made.dotted.n == 3
+
+
+def test_what_a_part_in_another_module_imports_for_checkers_is_found(holder: Any) -> None:
+    made = load({"parts": {"a": [{"late": {"n": 1}}]}}, holder.Nested)
+    assert type(made.parts["a"][0].late).__module__.endswith("_latest")
+
+
+def test_a_name_that_means_two_things_is_refused(holder: Any) -> None:
+    with pytest.raises(UserError, match=r"mean two things by 'Late', in modules .*_holder.* and"):
+        load({}, holder.Twofold)
+
+
+def test_a_module_for_checkers_that_cannot_be_imported_does_not_end_a_run(
+    holder: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun(holder.Failing())
+    assert "_broken' raised SystemExit: no arguments given." in caplog.text
+    begun(holder.Scripted())
+    assert "names 'Relative', which cannot be found" in caplog.text
+
+
+def test_the_main_module_is_not_imported_again(
+    holder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = importlib.import_module(holder.__name__.replace("_holder", "_late"))
+    monkeypatch.delitem(sys.modules, late.__name__)
+    monkeypatch.setitem(sys.modules, "__main__", late)
+    assert type(load({"late": {"n": 1}}, holder.Plain).late) is late.Late

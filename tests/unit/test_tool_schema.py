@@ -16,7 +16,7 @@ import agents
 import agents.tool_context
 import pydantic
 import pytest
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, AliasPath, BaseModel, Field
 from pydantic.json_schema import PydanticJsonSchemaWarning
 from typing_extensions import TypedDict
 
@@ -233,6 +233,22 @@ def test_an_alias_that_another_parameter_has_is_refused() -> None:
 
     with pytest.raises(DeclarationError, match="name both parameters, 'a' and 'b', 'a'"):
         lenient(f)
+
+    def g(a: int = Field(validation_alias=AliasChoices("x", "b")), b: int = 0) -> None: ...
+
+    with pytest.raises(DeclarationError, match="name both parameters, 'a' and 'b', 'b'"):
+        lenient(g)
+
+
+def test_a_path_is_no_name_of_an_argument() -> None:
+    def f(
+        a: int = Field(validation_alias=AliasPath("x", 0)),
+        b: int = Field(validation_alias=AliasChoices(AliasPath("y", 0), "z")),
+    ) -> None: ...
+
+    assert list(properties(f)) == ["a", "z"]
+    assert lenient(f).values('{"a": 1, "z": 2}') == {"a": 1, "b": 2}
+    assert lenient(f).is_as_written('{"a": 1, "z": 2}')
 
 
 def test_what_is_left_out_keeps_the_functions_own_default() -> None:

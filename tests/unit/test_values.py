@@ -119,6 +119,7 @@ def test_the_wire_form_has_what_is_not_a_default(value: Value) -> None:
         ("#/$defs/a%7E0b", {"type": "array"}),
         ("#/anyOf/1", {"type": "string"}),
         ("#/anyOf/2", None),
+        pytest.param("#/anyOf/" + "9" * 5000, None, id="a number of 5,000 digits"),
         ("#/$defs/nothing/more", None),
         ("other.json#/$defs/a", None),
         (7, None),

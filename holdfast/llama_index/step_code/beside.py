@@ -6,11 +6,11 @@ step reads them, so what cannot be recorded of them is left out.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from holdfast.agents.tools.foreign.llama_index import raw_output_of
-from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.step_code.state import StateCodec
 from holdfast.llama_index.tools import ToolOutput
 from holdfast.llama_index.values import OwnRecord, TaskStepOutput
@@ -25,23 +25,56 @@ STATE = "step"
 FIELDS = ("content", "tool_name", "raw_input", "is_error", "raw_output")
 """Of a source, what is recorded."""
 
+MOST_BYTES = 1_000_000
+"""Of what is recorded beside a step's text, as JSON: a memo that is too large fails its step."""
+
+
+class _Room:
+    """Writes values as long as there is room in the record of a step."""
+
+    def __init__(self, codec: StateCodec) -> None:
+        """Begin with all room."""
+        self._codec = codec
+        self._left = MOST_BYTES
+
+    def kept(self, value: object) -> Json:
+        """Write a value; None for one that cannot be written, or that has no room."""
+        try:
+            written = self._codec.encode(value)
+            size = len(json.dumps(written))
+        except Exception:  # noqa: BLE001  of the value's own code: the step goes on without it
+            return None
+        if size > self._left:
+            return None
+        self._left -= size
+        return written
+
+    def kept_values(self, given: Any) -> dict[str, Json]:
+        """Write those values of a dict that can be kept."""
+        found = {str(key): self.kept(each) for key, each in as_object(given).items()}
+        return {key: each for key, each in found.items() if each is not None}
+
 
 def written_beside(output: TaskStepOutput, codec: StateCodec) -> dict[str, Json]:
     """Write what a step gave, as far as it can be recorded."""
     response: Any = output.output
     made: dict[str, Json] = {}
-    if sources := _listed(getattr(response, "sources", None)):
-        made["sources"] = [_fields(each, codec) for each in sources]
-    if nodes := nodes_of(response):
-        made["nodes"] = [each.wire() for each in nodes]
-    if metadata := _kept_values(getattr(response, "metadata", None), codec):
-        made["metadata"] = metadata
+    room = _Room(codec)
     left: Any = getattr(output.task_step, "step_state", None)
     handed_on = [n for n, each in enumerate(output.next_steps) if each.step_state is left]
     if handed_on:
         made["left_to"] = handed_on[0]  # written there already
-    elif left:
-        made["left"] = _kept(left, codec)
+    elif left is not None:
+        made["left"] = room.kept(left)
+    if sources := _listed(getattr(response, "sources", None)):
+        made["sources"] = [
+            room.kept_values({name: getattr(each, name, None) for name in FIELDS})
+            for each in sources
+        ]
+    if nodes := [node for each in nodes_of(response) if (node := room.kept(each.wire()))]:
+        made["nodes"] = nodes
+    if metadata := room.kept_values(getattr(response, "metadata", None)):
+        made["metadata"] = metadata
     return made
 
 
@@ -49,26 +82,16 @@ def _listed(given: object) -> list[Any]:
     return list(cast("Sequence[Any]", given)) if isinstance(given, list | tuple) else []
 
 
-def _fields(source: object, codec: StateCodec) -> Json:
-    return _kept_values({name: getattr(source, name, None) for name in FIELDS}, codec)
+def own_record(memo: Mapping[str, Any], codec: StateCodec, *, ends: bool = True) -> OwnRecord:
+    """Read what `written_beside` wrote, and the sources that the step logic collects.
 
-
-def _kept_values(given: Any, codec: StateCodec) -> dict[str, Json]:
-    found = {str(key): _kept(each, codec) for key, each in as_object(given).items()}
-    return {key: each for key, each in found.items() if each is not None}
-
-
-def _kept(value: object, codec: StateCodec) -> Json:
-    try:
-        return codec.encode(value)
-    except InvalidArgumentError:
-        return None
-
-
-def own_record(memo: Mapping[str, Any], codec: StateCodec) -> OwnRecord:
-    """Read what `written_beside` wrote, and the sources that the step logic collects."""
+    Args:
+        memo: What a step gave.
+        codec: Reads it.
+        ends: Whether the collected sources are wanted, as for a last step.
+    """
     state: Mapping[str, Any] = memo.get("state") or {}
-    collected = _read(state.get("sources"), codec)
+    collected = _read(state.get("sources"), codec) if ends else None
     return OwnRecord(
         sources=[_source(each, codec) for each in memo.get("sources", ())],
         nodes=[SourceNode.model_validate(each) for each in memo.get("nodes", ())],
@@ -84,10 +107,10 @@ def _source(recorded: Mapping[str, Any], codec: StateCodec) -> ToolOutput:
 
 
 def _read(recorded: Any, codec: StateCodec) -> Any:
-    """Read a part of a record; as it is recorded, if the program has lost a class of it."""
+    """Read a part of a record; as it is recorded, if the program can make no such object now."""
     try:
         return codec.decode(recorded)
-    except InvalidArgumentError:
+    except Exception:  # noqa: BLE001  of the object's own code, or its class is gone
         return recorded
 
 
@@ -102,10 +125,14 @@ def own_output(
 ) -> steps.TaskStepOutput:
     """Return a step's output with the states that the step logic gave."""
     following = tuple(own_step(each, codec) for each in output.next_steps)
-    step = own_step(output.task_step, codec)
     if "left_to" in memo:
-        state = following[int(memo["left_to"])].step_state
-        step = step.model_copy(update={"step_state": state})
-    elif "left" in memo:
-        step = step.model_copy(update={"step_state": _read(memo["left"], codec) or {}})
+        same = following[int(memo["left_to"])].step_state
+        step = output.task_step.model_copy(update={"step_state": same})
+    elif (
+        memo.get("left") is not None
+    ):  # not read beside the state before it, which had the same objects
+        state: Any = _read(memo["left"], codec) or {}
+        step = output.task_step.model_copy(update={"step_state": state})
+    else:
+        step = own_step(output.task_step, codec)
     return output.model_copy(update={"task_step": step, "next_steps": following})

@@ -8,6 +8,9 @@ from urllib.parse import unquote
 
 from holdfast.values.base import Json
 
+LONGEST_INDEX = 9
+"""Digits of an index in a JSON Pointer; of thousands, Python makes no number."""
+
 
 def is_object(value: object) -> TypeGuard[dict[str, Json]]:
     """Whether `value` is a JSON object."""
@@ -49,7 +52,8 @@ def pointed_at(root: Mapping[str, Json], reference: object) -> Json:
     for part in unquote(reference[2:]).split("/"):
         name = part.replace("~1", "/").replace("~0", "~")
         if is_array(at):
-            at = at[int(name)] if name.isdecimal() and int(name) < len(at) else None
+            is_index = name.isdecimal() and len(name) <= LONGEST_INDEX and int(name) < len(at)
+            at = at[int(name)] if is_index else None
         else:
             at = as_object(at).get(name)
     return at

@@ -142,6 +142,8 @@ class CallersContext:
         except UserError as error:
             log.warning("Tools cannot get the context of this run: %s", error)
             return
+        except Exception:  # noqa: BLE001  a type that pydantic does not know: each use says so
+            return
         lost = ""
         with suppress(Exception):  # of the class's own code: each use of the data says so
             kept = dump(load(self._known, self._kind))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, Optional
 
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, create_model
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
@@ -28,9 +28,6 @@ from holdfast.agents.tools.functions.signature import (
 from holdfast.agents.tools.functions.written import is_as_written
 from holdfast.errors import DeclarationError, ModelBehaviorError
 from holdfast.values.base import Json
-
-Alias = str | AliasChoices | AliasPath
-"""Names of an argument, as pydantic takes them."""
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -308,16 +305,24 @@ def _definition(annotation: Any, parameter: inspect.Parameter, about: str | None
     return Annotated[(base, *extras)]
 
 
-def _names(parameter: inspect.Parameter, extras: Sequence[Any]) -> tuple[str, Alias]:
+def _names(parameter: inspect.Parameter, extras: Sequence[Any]) -> tuple[str, str | AliasChoices]:
     """Return the name of an argument, and the names by which it is accepted.
 
-    They are the parameter's, unless the last of its fields has an alias.
+    They are the parameter's, unless the last of its fields has an alias. A path is none: it leads
+    into an object that the schema does not show.
     """
     fields = [extra for extra in extras if isinstance(extra, FieldInfo)]
     given = [alias for each in fields if (alias := each.validation_alias or each.alias)]
-    accepted = given[-1] if given else parameter.name
-    first = accepted.choices[0] if isinstance(accepted, AliasChoices) else accepted
-    return first if isinstance(first, str) else parameter.name, accepted
+    names = _texts(given[-1]) if given else []
+    if not names:
+        return parameter.name, parameter.name
+    return names[0], AliasChoices(*names) if len(names) > 1 else names[0]
+
+
+def _texts(alias: object) -> list[str]:
+    """Return the names in what pydantic takes as an alias."""
+    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    return [each for each in choices if isinstance(each, str)]
 
 
 def _check_names(tool: str, fields: Mapping[str, str], model: type[BaseModel]) -> None:
@@ -328,14 +333,14 @@ def _check_names(tool: str, fields: Mapping[str, str], model: type[BaseModel]) -
     """
     seen: dict[str, str] = {}
     for each, parameter in fields.items():
-        name = str(model.model_fields[each].alias)
-        other = seen.setdefault(name, parameter)
-        if other != parameter:
-            msg = (
-                f"Tool {tool!r}: a model would name both parameters, {other!r} and {parameter!r},"
-                f" {name!r}. Give one of them another alias."
-            )
-            raise DeclarationError(msg)
+        for name in _texts(model.model_fields[each].validation_alias):
+            other = seen.setdefault(name, parameter)
+            if other != parameter:
+                msg = (
+                    f"Tool {tool!r}: a model would name both parameters, {other!r} and"
+                    f" {parameter!r}, {name!r}. Give one of them another alias."
+                )
+                raise DeclarationError(msg)
 
 
 def _about(extra: Any) -> list[Any]:
