@@ -14,7 +14,7 @@ An image of the archive has a `holdfast:` URL in items, which comes back as the 
 
 Normalised on the way in, otherwise exact: `{"type": "message", "role", "content": str}` loses its
 `type`, `developer` becomes `system`, images without a `detail` get `detail: auto` and lose what is
-null.
+null. Answers with an id are shown with the members that the API gives them, given or not.
 """
 
 from __future__ import annotations
