@@ -44,6 +44,7 @@ from holdfast.errors import ModelBehaviorError, ModelError, ModelRequestError, M
 from holdfast.models import Model as OneMethodModel
 from holdfast.models import ModelRequest, OutputSpec, ToolSpec, defaults, resolve_model, user
 from holdfast.models.base import Delta, StreamingModel
+from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.testing import FakeOpenAI
 
 
@@ -429,6 +430,7 @@ async def test_a_provider_s_model_answers_code_that_asks_it_itself(
     assert isinstance(answer.output[1], ResponseOutputMessage)
     assert isinstance(answer.output[1].content[0], ResponseOutputText)
     assert answer.output[1].content[0].text == "done"
+    assert [each.id[:3] for each in answer.output] == ["rs_", "msg"]
     assert answer.usage.requests == 1
     assert answer.response_id
     asked = model.requests[-1].body
@@ -445,7 +447,7 @@ async def test_a_provider_s_model_is_asked_by_chat_completions_too(
     model.reply("done")
     chat = by_hand(use_responses=False)
     answer = await chat.get_response(**BY_HAND)
-    assert answer.output[0].content[0].text == "done"
+    assert (answer.output[0].id, answer.output[0].content[0].text) == (FAKE_ID, "done")
     with pytest.raises(NotImplementedError, match="get_response"):
         await anext(chat.stream_response(**BY_HAND))
 

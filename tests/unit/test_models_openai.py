@@ -18,6 +18,7 @@ from holdfast.models import (
     OutputSpec,
     ResponsesModel,
     ToolSpec,
+    from_response_items,
 )
 from holdfast.models.openai.chat import read_answer
 from holdfast.models.openai.chat_stream import CompletionStream
@@ -416,6 +417,24 @@ HOSTED: tuple[dict[str, Any], ...] = (
     {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "aaaa"},
     {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"},
 )
+
+
+async def test_what_the_agents_sdk_notes_of_other_providers_is_not_sent(api: FakeOpenAI) -> None:
+    noted: dict[str, Any] = {"id": "__fake_id__", "provider_data": {"model": "m"}}
+    given = from_response_items(
+        [
+            {"role": "user", "content": "x"},
+            {"type": "reasoning", "summary": [], **noted},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", **noted},
+            {"type": "function_call_output", "call_id": "c", "output": "o", **noted},
+        ]
+    )
+    api.reply("ok")
+    await ask(ResponsesModel, *given)
+    sent = api.requests[-1].body["input"]
+    kinds = [each.get("type") for each in sent]
+    assert kinds == [None, "function_call", "function_call_output"]
+    assert all(noted.keys().isdisjoint(each) for each in sent)
 
 
 @pytest.mark.parametrize("store", [None, True, False])

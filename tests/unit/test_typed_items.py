@@ -124,6 +124,47 @@ def test_ids_beside_reasoning_are_sent_also_in_the_messages_right_after_it() -> 
     assert [each.get("id") for each in sent] == ["rs_1", "msg_1", "msg_2", None, None]
 
 
+def test_plain_ids_of_an_answer_of_two_messages_are_not_sent_either() -> None:
+    given = (SAID, SAID.model_copy(update={"id": "msg_2"}), CALL)
+    message = message_of(*given)
+    shown = [each.to_input_item() for each in items_of(message)]
+    assert text(shown) == text([each.model_dump(exclude_unset=True) for each in given])
+    sent = to_response_items([message])
+    assert [each.get("id") for each in sent] == [None, None, None]
+    assert sent == to_response_items(from_response_items(shown))
+    named = to_response_items([message_of(THOUGHT, *given)])
+    assert [each.get("id") for each in named] == ["rs_1", "msg_1", "msg_2", "fc_1"]
+
+
+@pytest.mark.parametrize("cut", [SAID, CALL])
+def test_an_item_that_was_cut_off_keeps_its_status(cut: Any) -> None:
+    given = cut.model_copy(update={"status": "incomplete"})
+    message = message_of(given)
+    [item] = items_of(message)
+    assert text(item.to_input_item()) == text(given.model_dump(exclude_unset=True))
+    [again] = from_response_items([item.to_input_item()])
+    assert again == message
+    [sent] = to_response_items([again])
+    assert (sent.get("id"), sent["status"]) == (None, "incomplete")
+
+
+def test_a_text_beside_an_id_is_an_answer_as_its_part_is() -> None:
+    [part] = [each.to_input_item() for each in items_of(message_of(SAID))]
+    assert from_response_items([{**part, "content": "hi"}]) == from_response_items([part])
+
+
+def test_the_sdks_id_of_a_request_for_an_approval_stays_its_call() -> None:
+    asked = {
+        "type": "mcp_approval_request",
+        "id": FAKE_ID,
+        "server_label": "s",
+        "name": "n",
+        "arguments": "{}",
+    }
+    read = from_response_items([asked])
+    assert (read[0].calls[0].id, shown_items(read)) == (FAKE_ID, [asked])
+
+
 def test_items_of_a_provider_without_ids_have_that_of_the_sdk_and_it_is_not_sent() -> None:
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
     message = assistant("hi", calls=(ToolCall(id="c1", name="pay"),))

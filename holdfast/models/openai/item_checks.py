@@ -86,6 +86,13 @@ def has_annotations(item: dict[str, Json]) -> bool:
     )
 
 
+def is_cut_off(item: dict[str, Json]) -> bool:
+    """Whether an item of an answer has another status than "completed"."""
+    return kind_of(item) in ("message", "function_call") and (
+        item.get("status") not in (None, "completed")
+    )
+
+
 def _check_text(index: int, item: dict[str, Json], key: str) -> None:
     if not isinstance(item.get(key), str):
         _refuse(index, f"its {key!r} is {_shown(item, key)}, not a text")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.hosted_items import APPROVAL_REQUEST
 from holdfast.models.openai.item_checks import FAKE_ID, kind_of
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array, is_object
@@ -85,12 +86,14 @@ def without_id(item: Item) -> tuple[Item, str]:
         The item, and the id; that is empty where there is none, or it is no id for readers alone.
     """
     own, kind = as_text(item.get("id")), kind_of(item)
-    if not own or (own != FAKE_ID and kind not in ("message", "function_call")):
+    is_apart = kind in ("message", "function_call") or (own == FAKE_ID and kind != APPROVAL_REQUEST)
+    if not own or not is_apart:
         return item, ""
     rest = {key: item[key] for key in item if key != "id"}
     if kind == "message":
         easy: Item = {"content": text_of(read_content(item)), "role": "assistant"}
-        is_plain = easy["content"] and without_empty_logprobs(whole_item(easy, own)) == item
+        whole = {**item, "content": answer_parts(item["content"])}
+        is_plain = easy["content"] and without_empty_logprobs(whole_item(easy, own)) == whole
         return (easy if is_plain else rest), own
     if kind == "function_call" and own.startswith(_CALL_ID) and rest.get("status") == "completed":
         del rest["status"]
@@ -104,6 +107,22 @@ def write_content(content: Content, text_type: str) -> Json:
         InvalidArgumentError: As for `written_content`.
     """
     return written_content(content, lambda part: _write_part(part, text_type))
+
+
+def message_item(role: str, content: Content) -> Item:
+    """Write a message by its content alone."""
+    text_type = "output_text" if role == "assistant" else "input_text"
+    return {"content": write_content(content, text_type), "role": role}
+
+
+def output_item(message: Message) -> Item:
+    """Write a tool's result; a failure has a status."""
+    item: Item = {
+        "type": "function_call_output",
+        "call_id": message.call_id,
+        "output": write_content(message.content, "input_text"),
+    }
+    return {**item, "status": "incomplete"} if message.is_error else item
 
 
 def written_content(content: Content, write_part: Callable[[Part], Json]) -> Json:

@@ -14,7 +14,7 @@ An image of the archive has a `holdfast:` URL in items, which comes back as the 
 
 Normalised on the way in, otherwise exact: `{"type": "message", "role", "content": str}` loses its
 `type`, `developer` becomes `system`, images without a `detail` get `detail: auto` and lose what is
-null.
+null. Answers with an id are shown with the members that the API gives them, given or not.
 """
 
 from __future__ import annotations
@@ -36,11 +36,14 @@ from holdfast.models.openai.item_checks import (
     has_annotations,
     has_logprobs,
     has_refusal,
+    is_cut_off,
     kind_of,
 )
 from holdfast.models.openai.item_contents import (
     answer_parts,
     is_equal,
+    message_item,
+    output_item,
     read_content,
     read_parts,
     text_of,
@@ -95,7 +98,16 @@ def to_response_items(messages: Iterable[Message]) -> list[Item]:
         if not isinstance(cast("object", each), Message):
             msg = f"A list of messages holds Messages; {shown(each)} is none."
             raise InvalidArgumentError(msg)
-    return [item for message in messages for item in _items_of(message)]
+    return [item for message in messages for item in _sent(message)]
+
+
+def kept_items(message: Message) -> list[Item]:
+    """Write a message as the items that it keeps, also with ids that no model is sent.
+
+    Raises:
+        InvalidArgumentError: As for `to_response_items`.
+    """
+    return list(_items_of(message))
 
 
 def from_response_items(items: Sequence[object]) -> tuple[Message, ...]:
@@ -164,6 +176,11 @@ class _Turn:
             for kind, item in zip(self.kinds, self.entries, strict=True)
         )
 
+    @property
+    def says_more_than_once(self) -> bool:
+        """Whether there is more than one message: such an answer keeps its ids in its items."""
+        return self.kinds.count("message") > 1
+
     def _is_call(self, item: Item) -> bool:
         return kind_of(item) in CALLS and not self._is_run(item)
 
@@ -201,10 +218,10 @@ class _Turn:
     def answer(self) -> Message:
         """Make the message of a model's answer: what says nothing beside text and calls goes."""
         apart = [(item, "") for item in self.entries]
-        if not self.needs_ids and self.kinds.count("message") <= 1:
+        if not self.needs_ids and not self.says_more_than_once:
             apart = [without_id(item) for item in self.entries]
             apart = [(item, "" if own == FAKE_ID else own) for item, own in apart]
-        return self._made(apart, exact=self.needs_ids)
+        return self._made(apart, exact=self.needs_ids or any(map(is_cut_off, self.entries)))
 
     def _made(self, apart: Sequence[tuple[Item, str]], *, exact: bool) -> Message:
         entries = [item for item, _ in apart]
@@ -227,9 +244,7 @@ class _Turn:
         A message without content is kept too: else it could not be distinguished from none.
         """
         refusal = any(kind_of(item) == "message" and has_refusal(item) for item in entries)
-        usual = (
-            sorted(self.kinds, key=_usual_place) == self.kinds and self.kinds.count("message") <= 1
-        )
+        usual = sorted(self.kinds, key=_usual_place) == self.kinds and not self.says_more_than_once
         plain = not exact or all(_is_plain(item) for item in entries if _usual_place(kind_of(item)))
         empty = not content and self.kinds == ["message"]
         if usual and plain and not refusal and not empty:
@@ -265,7 +280,7 @@ def _is_plain(item: Item) -> bool:
         return item == approval_request(approval_call(item))
     if kind_of(item) in LOCAL_CALLS:
         return False
-    return item == _message_item("assistant", read_content(item))
+    return item == message_item("assistant", read_content(item))
 
 
 def _shorten(item: Item, content: Content) -> Item:
@@ -290,6 +305,16 @@ def _fill_message(stub: Item, content: Content) -> Item:
     return {**stub, "role": "assistant", "content": answer_parts(text_of(content))}
 
 
+def _sent(message: Message) -> list[Item]:
+    """Write a message as a model is sent it."""
+    items = kept_items(message)
+    turn = _Turn()
+    for item in items if len(message.items) > 1 else ():
+        turn.add(item)
+    is_named = turn.needs_ids or not turn.says_more_than_once
+    return items if is_named else [without_id(item)[0] for item in items]
+
+
 def _items_of(message: Message) -> Iterator[Item]:
     kinds = [kind_of(item) for item in message.items]
     left = list(message.calls)
@@ -305,11 +330,11 @@ def _items_of(message: Message) -> Iterator[Item]:
     match message.role:
         case "tool":
             if not any(kind in _RESULTS for kind in kinds):
-                yield _output_item(message)
+                yield output_item(message)
         case "user" | "system" | "assistant":
             is_silent = not message.content and message.role == "assistant"
             if "message" not in kinds and not is_silent:
-                yield _message_item(message.role, message.content)
+                yield message_item(message.role, message.content)
         case _:
             assert_never(message.role)
     for call in left:
@@ -341,20 +366,6 @@ def _call_item(call: ToolCall) -> Item:
 def _said(call: ToolCall) -> Item:
     said: Item = {"name": call.bare_name, "arguments": call.arguments}
     return {**said, "namespace": call.namespace} if call.namespace else said
-
-
-def _message_item(role: str, content: Content) -> Item:
-    text_type = "output_text" if role == "assistant" else "input_text"
-    return {"content": write_content(content, text_type), "role": role}
-
-
-def _output_item(message: Message) -> Item:
-    item = {
-        "type": "function_call_output",
-        "call_id": message.call_id,
-        "output": write_content(message.content, "input_text"),
-    }
-    return {**item, "status": "incomplete"} if message.is_error else item
 
 
 def _other_message(item: Item) -> Message:

@@ -16,8 +16,8 @@ from holdfast.errors import ModelError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.http.bodies import RequestBody
 from holdfast.models.openai.http.connection import Connection
-from holdfast.models.openai.item_contents import answer_parts
-from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.models.openai.items import from_response_items
+from holdfast.models.openai.output_items import made_items
 from holdfast.values.base import Json
 from holdfast.values.messages import user
 from holdfast.values.runs.usage import Usage
@@ -176,7 +176,7 @@ class OpenAIModel(ABC):
             prompt=prompt,
         )
         answer = await self.respond(request)
-        items = [_whole(item) for item in to_response_items([answer.message])]
+        items = made_items(answer.message)
         return DirectAnswer(
             output=Response.construct(output=items).output,
             usage=Usage.of(answer.usage),
@@ -290,11 +290,3 @@ def _event_kinds() -> dict[str, Any]:
     """Return the classes of the events of the Responses API by their types."""
     kinds = get_args(get_args(ResponseStreamEvent)[0])
     return {get_args(each.model_fields["type"].annotation)[0]: each for each in kinds}
-
-
-def _whole(item: dict[str, Json]) -> dict[str, Json]:
-    """Return an item of an answer with its type, and a message's text as the API has it."""
-    if item.get("role") != "assistant":
-        return item
-    content = answer_parts(item["content"])
-    return {"type": "message", "status": "completed", **item, "content": content}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from holdfast.models.openai.item_checks import FAKE_ID, kind_of
 from holdfast.models.openai.item_contents import whole_item
-from holdfast.models.openai.items import CALLS, Item, to_response_items
+from holdfast.models.openai.items import CALLS, Item, kept_items, to_response_items
 from holdfast.values.messages import Message
 
 
@@ -54,7 +54,7 @@ def _named(message: Message) -> Iterator[tuple[Item, str]]:
     """Yield a message's items, each with the id that models are not sent; empty for none."""
     said, *called = message.item_ids or ("",)
     left = iter(called)
-    for item in to_response_items([message]):
+    for item in kept_items(message):
         kind = kind_of(item)
         if kind == "message":
             yield item, said

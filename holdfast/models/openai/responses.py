@@ -16,7 +16,7 @@ from holdfast.models.openai.hosted_items import (
 )
 from holdfast.models.openai.http.bodies import RequestBody, encoded_messages
 from holdfast.models.openai.http.failures import cut_off, first_problem, malformed, status_error
-from holdfast.models.openai.item_checks import kind_of
+from holdfast.models.openai.item_checks import FAKE_ID, kind_of
 from holdfast.models.openai.items import Item, assistant_message, to_response_items
 from holdfast.models.openai.model import Incoming, OpenAIModel
 from holdfast.models.openai.response_tools import offered_tools, tool_choice
@@ -25,6 +25,9 @@ from holdfast.values.checks.json_shapes import as_object, as_text, is_array
 from holdfast.values.messages import Message, Usage
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
+_NOT_SENT = ("created_by", "provider_data")
+"""Members of items that the API does not take back; other providers' items have the second."""
+
 _FOUND_BY_ID = (
     "message",
     "function_call",
@@ -163,9 +166,10 @@ def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
     """
     for given in without_lost_searches(items):
         kind = kind_of(given)
-        if kind.startswith("chat."):
-            continue
-        item = {key: given[key] for key in given if key != "created_by"}
+        if kind.startswith("chat.") or (kind == "reasoning" and given.get("provider_data")):
+            continue  # of another provider
+        left_out = _NOT_SENT if given.get("id") != FAKE_ID else (*_NOT_SENT, "id")
+        item = {key: given[key] for key in given if key not in left_out}
         if kind == "function_call_output":
             yield {key: item[key] for key in item if key != "status"}
         elif is_stored or item.get("encrypted_content") or kind not in _FOUND_BY_ID:
