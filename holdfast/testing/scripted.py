@@ -43,16 +43,17 @@ class ScriptedModel:
         """Take the script.
 
         Raises:
-            InvalidArgumentError: It is neither a function nor a list.
+            InvalidArgumentError: It is neither a function nor a list of answers.
         """
-        if not (callable(script) or isinstance(cast("object", script), Iterable)):
+        given = cast("object", script)
+        if isinstance(given, str) or not (callable(given) or isinstance(given, Iterable)):
             msg = (
                 f"A script is a list of answers or a function of the request; got {shown(script)}."
             )
             raise InvalidArgumentError(msg)
         self._name = name
         self._answer = script if callable(script) else None
-        self._left = deque[Scripted]() if callable(script) else deque(script)
+        self._left = deque[Scripted](() if callable(script) else map(_checked, script))
         self._call_ids = 0
         self.requests: list[ModelRequest] = []
 
@@ -77,10 +78,11 @@ class ScriptedModel:
         Raises:
             ModelRequestError: The script is exhausted. The error is not retried, so that no test
                 waits.
+            InvalidArgumentError: What the script's function has returned is no answer.
         """
         self.requests.append(request)
         if self._answer is not None:
-            return self._made(self._answer(request))
+            return self._made(_checked(self._answer(request)))
         if not self._left:
             raise ModelRequestError(
                 f"The script of model {self._name!r} is exhausted: call {self.calls} has no entry."
@@ -124,3 +126,23 @@ class ScriptedModel:
             return call
         self._call_ids += 1
         return call.model_copy(update={"id": f"call_{self._call_ids}"})
+
+
+def _checked(entry: Scripted) -> Scripted:
+    """Return an entry of a script.
+
+    Raises:
+        InvalidArgumentError: It is no answer.
+    """
+    given = cast("object", entry)
+    calls = cast("Iterable[object]", given) if isinstance(given, list | tuple) else (None,)
+    is_answer = isinstance(given, str | ToolCall | ModelAnswer | Exception)
+    if not is_answer and not all(isinstance(each, ToolCall) for each in calls):
+        msg = (
+            "An answer of a script is a text, a ToolCall or a tuple of them, a ModelAnswer or an"
+            f" exception; got {shown(entry)}."
+        )
+        raise InvalidArgumentError(
+            msg, remedy="reply(), call() and their like are for FakeOpenAI, which is asked by HTTP."
+        )
+    return entry

@@ -25,6 +25,7 @@ from holdfast.models import (
     resolve_model,
 )
 from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.testing.fake_api.replies import call
 from holdfast.values.messages import ToolCall, Usage, user
 
 
@@ -141,6 +142,27 @@ async def test_scripted_model_may_be_a_function() -> None:
     assert (await model.respond(ModelRequest(model="m"))).message.calls[0].name == "x"
     assert (await model.respond(ModelRequest(model="n"))).text == "n"
     assert model.name == "fn"
+
+    def silent(_request: ModelRequest) -> Any:
+        return None
+
+    with pytest.raises(InvalidArgumentError, match="got None"):
+        await ScriptedModel(silent).respond(ModelRequest(model="m"))
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ([call("add", {})], "An answer of a script is .*FakeOpenAI"),  # a reply of the fake API
+        (["first", ("a", "b")], "got .'a', 'b'."),
+        ([None], "got None"),
+        ("Hello", "A script is a list of answers .* got 'Hello'"),  # not one answer a letter
+        (5, "A script is a list of answers"),
+    ],
+)
+def test_a_script_of_what_is_no_answer_is_refused(script: Any, said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        ScriptedModel(script)
 
 
 @pytest.mark.parametrize(
