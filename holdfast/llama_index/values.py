@@ -125,8 +125,7 @@ class AgentChatResponse:
     def set_source_nodes(self) -> None:
         """Take what the sources' raw outputs rest on, unless there are nodes already."""
         if not self.source_nodes:
-            known = (nodes_of(getattr(each, "raw_output", None)) for each in self.sources)
-            self.source_nodes = [scored_node(node) for node in union(known)]
+            self.source_nodes = [scored_node(node) for node in _nodes_beneath(self.sources)]
 
     def __str__(self) -> str:
         """Return the text."""
@@ -168,6 +167,11 @@ class NodeWithScore:
         return self.text
 
 
+def _nodes_beneath(sources: Sequence[Any]) -> tuple[SourceNode, ...]:
+    """List what the raw outputs of sources rest on."""
+    return union(nodes_of(getattr(each, "raw_output", None)) for each in sources)
+
+
 def scored_node(node: SourceNode) -> Any:
     """Write a node as LlamaIndex's NodeWithScore, if the program uses it, else as ours."""
     if CORE not in sys.modules:
@@ -198,8 +202,7 @@ class OwnRecord:
     def answer(self, text: str, metadata: dict[str, Any] | None = None) -> AgentChatResponse:
         """Make the response of the last step: its sources are those of the task."""
         sources = [*(self.all_sources or self.sources)]
-        known = (nodes_of(getattr(each, "raw_output", None)) for each in sources)
-        nodes = union([*known, self.nodes])
+        nodes = union([_nodes_beneath(sources), self.nodes])
         more = {**(self.metadata or {}), **(metadata or {})} or None
         return AgentChatResponse(text, sources, [*map(scored_node, nodes)], metadata=more)
 

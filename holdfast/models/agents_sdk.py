@@ -14,6 +14,7 @@ from holdfast.errors import HoldfastError, ModelRequestError, ModelUnavailableEr
 from holdfast.models.base import Model as OneMethodModel
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell, ToolSpec, is_passing
 from holdfast.models.openai.hosted_items import without_lost_searches
+from holdfast.models.openai.item_contents import without_status
 from holdfast.models.openai.output_items import shown_items
 from holdfast.values.base import Json
 from holdfast.values.messages import qualified_name
@@ -290,7 +291,7 @@ def _arguments(request: ModelRequest) -> dict[str, Any]:
     given = shown_items(request.messages)
     return {
         "system_instructions": request.instructions or None,
-        "input": [_sent(item) for item in without_lost_searches(given)],
+        "input": [without_status(item) for item in without_lost_searches(given)],
         "model_settings": _settings(request.settings, choice),
         "tools": [_offered(tool) for tool in request.tools],
         "output_schema": None if request.output is None else AskedOutput(request.output),
@@ -325,13 +326,6 @@ def _offered(tool: ToolSpec) -> OfferedTool | OfferedHostedTool:
         namespace=tool.namespace,
         namespace_description=tool.namespace_description,
     )
-
-
-def _sent(item: dict[str, Json]) -> dict[str, Json]:
-    """Return an item of the input as the Agents SDK writes it: a result without a status."""
-    if item.get("type") != "function_call_output":
-        return item
-    return {key: item[key] for key in item if key != "status"}
 
 
 def _data(given: Any) -> dict[str, Json]:

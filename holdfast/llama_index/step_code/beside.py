@@ -128,9 +128,8 @@ def own_output(
     if "left_to" in memo:
         same = following[int(memo["left_to"])].step_state
         step = output.task_step.model_copy(update={"step_state": same})
-    elif (
-        memo.get("left") is not None
-    ):  # not read beside the state before it, which had the same objects
+    elif memo.get("left") is not None:
+        # Not read beside the state before it, which had the same objects.
         state: Any = _read(memo["left"], codec) or {}
         step = output.task_step.model_copy(update={"step_state": state})
     else:

@@ -125,6 +125,13 @@ def output_item(message: Message) -> Item:
     return {**item, "status": "incomplete"} if message.is_error else item
 
 
+def without_status(item: Item) -> Item:
+    """Return an item; a tool's result without its status, as a failure has one."""
+    if kind_of(item) != "function_call_output":
+        return item
+    return {key: item[key] for key in item if key != "status"}
+
+
 def written_content(content: Content, write_part: Callable[[Part], Json]) -> Json:
     """Write a content: one text, or its parts.
 

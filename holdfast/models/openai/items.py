@@ -308,8 +308,10 @@ def _fill_message(stub: Item, content: Content) -> Item:
 def _sent(message: Message) -> list[Item]:
     """Write a message as a model is sent it."""
     items = kept_items(message)
+    if len(message.items) <= 1:  # it does not say more than one thing
+        return items
     turn = _Turn()
-    for item in items if len(message.items) > 1 else ():
+    for item in items:
         turn.add(item)
     is_named = turn.needs_ids or not turn.says_more_than_once
     return items if is_named else [without_id(item)[0] for item in items]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.models.openai.item_checks import FAKE_ID, kind_of
-from holdfast.models.openai.item_contents import whole_item
+from holdfast.models.openai.item_contents import whole_item, without_status
 from holdfast.models.openai.items import CALLS, Item, kept_items, to_response_items
 from holdfast.values.messages import Message
 
@@ -23,7 +23,7 @@ def made_items(message: Message) -> list[Item]:
         InvalidArgumentError: As for `to_response_items`.
     """
     if message.role != "assistant":
-        return [whole_item(_without_status(item)) for item in to_response_items([message])]
+        return [whole_item(without_status(item)) for item in to_response_items([message])]
     is_named = message.item_ids or any("id" in item for item in message.items)
     needed = ("message", "reasoning") if is_named else ("message", "reasoning", "function_call")
     return [
@@ -62,9 +62,3 @@ def _named(message: Message) -> Iterator[tuple[Item, str]]:
             yield item, FAKE_ID
         else:
             yield item, next(left, "") if kind in CALLS else ""
-
-
-def _without_status(item: Item) -> Item:
-    if item.get("type") != "function_call_output":
-        return item
-    return {key: item[key] for key in item if key != "status"}

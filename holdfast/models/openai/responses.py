@@ -17,6 +17,7 @@ from holdfast.models.openai.hosted_items import (
 from holdfast.models.openai.http.bodies import RequestBody, encoded_messages
 from holdfast.models.openai.http.failures import cut_off, first_problem, malformed, status_error
 from holdfast.models.openai.item_checks import FAKE_ID, kind_of
+from holdfast.models.openai.item_contents import without_status
 from holdfast.models.openai.items import Item, assistant_message, to_response_items
 from holdfast.models.openai.model import Incoming, OpenAIModel
 from holdfast.models.openai.response_tools import offered_tools, tool_choice
@@ -171,7 +172,7 @@ def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
         left_out = _NOT_SENT if given.get("id") != FAKE_ID else (*_NOT_SENT, "id")
         item = {key: given[key] for key in given if key not in left_out}
         if kind == "function_call_output":
-            yield {key: item[key] for key in item if key != "status"}
+            yield without_status(item)
         elif is_stored or item.get("encrypted_content") or kind not in _FOUND_BY_ID:
             yield item
         elif kind != "reasoning" or item.get("summary") or item.get("content"):
