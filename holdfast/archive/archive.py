@@ -148,6 +148,20 @@ class Archive:
         """
         return self._read_json(record_path(name))
 
+    def find_record(self, name: str) -> Json | None:
+        """Return a JSON record, or None when there is none of this name.
+
+        Raises:
+            ArchiveError: The archive cannot be read, or the record is not JSON.
+        """
+        path = record_path(name)
+        with self._failures("read", path):
+            try:
+                data = self._store.read(path)
+            except FileNotFoundError:
+                return None
+        return self._json(path, data)
+
     def has_record(self, name: str) -> bool:
         """Say whether there is a record of this name.
 
@@ -238,6 +252,10 @@ class Archive:
         """Return the JSON content of a path."""
         with self._failures("read", path):
             data = self._store.read(path)
+        return self._json(path, data)
+
+    def _json(self, path: str, data: bytes) -> Json:
+        """Return what the bytes of a path say as JSON."""
         try:
             return json.loads(data)
         except ValueError as error:
@@ -249,10 +267,10 @@ class Archive:
     @contextmanager
     def _failures(self, verb: str, path: str) -> Generator[None]:
         """Turn a file system's errors into ours; each kind of store has its own classes."""
-        where = self._where(path)
         try:
             yield
         except Exception as error:  # noqa: BLE001  turned into one of ours
+            where = self._where(path)  # not before: to leave secrets out takes as long as to read
             # A write that finds no place, and an archive that is gone altogether (a lost mount, a
             # missing bucket), may heal: only a value that is not there is missing.
             missing = isinstance(error, FileNotFoundError) and verb == "read"
@@ -312,6 +330,10 @@ class Archive:
     async def aget_record(self, name: str) -> Json:
         """Run `get_record` in a thread."""
         return await asyncio.to_thread(self.get_record, name)
+
+    async def afind_record(self, name: str) -> Json | None:
+        """Run `find_record` in a thread."""
+        return await asyncio.to_thread(self.find_record, name)
 
     async def ahas_record(self, name: str) -> bool:
         """Run `has_record` in a thread."""

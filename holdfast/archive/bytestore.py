@@ -122,8 +122,9 @@ class LocalStore:
         target, temporary = self._temporary(path, data)
         try:
             temporary.replace(target)
-        finally:
+        except BaseException:
             temporary.unlink(missing_ok=True)
+            raise
         _sync_directory(target.parent)
 
     def create(self, path: str, data: bytes) -> None:
@@ -192,6 +193,7 @@ class FsspecStore:
 
     def read(self, path: str) -> bytes:
         """Return the bytes of an object."""
+        self._fs.invalidate_cache()  # as for its size: it may be newer than a listing
         return bytes(self._fs.cat_file(f"{self._root}/{path}"))
 
     def size(self, path: str) -> int | None:

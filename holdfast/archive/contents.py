@@ -234,6 +234,8 @@ async def resolve(content: Content, read: ReadText) -> Content:
 
 async def resolve_message(message: Message, read: ReadText) -> Message:
     """Put archived texts and provider items into a message; images stay references."""
+    if isinstance(message.content, str) and message.kept is None:
+        return message
     changes: dict[str, object] = {"content": await resolve(message.content, read)}
     if message.kept is not None:
         changes |= {"items": tuple(json.loads(await read(message.kept))), "kept": None}

@@ -126,10 +126,8 @@ async def write_record(archive: Archive, task_id: str, record: TaskRecord) -> Se
 
 async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:
     """Read a closed task, or None when the archive has none of this id."""
-    name = record_name("tasks", task_id)
-    if not await archive.ahas_record(name):
-        return None
-    return TaskRecord.model_validate(await archive.aget_record(name))
+    found = await archive.afind_record(record_name("tasks", task_id))
+    return None if found is None else TaskRecord.model_validate(found)
 
 
 async def turns(archive: Archive, state: SessionState, upto: int | None = None) -> list[CommitRef]:

@@ -66,7 +66,6 @@ class Recorded:
         steps: The completed steps of the present branch, oldest first, then those that are open, or
             were when the task ended.
         entries: The whole ledger, oldest first; its texts are not put in.
-        opens: The open steps among `steps`, likewise.
         approvals: What waits for a person.
         output: Output of the last completed step, JSON data.
         checked: The final output that output guardrails have checked, JSON data: that of the open
@@ -84,7 +83,6 @@ class Recorded:
     head: TaskHead
     steps: list[StepBody]
     entries: list[Entry]
-    opens: list[OpenState]
     approvals: list[Approval]
     output: Json
     checked: Json
@@ -134,7 +132,6 @@ async def read_recorded(
         head=head,
         steps=[await resolved(of, reader.text) async for of in unhurried(bodies)],
         entries=entries,
-        opens=list(opens),
         approvals=approvals,
         output=output,
         checked=await _final_of(reader, opens, output),

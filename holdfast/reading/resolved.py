@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from holdfast.archive.contents import ReadText, resolve_message
 from holdfast.task.step_body import JournalPart, StepBody, StepCall
 from holdfast.values.messages import Message
+
+PartT = TypeVar("PartT", StepBody, JournalPart)
 
 
 async def resolved(body: StepBody, text: ReadText) -> StepBody:
@@ -19,7 +22,7 @@ async def resolved(body: StepBody, text: ReadText) -> StepBody:
     """
     given = body.input
     adds = tuple([await resolve_message(message, text) for message in body.adds])
-    return replace(
+    return _with(
         body,
         input=None if given is None else await resolve_message(given, text),
         adds=adds,
@@ -32,8 +35,9 @@ async def _part(part: JournalPart, adds: Sequence[Message], text: ReadText) -> J
     answer = part.answer
     if answer is not None:
         said = adds[part.at] if part.at is not None else await resolve_message(answer.message, text)
-        answer = answer.model_copy(update={"message": said})
-    return replace(part, answer=answer, calls=await _calls(part.calls, adds, text))
+        if said is not answer.message:
+            answer = answer.model_copy(update={"message": said})
+    return _with(part, answer=answer, calls=await _calls(part.calls, adds, text))
 
 
 async def _calls(
@@ -47,5 +51,14 @@ async def _call(call: StepCall, adds: Sequence[Message], text: ReadText) -> Step
     if outcome is None or message is None:
         return call
     said = adds[outcome.at] if outcome.at is not None else await resolve_message(message, text)
+    if said is call.said and said.content is outcome.content:
+        return call
     whole = outcome.model_copy(update={"content": said.content})
     return replace(call, outcome=whole, said=said)
+
+
+def _with(of: PartT, **found: Any) -> PartT:
+    """Return a part of the record with these fields: itself, as in most steps, if it has them."""
+    mine = vars(of)
+    is_same = all(mine[name] == each for name, each in found.items())  # mostly the same objects
+    return of if is_same else replace(of, **found)

@@ -69,7 +69,7 @@ def run_data(
     last_agent = team.of(recorded.last_step.agent)
     guards = guardrail_results(
         recorded.entries,
-        recorded.opens,
+        recorded.steps,
         first=task.agent,
         known=known_guardrails(agent, config),
         output=typed_output(last_agent.made_output, recorded.checked),

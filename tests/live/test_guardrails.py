@@ -53,6 +53,8 @@ from holdfast.errors import (
 )
 from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.task.data.records import EventRecord
+from holdfast.task.step_body import body_of
+from holdfast.task.undo import active_steps
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import ToolCall, assistant
 from holdfast.workers import StepContext
@@ -149,7 +151,8 @@ class Guarding(Served):
     async def results(self, task_id: str) -> GuardrailResults:
         assert self.agent is not None
         entries, opens = await reader(self.runner).ledger(task_id)
-        return guardrail_results(entries, opens, first="agent", known=Known.of(self.agent))
+        steps = [*map(body_of, active_steps(entries)), *map(body_of, opens)]
+        return guardrail_results(entries, steps, first="agent", known=Known.of(self.agent))
 
 
 @pytest.fixture

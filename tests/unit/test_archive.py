@@ -89,11 +89,12 @@ def test_records_are_replaced_listed_and_deleted(archive: Archive) -> None:
     first, second = record_name("tasks", "b/../ü?"), record_name("tasks", "a")
     assert archive.list_records("tasks/") == []
     assert not archive.has_record(first)
+    assert archive.find_record(first) is None
     archive.put_record(first, {"n": 1})
     archive.put_record(first, {"n": 2, "text": "ü"})
     archive.put_record(second, [1, None])
     archive.put_record("other/c.json", {})
-    assert archive.get_record(first) == {"n": 2, "text": "ü"}
+    assert archive.get_record(first) == archive.find_record(first) == {"n": 2, "text": "ü"}
     assert archive.list_records("tasks/") == sorted([first, second])
     assert archive.delete_record(first)
     assert not archive.delete_record(first)
@@ -215,6 +216,7 @@ async def test_every_method_has_an_async_twin(archive: Archive) -> None:
     assert await archive.ahas(name)
     await archive.aput_record("a/b.json", 1)
     assert await archive.aget_record("a/b.json") == 1
+    assert await archive.afind_record("a/b.json") == 1
     assert await archive.ahas_record("a/b.json")
     assert await archive.alist_records("a") == ["a/b.json"]
     assert await archive.adelete_record("a/b.json")

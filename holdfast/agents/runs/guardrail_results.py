@@ -25,7 +25,7 @@ from holdfast.agents.tools.guardrails import (
 )
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import ToolGuarded
-from holdfast.task.data.records import Entry, OpenState
+from holdfast.task.data.records import Entry
 from holdfast.task.guardrails_due import (
     GUARDRAIL,
     INPUT_TRIPPED,
@@ -33,7 +33,7 @@ from holdfast.task.guardrails_due import (
     TOOL_INPUT_TRIPPED,
     TOOL_OUTPUT_TRIPPED,
 )
-from holdfast.task.happenings import Noted, StepBegan, StepEnded, StepsUndone, happenings
+from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
 from holdfast.values.code.typed_data import remade
@@ -130,8 +130,8 @@ class Known:
 
 
 def guardrail_results(
-    entries: Sequence[Entry],
-    opens: Iterable[OpenState] = (),
+    entries: Iterable[Entry],
+    steps: Iterable[StepBody] = (),
     *,
     first: str,
     known: Known | None = None,
@@ -143,31 +143,23 @@ def guardrail_results(
 
     Args:
         entries: The ledger.
-        opens: The steps that were open when a failed run ended.
+        steps: The completed steps of its present branch, then those that are open, or were when a
+            failed run ended.
         first: Name of the agent that the run began with.
         known: The agents of this process.
         output: The final output that output guardrails have checked.
     """
     known = known or Known()
     results = GuardrailResults()
-    steps: list[StepBody] = []
-    for happening in happenings(entries, opens):
-        match happening:
-            case StepsUndone(first=undone_from):
-                results.output.clear()
-                steps = [step for step in steps if step.n < undone_from]
-            case Noted(event=event) if event.kind == GUARDRAIL:
-                found = _run_result(event.body, known, output)
-                if isinstance(found, InputGuardrailResult):
-                    results.input.append(found)
-                else:
-                    results.output.append(found)
-            case StepEnded(body=step):
-                steps.append(step)
-            case StepBegan(body=step) if step.status == "open":
-                steps.append(step)
-            case _:
-                continue
+    for event in (entry.event for entry in entries if entry.event is not None):
+        if event.kind == GUARDRAIL:
+            found = _run_result(event.body, known, output)
+            if isinstance(found, InputGuardrailResult):
+                results.input.append(found)
+            else:
+                results.output.append(found)
+        elif isinstance(noted_of(event), StepsUndone):
+            results.output.clear()
     results.input.sort(key=_tripped)
     results.output.sort(key=_tripped)
     calls = [each for step in steps for each in _calls_of(step)]

@@ -11,6 +11,8 @@ UMASK = 0o077
 
 def make_directory(path: Path) -> None:
     """Create a directory and its missing parents; existing ones keep their permissions."""
+    if path.is_dir():
+        return
     missing = [each for each in (path, *path.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=0o700, exist_ok=True)

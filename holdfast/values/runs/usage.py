@@ -87,10 +87,8 @@ class Usage(UsageRecord):
             calls: The cost of each of its calls, where it is known.
         """
         made = cls(**{name: getattr(record, name) for name in UsageRecord.model_fields})
-        known = record.request_usage_entries if isinstance(record, Usage) else ()
-        made._entries = copy.deepcopy(
-            [*known, *(each for call in calls for each in _entries(call))]
-        )
+        known = copy.deepcopy(record.request_usage_entries) if isinstance(record, Usage) else []
+        made._entries = [*known, *(each for call in calls for each in _copied_entries(call))]
         return made
 
     @property
@@ -101,7 +99,7 @@ class Usage(UsageRecord):
     def add(self, other: UsageRecord) -> None:
         """Add another cost to this one; its entries are copied, or made if it is one call."""
         total = UsageRecord.__add__(self, other)
-        self._entries += copy.deepcopy(_entries(other))
+        self._entries += _copied_entries(other)
         for name in UsageRecord.model_fields:
             setattr(self, name, getattr(total, name))
 
@@ -152,10 +150,10 @@ def answered_after(cost: UsageRecord, failed: int) -> Usage:
     return made
 
 
-def _entries(cost: UsageRecord) -> list[RequestUsage]:
-    """Return the entries of a cost: its own, or the cost itself if it is that of one call."""
+def _copied_entries(cost: UsageRecord) -> list[RequestUsage]:
+    """Return entries for a cost: copies of its own, or one made of it if it is that of one call."""
     if isinstance(cost, Usage) and cost.request_usage_entries:
-        return cost.request_usage_entries
+        return copy.deepcopy(cost.request_usage_entries)
     return [_entry(cost)] if cost.requests == 1 and cost.total_tokens else []
 
 
