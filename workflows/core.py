@@ -37,6 +37,7 @@ from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.child_undos import ChildUndos
 from holdfast.workflows.children.children import Children
 from holdfast.workflows.spans import StepSpans
+from holdfast.workflows.step_run import StepRun
 from holdfast.workflows.tools.tool_calls import ToolCalls
 
 MOST_CARDS = 20
@@ -91,6 +92,10 @@ def publish(ledger: Ledger, status: TaskStatus) -> None:
 FEWEST_EVENTS = 50
 """A run that continued as new sooner would do nothing else."""
 
+EVENTS_PER_STEP = 6
+"""Events of a step that has an activity of its own. A step with fewer counts as much: its records
+are kept in the workflow until it continues as new."""
+
 UPDATES_PER_RUN = 1500
 """Updates after which a run continues as new: the server accepts 2,000 of one run."""
 
@@ -118,6 +123,7 @@ class Core:
         updates: How many updates this run has accepted.
         running: Calls whose tools may be running; an end or undo counts them as unknown.
         lanes: Numbers of the steps that are being taken further.
+        step_run: The activity that may run several steps, while it does.
         room: Room for calls that are taken further at the same time.
         tool_calls: Takes tool calls further.
         work: The unit of work in progress.
@@ -141,8 +147,10 @@ class Core:
         self.moving = False
         self.unrollable = False
         self.updates = 0
+        self._first = self.ledger.s.steps
         self.running: Running = {(call.n, call.i) for call in self.ledger.s.long_calls}
         self.lanes: set[int] = set()
+        self.step_run: StepRun | None = None
         self.room = Room()
         self.tool_calls = ToolCalls(self.ledger, self.children, self.running, self.room)
         self.work: asyncio.Task[None] | None = None
@@ -165,9 +173,10 @@ class Core:
         """Whether the task is to continue as new, as soon as nothing stands in the way."""
         if self.unrollable:
             return False
-        info = workflow.info()
+        info, most = workflow.info(), max(self.given.roll_events, FEWEST_EVENTS)
         return (
-            info.get_current_history_length() >= max(self.given.roll_events, FEWEST_EVENTS)
+            info.get_current_history_length() >= most
+            or EVENTS_PER_STEP * (self.ledger.s.steps - self._first) >= most
             or info.is_continue_as_new_suggested()
             or self.updates >= UPDATES_PER_RUN
         )

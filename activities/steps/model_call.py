@@ -99,6 +99,7 @@ class Asking:
 
     Attributes:
         lost: The most that an earlier attempt of the call can have cost, whose worker was lost.
+        has_asked: Whether the model was asked.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class Asking:
         self._prices = prices
         self._continuation = continuation
         self.lost = NOTHING
+        self.has_asked = False
 
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
         """Make one model call; only the model gets the bytes of images.
@@ -212,7 +214,7 @@ class Asking:
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
         await ensure_ours("model call")  # again: hooks and images may have taken long
-        retry = self._code.retry_of(request)
+        retry, self.has_asked = self._code.retry_of(request), True
         try:
             return await self._attempted(request)
         except Exception as error:

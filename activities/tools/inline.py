@@ -23,6 +23,7 @@ from temporalio.service import RPCError
 
 from holdfast.activities.attempts import InlineCall, inline_call
 from holdfast.activities.data.source import Source, task_id
+from holdfast.activities.failures import failure_in
 from holdfast.activities.heartbeat import (
     Pulse,
     Signs,
@@ -35,7 +36,7 @@ from holdfast.activities.user_loop.work import inline_calls
 from holdfast.agents.agent import Agent
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome, call_digest
-from holdfast.task.data.failures import PARKS, REMEDY, Failure, fact_of
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenState
 from holdfast.task.data.wire import Advanced, AdvanceInput, HandedOver, ToolInput
@@ -86,6 +87,7 @@ class Batch(NamedTuple):
         head: The task's head.
         state: The step as the task will have it: journal and calls; `state` is what tools see.
         paid: The answer that this activity paid for, as history will have it.
+        before: Results of the steps that the activity has completed before this one.
     """
 
     given: AdvanceInput
@@ -94,6 +96,7 @@ class Batch(NamedTuple):
     head: TaskHead
     state: OpenState
     paid: JournalEntry | None
+    before: tuple[Advanced, ...] = ()
 
 
 class Ends(NamedTuple):
@@ -159,7 +162,7 @@ class InlineCalls:
         if not inputs:
             return advanced
         runs = {i: given.sha for i, given in inputs.items()}
-        details = HandedOver(paid=batch.paid, runs=runs).wire()
+        details = HandedOver(paid=batch.paid, runs=runs, further=batch.before).wire()
         pulse.carry(lambda: details)
         if batch.paid is None:
             pulse.show()
@@ -326,12 +329,7 @@ def _failure_of(task: asyncio.Task[Outcome]) -> Failure | None:
     error = None if task.cancelled() else task.exception()
     if not isinstance(error, ApplicationError) or not error.non_retryable:
         return None
-    return Failure(
-        type=error.type or "ApplicationError",
-        message=error.message,
-        remedy=str(fact_of(error.details, REMEDY) or ""),
-        parks=bool(fact_of(error.details, PARKS)),
-    )
+    return failure_in(error)
 
 
 def _retrieve(task: asyncio.Task[Outcome]) -> None:
