@@ -14,22 +14,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.enums.v1.workflow_pb2 import (
+    PENDING_ACTIVITY_STATE_STARTED,
+    WORKFLOW_EXECUTION_STATUS_RUNNING,
+)
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
+from temporalio.client import AsyncActivityCancelledError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from holdfast.activities.data.source import Source
 from holdfast.activities.failures import check_readable, failure_in
+from holdfast.activities.heartbeat import Pulse, tell_server
 from holdfast.activities.owning_task import OwningTask
 from holdfast.activities.steps.model_call import Asking
+from holdfast.activities.tools.inline import handed_over
 from holdfast.task.data.records import OpenState, OpenStep
-from holdfast.task.data.wire import Advanced, AdvanceInput, StepsDone
+from holdfast.task.data.wire import Advanced, AdvanceInput, HandedOver, StepsDone
 from holdfast.task.ledger.ledger import AT_DIGITS
 from holdfast.task.ledger.references import cost_of, resolve_adds
 from holdfast.task.tool_calls import verdict_of_calls
@@ -94,7 +100,7 @@ class StepRun:
 
         A step that has failed before its model call gets an activity of its own. A failed model
         call counts as an attempt, so the next attempt goes on with it; when the server would not
-        try again, the failure becomes a part of the result, as a failed activity has none.
+        try again, the failure becomes a part of the result, since that of an activity has none.
 
         Raises:
             ApplicationError: The server is to try again.
@@ -104,12 +110,14 @@ class StepRun:
         except asyncio.CancelledError:
             if not self.done:
                 raise
-            # Its worker stops, or the task has cancelled it: the step that was cut off has no
-            # result, as if it had an activity of its own.
+            if self.given.n - self._first.n == len(self.done):
+                # Its worker stops, or the task has cancelled it: the step that was cut off has no
+                # result, as if it had an activity of its own.
+                self._add(Advanced(result=None, unbegun=True))
         except ApplicationError as error:
             if not self.done:
                 raise
-            if self.asking is not None and self.asking.has_asked:
+            if self._is_paid:
                 if not _is_final(error):
                     await self._report_soon()
                     raise
@@ -118,6 +126,33 @@ class StepRun:
             if self._late is not None:
                 self._late.cancel()
             self._source.memory().ahead = Usage()
+
+    @asynccontextmanager
+    async def told(self, pulse: Pulse) -> AsyncGenerator[None]:
+        """Have the next attempt know the completed steps when a model call has failed.
+
+        Args:
+            pulse: The activity's heartbeats.
+        """
+        try:
+            yield
+        except Exception:
+            if self.done and self.asking is not None and self.asking.progress == "asked":
+                self._carry(pulse, is_asked=True)
+                pulse.beat_soon()  # as in `counting_failed`
+                with suppress(RPCError, AsyncActivityCancelledError):
+                    await tell_server(*pulse.details())
+            raise
+
+    def _carry(self, pulse: Pulse, *, is_asked: bool = False) -> None:
+        done = HandedOver(runs={}, further=tuple(self.done), is_asked=is_asked).wire()
+        pulse.carry(lambda: done)
+
+    @property
+    def _is_paid(self) -> bool:
+        """Whether the present step has made a model call, in this attempt or an earlier one."""
+        is_known = handed_over().paid is not None
+        return is_known or (self.asking is not None and self.asking.progress != "")
 
     def result(self) -> Advanced:
         """Return the result of the activity."""
@@ -136,11 +171,12 @@ class StepRun:
             advanced = advanced.model_copy(update=stamp)
         self.done.append(advanced)
 
-    async def goes_on(self, state: OpenState | None) -> bool:
+    async def goes_on(self, state: OpenState | None, pulse: Pulse) -> bool:
         """Whether the activity is to run the next step as well; it is then the present one.
 
         Args:
             state: The completed step with its calls, as the task will have it.
+            pulse: The activity's heartbeats.
         """
         advanced = self.done[-1]
         if state is None or not self._may_go_on() or not _is_plain(advanced, state):
@@ -150,6 +186,7 @@ class StepRun:
         if self._size > MOST_BYTES or not await self._has_no_news():
             return False
         self.follow(advanced, state)
+        self._carry(pulse)
         self._late = asyncio.create_task(self._report_late())
         return True
 
@@ -227,7 +264,8 @@ class StepRun:
         return (
             leave is not None
             and len(mine) == len(found.pending_activities) == 1
-            and mine[0].state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+            and found.workflow_execution_info.status == WORKFLOW_EXECUTION_STATUS_RUNNING
+            and mine[0].state == PENDING_ACTIVITY_STATE_STARTED
             and not found.HasField("pending_workflow_task")
             and found.workflow_execution_info.history_length <= leave.events + OWN_EVENTS
         )

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from operator import attrgetter
+from typing import Literal
 
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError
@@ -99,7 +100,7 @@ class Asking:
 
     Attributes:
         lost: The most that an earlier attempt of the call can have cost, whose worker was lost.
-        has_asked: Whether the model was asked.
+        progress: Whether the model was asked, and has answered.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class Asking:
         self._prices = prices
         self._continuation = continuation
         self.lost = NOTHING
-        self.has_asked = False
+        self.progress: Literal["", "asked", "answered"] = ""
 
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
         """Make one model call; only the model gets the bytes of images.
@@ -181,6 +182,7 @@ class Asking:
             whole = await self._with_images(sent)
             begun = time.monotonic()
             made = await self._respond(self._code.with_secrets(whole))
+            self.progress = "answered"
             found = {
                 "at": round(time.time(), 3),
                 "took": round(time.monotonic() - begun, 3),
@@ -214,7 +216,7 @@ class Asking:
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
         await ensure_ours("model call")  # again: hooks and images may have taken long
-        retry, self.has_asked = self._code.retry_of(request), True
+        retry, self.progress = self._code.retry_of(request), "asked"
         try:
             return await self._attempted(request)
         except Exception as error:

@@ -136,7 +136,7 @@ class StepActivities:
                 # What may be done twice is a model call or a read.
                 async with heartbeats(trusts_start=True) as pulse:
                     keep_handed_over(pulse)
-                    async with counting_failed(pulse):
+                    async with counting_failed(pulse), run.told(pulse):
                         # `apart`: guardrails run beside it, which the task then cancels.
                         with failing_for_all() if given.apart else nullcontext():
                             await self._steps(run, pulse)
@@ -149,10 +149,10 @@ class StepActivities:
             ready = await self._ready(run, pulse)
             run.complete(each)
             run.follow(each, self._expect(run.given, ready, each))
-        if handed.further and handed.paid is None and not pulse.failed:
-            return  # nothing was paid for the next step: it gets an activity of its own
+        if handed.further and handed.paid is None and not handed.is_asked:
+            return  # no model call of the next step was answered: it gets an activity of its own
         state = await self._step(run, pulse)
-        while await run.goes_on(state):
+        while await run.goes_on(state, pulse):
             with inline_calls():  # users' code that blocks is tried again, and nothing is lost
                 state = await self._step(run, pulse)
 

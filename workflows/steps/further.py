@@ -101,9 +101,11 @@ class FurtherSteps:
         Raises:
             ActivityError: The activity failed.
             ApplicationError: The step that it has got to failed.
+            CancelledError: The step that it has got to was cut off.
         """
         core = self._core
-        run = core.step_run = StepRun(sent.branch, n)
+        run, is_cut = StepRun(sent.branch, n), False
+        core.step_run = run
         asked = asyncio.create_task(calls.advance(core.ledger, n, sent))
         try:
             await workflow.wait_condition(lambda: asked.done() or run.said is not None)
@@ -117,6 +119,7 @@ class FurtherSteps:
             await asyncio.gather(asked, return_exceptions=True)
             if asked.cancelled() or asked.exception() is not None:
                 raise
+            is_cut = True
         finally:
             core.step_run = None
         got = asked.result()
@@ -128,9 +131,12 @@ class FurtherSteps:
             if not core.ledger.s.transcript.digest.startswith(following.at):
                 msg = f"step {run.at} of the activity is not the one that the task has opened"
                 raise RuntimeError(msg)
-        if found and found[-1].raised is not None:
-            raise _error_of(found[-1].raised)
-        return found[-1] if found else UNBEGUN
+        last = found[-1] if found else UNBEGUN
+        if last.raised is not None:
+            raise _error_of(last.raised)
+        if is_cut and last.unbegun:
+            raise asyncio.CancelledError
+        return last
 
     def _record(self, run: StepRun, got: Advanced, began: float) -> None:
         """Record a completed step, and open the one after it.
