@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from temporalio import activity
@@ -24,37 +24,36 @@ from temporalio.api.enums.v1.workflow_pb2 import (
     WORKFLOW_EXECUTION_STATUS_RUNNING,
 )
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
-from temporalio.client import AsyncActivityCancelledError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from holdfast.activities.data.source import Source
 from holdfast.activities.failures import check_readable, failure_in
-from holdfast.activities.heartbeat import Pulse, tell_server
+from holdfast.activities.heartbeat import Pulse
 from holdfast.activities.owning_task import OwningTask
 from holdfast.activities.steps.model_call import Asking
-from holdfast.activities.tools.inline import handed_over
+from holdfast.activities.tools.inline import acknowledged, handed_over, is_task_leaving
 from holdfast.task.data.records import OpenState, OpenStep
 from holdfast.task.data.wire import Advanced, AdvanceInput, HandedOver, StepsDone
 from holdfast.task.ledger.ledger import AT_DIGITS
 from holdfast.task.ledger.references import cost_of, resolve_adds
 from holdfast.task.tool_calls import verdict_of_calls
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import ChainRef, canonical, extend
+from holdfast.values.base import ChainRef, Json, canonical, extend
 from holdfast.values.messages import Usage
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
 
-STEP_SECONDS = 0.25
+STEP_SECONDS = 0.5
 """Longest time of a step after which its activity runs the next one."""
 
-BEGIN_SECONDS = 1.0
+BEGIN_SECONDS = 1.5
 """How long after its begin an activity begins steps."""
 
 MOST_BYTES = 64 * 1024
 """Size of results at which an activity begins no further step: each heartbeat carries them."""
 
-REPORT_SECONDS = 0.3
+REPORT_SECONDS = 0.75
 """How long a further step may take before the task is told of those before it."""
 
 REPORT_LIMIT = 10.0
@@ -108,18 +107,16 @@ class StepRun:
         try:
             yield
         except asyncio.CancelledError:
-            if not self.done:
+            if not self.done or not is_task_leaving():
                 raise
-            if self.given.n - self._first.n == len(self.done):
-                # Its worker stops, or the task has cancelled it: the step that was cut off has no
-                # result, as if it had an activity of its own.
+            if self.given.n - self._first.n == len(self.done):  # that step has no result
                 self._add(Advanced(result=None, unbegun=True))
         except ApplicationError as error:
             if not self.done:
                 raise
             if self._is_paid:
                 if not _is_final(error):
-                    await self._report_soon()
+                    await self.report_soon()
                     raise
                 self._add(Advanced(result=None, raised=failure_in(error)))
         finally:
@@ -127,26 +124,11 @@ class StepRun:
                 self._late.cancel()
             self._source.memory().ahead = Usage()
 
-    @asynccontextmanager
-    async def told(self, pulse: Pulse) -> AsyncGenerator[None]:
-        """Have the next attempt know the completed steps when a model call has failed.
-
-        Args:
-            pulse: The activity's heartbeats.
-        """
-        try:
-            yield
-        except Exception:
-            if self.done and self.asking is not None and self.asking.progress == "asked":
-                self._carry(pulse, is_asked=True)
-                pulse.beat_soon()  # as in `counting_failed`
-                with suppress(RPCError, AsyncActivityCancelledError):
-                    await tell_server(*pulse.details())
-            raise
-
-    def _carry(self, pulse: Pulse, *, is_asked: bool = False) -> None:
-        done = HandedOver(runs={}, further=tuple(self.done), is_asked=is_asked).wire()
+    def _carry(self, pulse: Pulse) -> dict[str, Json]:
+        """Have heartbeats carry the completed steps; return these details."""
+        done = HandedOver(runs={}, further=tuple(self.done)).wire()
         pulse.carry(lambda: done)
+        return done
 
     @property
     def _is_paid(self) -> bool:
@@ -183,10 +165,9 @@ class StepRun:
             return False
         check_readable(advanced, Advanced)
         self._size += len(canonical(advanced.wire()))
-        if self._size > MOST_BYTES or not await self._has_no_news():
+        if self._size > MOST_BYTES or not await self._is_handed_over(pulse):
             return False
         self.follow(advanced, state)
-        self._carry(pulse)
         self._late = asyncio.create_task(self._report_late())
         return True
 
@@ -240,6 +221,13 @@ class StepRun:
             and now - self._began_at < BEGIN_SECONDS
         )
 
+    async def _is_handed_over(self, pulse: Pulse) -> bool:
+        """Hand what is done to the server; return whether it has it, and has no news.
+
+        What was done lets another model call begin: no loss of this process may undo it then.
+        """
+        return await acknowledged(self._carry(pulse), pulse) and await self._has_no_news()
+
     async def _has_no_news(self) -> bool:
         """Ask the server whether nothing has happened to the task since it scheduled the activity.
 
@@ -274,8 +262,8 @@ class StepRun:
         await asyncio.sleep(REPORT_SECONDS)
         await self._report()
 
-    async def _report_soon(self) -> None:
-        """Report what is done before an attempt ends, if the task answers."""
+    async def report_soon(self) -> None:
+        """Report what is done, if the task answers: this attempt or a later one may fail."""
         try:
             async with asyncio.timeout(REPORT_LIMIT):
                 await self._report()

@@ -178,6 +178,7 @@ class Asking:
                 self.lost = over.lost
                 raise
         await self._hooks.asking(sent)
+        self.progress = "asked"
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
             whole = await self._with_images(sent)
             begun = time.monotonic()
@@ -216,7 +217,7 @@ class Asking:
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
         await ensure_ours("model call")  # again: hooks and images may have taken long
-        retry, self.progress = self._code.retry_of(request), "asked"
+        retry = self._code.retry_of(request)
         try:
             return await self._attempted(request)
         except Exception as error:

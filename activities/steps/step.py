@@ -21,10 +21,8 @@ from holdfast.activities.data.source import (
 from holdfast.activities.failures import failure_by, heals_by_time, typed_failures
 from holdfast.activities.guardrails import failing_for_all
 from holdfast.activities.heartbeat import Pulse, ensure_ours, heartbeats
-from holdfast.activities.spans import handoff
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.further import StepRun
-from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.activities.steps.kept_conversation import Continuation, newest_answer
 from holdfast.activities.steps.model_call import Asking, counting_failed
 from holdfast.activities.steps.money import telling_losses
@@ -46,7 +44,7 @@ from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_c
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef
 from holdfast.values.code.user_calls import invoke, naming
-from holdfast.values.steps import HistoryRef, TaskStep
+from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
 from holdfast.workers.context.context import StepContext
 from holdfast.workers.context.offer import Retrieve
@@ -136,7 +134,7 @@ class StepActivities:
                 # What may be done twice is a model call or a read.
                 async with heartbeats(trusts_start=True) as pulse:
                     keep_handed_over(pulse)
-                    async with counting_failed(pulse), run.told(pulse):
+                    async with counting_failed(pulse):
                         # `apart`: guardrails run beside it, which the task then cancels.
                         with failing_for_all() if given.apart else nullcontext():
                             await self._steps(run, pulse)
@@ -144,13 +142,12 @@ class StepActivities:
 
     async def _steps(self, run: StepRun, pulse: Pulse) -> None:
         """Run the step, and those that follow as long as the activity goes on."""
-        handed = handed_over()
-        for each in handed.further:
+        for each in handed_over().further:
             ready = await self._ready(run, pulse)
             run.complete(each)
             run.follow(each, self._expect(run.given, ready, each))
-        if handed.further and handed.paid is None and not handed.is_asked:
-            return  # no model call of the next step was answered: it gets an activity of its own
+        if run.done:
+            await run.report_soon()
         state = await self._step(run, pulse)
         while await run.goes_on(state, pulse):
             with inline_calls():  # users' code that blocks is tried again, and nothing is lost
@@ -274,40 +271,13 @@ class StepActivities:
             used_tools=await self._has_used_tools(head, first, snapshot, given.at),
         )
         if snapshot.handoffs:
-            before = (len(history), opened.step.history)
-            ctx.handoffs = self._handoffs(agent, code, head, given, before)
+            ctx.handoffs = code.handoffs(
+                (given.branch, given.n),
+                given=len(history),
+                view=opened.step.history,
+                store=self._texts.keep_messages,
+            )
         return Ready(agent, ctx, hooks, opened, recorded, journal, head, asking, continuation)
-
-    def _handoffs(
-        self,
-        agent: Agent,
-        code: RegisteredCode,
-        head: TaskHead,
-        given: AdvanceInput,
-        before: tuple[int, HistoryRef | None],
-    ) -> AgentHandoffs:
-        """Say what is known of an agent's handoffs.
-
-        Args:
-            agent: The agent.
-            code: Its code.
-            head: The task's head.
-            given: The step.
-            before: How many messages come before the task's own, and whose view they are.
-        """
-        step, registry = (given.branch, given.n), code.registry
-        return AgentHandoffs(
-            agent=agent,
-            first=registry.agent(head.agent),
-            rules=head.run,
-            code=registry.code,
-            context=code.context,
-            store=self._texts.keep_messages,
-            recorded=functools.partial(handoff, head, agent.name, step=step),
-            given=before[0],
-            view=before[1],
-            is_text=not head.history and not head.has_session,
-        )
 
     async def _has_used_tools(
         self, head: TaskHead, first: AgentSnapshot, agent: AgentSnapshot, at: ChainRef

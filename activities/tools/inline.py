@@ -166,7 +166,7 @@ class InlineCalls:
         pulse.carry(lambda: details)
         if batch.paid is None:
             pulse.show()
-        elif not await _acknowledged(details, pulse):
+        elif not await acknowledged(details, pulse):
             return advanced
         with inline_calls():
             return await self._outcomes(batch, advanced, inputs, details, pulse)
@@ -246,7 +246,7 @@ class InlineCalls:
             for each in going.values():
                 each.task.cancel()
             await asyncio.gather(*(each.task for each in going.values()), return_exceptions=True)
-            if not _is_task_leaving():
+            if not is_task_leaving():
                 raise
             for i, each in left.items():
                 ends.add(i, each.task)
@@ -276,7 +276,7 @@ class InlineCalls:
         asyncio.get_running_loop().call_later(LEFT_SECONDS, drop)
 
 
-def _is_task_leaving() -> bool:
+def is_task_leaving() -> bool:
     """Whether the task itself has cancelled this activity: it still records what the step did.
 
     An activity that is cancelled because its worker stops is tried again, by another one.
@@ -338,7 +338,7 @@ def _retrieve(task: asyncio.Task[Outcome]) -> None:
         task.exception()
 
 
-async def _acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
+async def acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
     """Hand details to the server; return whether it has them, and the attempt may go on."""
     before = now()
     try:

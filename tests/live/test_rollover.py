@@ -214,7 +214,7 @@ async def test_a_task_sees_its_session_as_it_began_over_rollovers(
 
     runner = await make_runner(look, roll_events=30)
     await runner.session("s").append([user("before"), assistant("yes")])
-    for _ in range(16):
+    for _ in range(24):
         model.call("look")
     model.reply("done")
     task = await runner.create_task("q", session="s")

@@ -238,14 +238,12 @@ class HandedOver(Value):
         done: Position of a call to its outcome.
         further: Results of the steps that the activity has completed before the one that those
             belong to.
-        is_asked: Whether the model call of the step after those has failed, and is made again.
     """
 
     paid: JournalEntry | None = None
     runs: dict[int, str]
     done: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     further: tuple[Advanced, ...] = ()
-    is_asked: bool = False
 
 
 STEPS_DONE = "steps_done"
