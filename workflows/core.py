@@ -26,6 +26,7 @@ from holdfast.task.data.commands import Command
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
+from holdfast.task.data.wire import StepsDone
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, standing
 from holdfast.task.queries.labels import Details
@@ -37,7 +38,6 @@ from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.child_undos import ChildUndos
 from holdfast.workflows.children.children import Children
 from holdfast.workflows.spans import StepSpans
-from holdfast.workflows.step_run import StepRun
 from holdfast.workflows.tools.tool_calls import ToolCalls
 
 MOST_CARDS = 20
@@ -101,6 +101,29 @@ UPDATES_PER_RUN = 1500
 
 Work = asyncio.Task[Any] | None
 """A unit of work of the main loop: steps, or an undo, taken as far as they go."""
+
+
+class StepRun:
+    """An activity that runs a step, and those that follow as long as they are fast.
+
+    Attributes:
+        first: Number of the step with which it began.
+        at: Number of the step that it has got to.
+        recorded: How many of its steps the task has recorded.
+        said: What it has reported before its end.
+    """
+
+    def __init__(self, branch: int, first: int) -> None:
+        """Begin with this step of a branch of the task."""
+        self._branch = branch
+        self.first = self.at = first
+        self.recorded = 0
+        self.said: StepsDone | None = None
+
+    def take(self, said: StepsDone) -> None:
+        """Take a report, once; one of another activity is dropped."""
+        if (said.branch, said.n) == (self._branch, self.first) and self.said is None:
+            self.said = said
 
 
 class Core:

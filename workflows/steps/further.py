@@ -16,8 +16,7 @@ from holdfast.task.data.state import Described
 from holdfast.task.data.wire import Advanced, AdvanceInput, Further
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
-from holdfast.workflows.core import Core, Work
-from holdfast.workflows.step_run import StepRun
+from holdfast.workflows.core import Core, StepRun, Work
 
 NEXT = RunRequest()
 """With it the task itself begins a step."""
