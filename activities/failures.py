@@ -43,6 +43,7 @@ from holdfast.task.data.failures import (
     CERTAIN,
     INTERRUPTED,
     NOT_STARTED,
+    PARKS,
     REMEDY,
     Failure,
     fact_of,
@@ -206,16 +207,20 @@ def users_code(what: str, function: Callable[..., Any] | None) -> Generator[None
         raise LoggedError(clean_message(error), *known, type=kind, non_retryable=True) from None
 
 
+def failure_in(error: ApplicationError) -> Failure:
+    """Return the failure that the error of an activity carries."""
+    return Failure(
+        type=error.type or "ApplicationError",
+        message=error.message,
+        remedy=str(fact_of(error.details, REMEDY) or ""),
+        parks=bool(fact_of(error.details, PARKS)),
+    )
+
+
 def failure_by(error: Exception) -> Failure:
     """Make the failure with which an error stops a step."""
     if isinstance(error, ApplicationError):
-        kind = error.type or "ApplicationError"
-        return Failure(
-            type=kind,
-            message=error.message,
-            remedy=str(fact_of(error.details, REMEDY) or ""),
-            parks=True,
-        )
+        return failure_in(error).model_copy(update={"parks": True})
     keep_for_caller(error)
     return Failure(
         type=type(error).__name__,

@@ -26,7 +26,8 @@ from holdfast.task.data.failures import facts
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenStep
-from holdfast.task.data.wire import GuardInput, View
+from holdfast.task.data.wire import GuardInput
+from holdfast.task.queries.views import View
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
 from holdfast.values.code.typed_data import class_name

@@ -12,6 +12,7 @@ from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, LongCall
+from holdfast.task.data.wire import STEPS_DONE, StepsDone
 from holdfast.values.text.logs import log
 
 ASKING = timedelta(seconds=10)
@@ -73,6 +74,13 @@ class OwningTask:
             log.exception("Task %r cannot be told of a call that runs for long", self.id)
             return False
         return True
+
+    async def report(self, said: StepsDone) -> None:
+        """Signal which steps an activity has completed; its result says it again."""
+        try:
+            await self._scheduling.signal(STEPS_DONE, said, rpc_timeout=ASKING)
+        except RPCError as error:
+            log.debug("Task %r is not told of completed steps: %s", self.id, error.status)
 
     async def awaits(self, call_id: str) -> bool:
         """Whether the task awaits a long call; while the task cannot be asked, it does."""

@@ -22,7 +22,7 @@ from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.commands import Receipt, RunReply, RunRequest
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.undo import Newest, UndoRequest
-from holdfast.task.data.wire import TaskResult, View, ViewRequest
+from holdfast.task.data.wire import TaskResult
 from holdfast.task.people import approvals, standing
 from holdfast.task.queries import readable, readable_effects
 from holdfast.task.queries.pages import (
@@ -31,6 +31,7 @@ from holdfast.task.queries.pages import (
     step_view,
     view,
 )
+from holdfast.task.queries.views import View, ViewRequest
 from holdfast.task.requests.phase import Next, decide
 from holdfast.values.base import Json
 from holdfast.values.steps import Task, TaskStatus, TaskStep

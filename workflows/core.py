@@ -26,6 +26,7 @@ from holdfast.task.data.commands import Command
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
+from holdfast.task.data.wire import StepsDone
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, standing
 from holdfast.task.queries.labels import Details
@@ -91,11 +92,38 @@ def publish(ledger: Ledger, status: TaskStatus) -> None:
 FEWEST_EVENTS = 50
 """A run that continued as new sooner would do nothing else."""
 
+EVENTS_PER_STEP = 6
+"""Events of a step that has an activity of its own. A step with fewer counts as much: its records
+are kept in the workflow until it continues as new."""
+
 UPDATES_PER_RUN = 1500
 """Updates after which a run continues as new: the server accepts 2,000 of one run."""
 
 Work = asyncio.Task[Any] | None
 """A unit of work of the main loop: steps, or an undo, taken as far as they go."""
+
+
+class StepRun:
+    """An activity that runs a step, and those that follow as long as they are fast.
+
+    Attributes:
+        first: Number of the step with which it began.
+        at: Number of the step that it has got to.
+        recorded: How many of its steps the task has recorded.
+        said: What it has reported before its end.
+    """
+
+    def __init__(self, branch: int, first: int) -> None:
+        """Begin with this step of a branch of the task."""
+        self._branch = branch
+        self.first = self.at = first
+        self.recorded = 0
+        self.said: StepsDone | None = None
+
+    def take(self, said: StepsDone) -> None:
+        """Take a report, once; one of another activity is dropped."""
+        if (said.branch, said.n) == (self._branch, self.first) and self.said is None:
+            self.said = said
 
 
 class Core:
@@ -118,6 +146,7 @@ class Core:
         updates: How many updates this run has accepted.
         running: Calls whose tools may be running; an end or undo counts them as unknown.
         lanes: Numbers of the steps that are being taken further.
+        step_run: The activity that may run several steps, while it does.
         room: Room for calls that are taken further at the same time.
         tool_calls: Takes tool calls further.
         work: The unit of work in progress.
@@ -141,8 +170,10 @@ class Core:
         self.moving = False
         self.unrollable = False
         self.updates = 0
+        self._first = self.ledger.s.steps
         self.running: Running = {(call.n, call.i) for call in self.ledger.s.long_calls}
         self.lanes: set[int] = set()
+        self.step_run: StepRun | None = None
         self.room = Room()
         self.tool_calls = ToolCalls(self.ledger, self.children, self.running, self.room)
         self.work: asyncio.Task[None] | None = None
@@ -165,9 +196,10 @@ class Core:
         """Whether the task is to continue as new, as soon as nothing stands in the way."""
         if self.unrollable:
             return False
-        info = workflow.info()
+        info, most = workflow.info(), max(self.given.roll_events, FEWEST_EVENTS)
         return (
-            info.get_current_history_length() >= max(self.given.roll_events, FEWEST_EVENTS)
+            info.get_current_history_length() >= most
+            or EVENTS_PER_STEP * (self.ledger.s.steps - self._first) >= most
             or info.is_continue_as_new_suggested()
             or self.updates >= UPDATES_PER_RUN
         )

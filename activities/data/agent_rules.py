@@ -79,11 +79,13 @@ def makes_first_step(agent: Agent) -> bool:
 def _rules(registry: Registry, snapshot: AgentSnapshot, head: TaskHead) -> dict[str, Any]:
     """Say what the task must know of one agent."""
     settings = snapshot.settings_in(head)
+    worker = registry.agent(snapshot.name).made_worker
     return {
         "model": head.model or snapshot.model,
         "policies": snapshot.policies,
         "timeout": settings.seconds_per_attempt,
         "attempts": settings.attempts,
-        "parallel": registry.agent(snapshot.name).made_worker.max_parallel,
+        "parallel": worker.max_parallel,
+        "per_activity": worker.steps_per_activity,
         "guards": snapshot.guards,
     }

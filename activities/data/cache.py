@@ -13,7 +13,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import InputRef, JournalEntry
 from holdfast.task.data.state import head_digest
 from holdfast.values.base import ChainRef, Json, canonical, extend
-from holdfast.values.messages import Blob, Message, Part, TextPart, ToolCall
+from holdfast.values.messages import Blob, Message, Part, TextPart, ToolCall, Usage
 
 LIMIT_BYTES = 64 * 1024 * 1024
 TASK_BYTES = 2000
@@ -78,6 +78,7 @@ class TaskMemory:
         journals: Step number to its answered calls, as recorded.
         paid: Step number to its newest model answer.
         outputs: (step, digest) to the output of a completed step that others waited for.
+        ahead: Cost of the model calls of an activity that the task does not know yet.
         started: Id of the activity in which the hook `on_start` of an agent was called.
         lock: Held while transcript or journal are completed: two attempts of a step may be here.
         loop: The event loop of its locks: another one cannot use them.
@@ -102,6 +103,7 @@ class TaskMemory:
     )
     paid: dict[int, Paid] = field(default_factory=dict[int, Paid])
     outputs: dict[InputRef, Json] = field(default_factory=dict[InputRef, Json])
+    ahead: Usage = field(default_factory=Usage)
     started: str = ""
     loop: asyncio.AbstractEventLoop | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

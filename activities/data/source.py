@@ -24,10 +24,11 @@ from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, InputRef, JournalEntry, OpenStep, usual_step
 from holdfast.task.data.state import SessionState, head_digest
-from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
+from holdfast.task.data.wire import AdvanceInput, ToolInput
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.queries.last_page import take
 from holdfast.task.queries.pages import StepView
+from holdfast.task.queries.views import View, ViewRequest
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.messages import Message, ToolCall
@@ -229,7 +230,8 @@ class Source(LargeValues):
 
     async def status(self) -> Task:
         """Return the task as it is now; of a long input, its beginning."""
-        return await self._query("task_value", Task)
+        task, ahead = await self._query("task_value", Task), self.memory().ahead
+        return task.model_copy(update={"usage": task.usage + ahead}) if ahead.requests else task
 
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import functools
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import users_code
+from holdfast.activities.spans import handoff
+from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.hosted.mcp import decided_by_code, servers_of
@@ -27,7 +30,7 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke, naming
-from holdfast.values.messages import Blob, ToolCall, Usage, clean
+from holdfast.values.messages import Blob, Message, ToolCall, Usage, clean
 from holdfast.values.runs.retries import (
     ModelRetrySettings,
     RetryDecision,
@@ -37,7 +40,7 @@ from holdfast.values.runs.retries import (
 )
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage as RunUsage
-from holdfast.values.steps import ToolOutput
+from holdfast.values.steps import HistoryRef, ToolOutput
 from holdfast.workers.context.offer import AgentCode
 from holdfast.workers.context.tool_results import ToolResult
 from holdfast.workers.tool_use import (
@@ -286,6 +289,36 @@ class RegisteredCode(AgentCode):
     async def model(self) -> Model:
         """Return the model that answers: the run's, else the one that the agent began with."""
         return await self.registry.model_of_run(self._live, self.agent, self._head)
+
+    def handoffs(
+        self,
+        step: tuple[int, int],
+        *,
+        given: int,
+        view: HistoryRef | None,
+        store: Callable[[Sequence[Message]], Awaitable[str]],
+    ) -> AgentHandoffs:
+        """Say what is known of the agent's handoffs.
+
+        Args:
+            step: Branch and number of the step.
+            given: How many messages come before the task's own, or that the view has.
+            view: What the agent sees in place of the whole conversation, or None.
+            store: Keeps messages in the archive and returns their digest.
+        """
+        head, registry = self._head, self.registry
+        return AgentHandoffs(
+            agent=self._live,
+            first=registry.agent(head.agent),
+            rules=head.run,
+            code=registry.code,
+            context=self.context,
+            store=store,
+            recorded=functools.partial(handoff, head, self._live.name, step=step),
+            given=given,
+            view=view,
+            is_text=not head.history and not head.has_session,
+        )
 
     def retry_of(self, request: ModelRequest) -> ModelRetrySettings | None:
         """Return when a failed model call is made again, with the policy that this process has."""

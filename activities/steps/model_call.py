@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from operator import attrgetter
+from typing import Literal
 
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError
@@ -99,6 +100,7 @@ class Asking:
 
     Attributes:
         lost: The most that an earlier attempt of the call can have cost, whose worker was lost.
+        progress: Whether the model was asked, and has answered.
     """
 
     def __init__(
@@ -146,6 +148,7 @@ class Asking:
         self._prices = prices
         self._continuation = continuation
         self.lost = NOTHING
+        self.progress: Literal["", "asked", "answered"] = ""
 
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
         """Make one model call; only the model gets the bytes of images.
@@ -175,10 +178,12 @@ class Asking:
                 self.lost = over.lost
                 raise
         await self._hooks.asking(sent)
+        self.progress = "asked"
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
             whole = await self._with_images(sent)
             begun = time.monotonic()
             made = await self._respond(self._code.with_secrets(whole))
+            self.progress = "answered"
             found = {
                 "at": round(time.time(), 3),
                 "took": round(time.monotonic() - begun, 3),

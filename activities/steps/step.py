@@ -21,9 +21,8 @@ from holdfast.activities.data.source import (
 from holdfast.activities.failures import failure_by, heals_by_time, typed_failures
 from holdfast.activities.guardrails import failing_for_all
 from holdfast.activities.heartbeat import Pulse, ensure_ours, heartbeats
-from holdfast.activities.spans import handoff
 from holdfast.activities.steps.agent_code import RegisteredCode
-from holdfast.activities.steps.handoffs import AgentHandoffs
+from holdfast.activities.steps.further import StepRun
 from holdfast.activities.steps.kept_conversation import Continuation, newest_answer
 from holdfast.activities.steps.model_call import Asking, counting_failed
 from holdfast.activities.steps.money import telling_losses
@@ -31,6 +30,7 @@ from holdfast.activities.steps.step_hooks import StepHooks
 from holdfast.activities.steps.step_texts import StepTexts
 from holdfast.activities.tools.inline import Batch, InlineCalls, handed_over, keep_handed_over
 from holdfast.activities.tools.session_rules import has_no_rules
+from holdfast.activities.user_loop.work import inline_calls
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.retriever import ask_retriever
 from holdfast.reading.streams.hub import StreamKey
@@ -44,7 +44,7 @@ from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_c
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef
 from holdfast.values.code.user_calls import invoke, naming
-from holdfast.values.steps import HistoryRef, TaskStep
+from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
 from holdfast.workers.context.context import StepContext
 from holdfast.workers.context.offer import Retrieve
@@ -124,8 +124,12 @@ class StepActivities:
 
     @activity.defn(name="step")
     async def step(self, given: AdvanceInput) -> Advanced:
-        """Run the step up to its next call that needs the task; make at most one model call."""
-        async with telling_losses(given):
+        """Run the step up to its next call that needs the task; make at most one model call.
+
+        It goes on with the steps that follow as `StepRun` decides.
+        """
+        run = StepRun(given, self._source)
+        async with telling_losses(given), run.kept():
             with typed_failures(attempts=given.attempts):
                 # What may be done twice is a model call or a read.
                 async with heartbeats(trusts_start=True) as pulse:
@@ -133,13 +137,29 @@ class StepActivities:
                     async with counting_failed(pulse):
                         # `apart`: guardrails run beside it, which the task then cancels.
                         with failing_for_all() if given.apart else nullcontext():
-                            return await self._step(given, pulse)
+                            await self._steps(run, pulse)
+        return run.result()
 
-    async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
-        ready = await self._ready(given, pulse)
-        ctx, hooks = ready.ctx, ready.hooks
+    async def _steps(self, run: StepRun, pulse: Pulse) -> None:
+        """Run the step, and those that follow as long as the activity goes on."""
+        for each in handed_over().further:
+            ready = await self._ready(run, pulse)
+            run.complete(each)
+            run.follow(each, self._expect(run.given, ready, each))
+        if run.done:
+            await run.report_soon()
+        state = await self._step(run, pulse)
+        while await run.goes_on(state, pulse):
+            with inline_calls():  # users' code that blocks is tried again, and nothing is lost
+                state = await self._step(run, pulse)
+
+    async def _step(self, run: StepRun, pulse: Pulse) -> OpenState | None:
+        """Run one step; return it with its calls, as the task will have it, if it has a result."""
+        given, ready = run.given, await self._ready(run, pulse)
+        ctx, hooks, run.asking = ready.ctx, ready.hooks, ready.asking
         if not await _may_begin(given, ctx):
-            return Advanced(result=None, unbegun=True)
+            run.complete(Advanced(result=None, unbegun=True))
+            return None
         await hooks.started(given, ctx)
         made = await advance(ready.agent.made_worker, ctx, ready.opened)
         if ready.continuation is not None and made.result is not None:
@@ -165,17 +185,18 @@ class StepActivities:
             request = ctx.record.answered.request if ctx.record.answered is not None else ""
             advanced = _answer_alone(advanced, request, error)
         if state is not None and state.calls and advanced.failure is None:
-            advanced = await self._run_calls(given, ready, state, advanced, pulse)
+            advanced = await self._run_calls(run, ready, state, advanced, pulse)
             if await has_no_rules(ready.head, state.calls, ctx.agent.policies):
                 advanced = advanced.model_copy(update={"unruled": True})
         if ctx.record.fresh:
             memory.handed_over(given.n, activity.info().activity_id)
         lost = ready.asking.lost
-        return advanced.model_copy(update={"lost": lost}) if lost else advanced
+        run.complete(advanced.model_copy(update={"lost": lost}) if lost else advanced)
+        return state
 
     async def _run_calls(
         self,
-        given: AdvanceInput,
+        run: StepRun,
         ready: Ready,
         state: OpenState,
         advanced: Advanced,
@@ -185,7 +206,8 @@ class StepActivities:
         ctx, paid = ready.ctx, None
         if ctx.record.answered is not None and advanced.answer is not None:
             paid = ctx.record.answered.model_copy(update={"answer": advanced.answer})
-        batch = Batch(given, ready.agent, ctx.agent, ready.head, state, paid)
+        before = tuple(run.done)
+        batch = Batch(run.given, ready.agent, ctx.agent, ready.head, state, paid, before)
         return await self._inline.run(batch, advanced, pulse)
 
     async def _unrecorded(self, given: AdvanceInput) -> JournalEntry | None:
@@ -194,9 +216,9 @@ class StepActivities:
         paid = None if known is not None else handed_over().paid
         return known if paid is None else await self._texts.resolve(paid)
 
-    async def _ready(self, given: AdvanceInput, pulse: Pulse) -> Ready:
+    async def _ready(self, run: StepRun, pulse: Pulse) -> Ready:
         """Collect what the step works with: the agent as the task knows it, what was said."""
-        source = self._source
+        source, given = self._source, run.given
         head = await source.head(given.head)
         recorded = await source.opened(given)
         registry = self._registry.of(head)
@@ -249,40 +271,13 @@ class StepActivities:
             used_tools=await self._has_used_tools(head, first, snapshot, given.at),
         )
         if snapshot.handoffs:
-            before = (len(history), opened.step.history)
-            ctx.handoffs = self._handoffs(agent, code, head, given, before)
+            ctx.handoffs = code.handoffs(
+                (given.branch, given.n),
+                given=len(history),
+                view=opened.step.history,
+                store=self._texts.keep_messages,
+            )
         return Ready(agent, ctx, hooks, opened, recorded, journal, head, asking, continuation)
-
-    def _handoffs(
-        self,
-        agent: Agent,
-        code: RegisteredCode,
-        head: TaskHead,
-        given: AdvanceInput,
-        before: tuple[int, HistoryRef | None],
-    ) -> AgentHandoffs:
-        """Say what is known of an agent's handoffs.
-
-        Args:
-            agent: The agent.
-            code: Its code.
-            head: The task's head.
-            given: The step.
-            before: How many messages come before the task's own, and whose view they are.
-        """
-        step, registry = (given.branch, given.n), code.registry
-        return AgentHandoffs(
-            agent=agent,
-            first=registry.agent(head.agent),
-            rules=head.run,
-            code=registry.code,
-            context=code.context,
-            store=self._texts.keep_messages,
-            recorded=functools.partial(handoff, head, agent.name, step=step),
-            given=before[0],
-            view=before[1],
-            is_text=not head.history and not head.has_session,
-        )
 
     async def _has_used_tools(
         self, head: TaskHead, first: AgentSnapshot, agent: AgentSnapshot, at: ChainRef

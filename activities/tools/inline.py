@@ -23,6 +23,7 @@ from temporalio.service import RPCError
 
 from holdfast.activities.attempts import InlineCall, inline_call
 from holdfast.activities.data.source import Source, task_id
+from holdfast.activities.failures import failure_in
 from holdfast.activities.heartbeat import (
     Pulse,
     Signs,
@@ -35,7 +36,7 @@ from holdfast.activities.user_loop.work import inline_calls
 from holdfast.agents.agent import Agent
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome, call_digest
-from holdfast.task.data.failures import PARKS, REMEDY, Failure, fact_of
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenState
 from holdfast.task.data.wire import Advanced, AdvanceInput, HandedOver, ToolInput
@@ -86,6 +87,7 @@ class Batch(NamedTuple):
         head: The task's head.
         state: The step as the task will have it: journal and calls; `state` is what tools see.
         paid: The answer that this activity paid for, as history will have it.
+        before: Results of the steps that the activity has completed before this one.
     """
 
     given: AdvanceInput
@@ -94,6 +96,7 @@ class Batch(NamedTuple):
     head: TaskHead
     state: OpenState
     paid: JournalEntry | None
+    before: tuple[Advanced, ...] = ()
 
 
 class Ends(NamedTuple):
@@ -159,11 +162,11 @@ class InlineCalls:
         if not inputs:
             return advanced
         runs = {i: given.sha for i, given in inputs.items()}
-        details = HandedOver(paid=batch.paid, runs=runs).wire()
+        details = HandedOver(paid=batch.paid, runs=runs, further=batch.before).wire()
         pulse.carry(lambda: details)
         if batch.paid is None:
             pulse.show()
-        elif not await _acknowledged(details, pulse):
+        elif not await acknowledged(details, pulse):
             return advanced
         with inline_calls():
             return await self._outcomes(batch, advanced, inputs, details, pulse)
@@ -243,7 +246,7 @@ class InlineCalls:
             for each in going.values():
                 each.task.cancel()
             await asyncio.gather(*(each.task for each in going.values()), return_exceptions=True)
-            if not _is_task_leaving():
+            if not is_task_leaving():
                 raise
             for i, each in left.items():
                 ends.add(i, each.task)
@@ -273,7 +276,7 @@ class InlineCalls:
         asyncio.get_running_loop().call_later(LEFT_SECONDS, drop)
 
 
-def _is_task_leaving() -> bool:
+def is_task_leaving() -> bool:
     """Whether the task itself has cancelled this activity: it still records what the step did.
 
     An activity that is cancelled because its worker stops is tried again, by another one.
@@ -326,12 +329,7 @@ def _failure_of(task: asyncio.Task[Outcome]) -> Failure | None:
     error = None if task.cancelled() else task.exception()
     if not isinstance(error, ApplicationError) or not error.non_retryable:
         return None
-    return Failure(
-        type=error.type or "ApplicationError",
-        message=error.message,
-        remedy=str(fact_of(error.details, REMEDY) or ""),
-        parks=bool(fact_of(error.details, PARKS)),
-    )
+    return failure_in(error)
 
 
 def _retrieve(task: asyncio.Task[Outcome]) -> None:
@@ -340,7 +338,7 @@ def _retrieve(task: asyncio.Task[Outcome]) -> None:
         task.exception()
 
 
-async def _acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
+async def acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
     """Hand details to the server; return whether it has them, and the attempt may go on."""
     before = now()
     try:

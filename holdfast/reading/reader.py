@@ -26,9 +26,9 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.data.state import TaskRecord
-from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.ledger.references import input_message, resolve_adds
 from holdfast.task.queries.pages import StepView, point
+from holdfast.task.queries.views import View, ViewRequest
 from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.messages import Blob, Message, ToolCall, shown

@@ -38,6 +38,8 @@ class AgentWorker(ABC):
         max_parallel: Most steps of one task that run at the same time when the task runs by itself,
             as in `run_task` and `chat`. `run_steps_in_queue` ignores it and runs all ready steps at
             once.
+        steps_per_activity: Most steps of one task that one activity runs, one after the other, as
+            long as they are fast.
         hands_over: Whether the agent's handoffs are offered to its model. `run_step` must then act
             on calls of handoffs, as `holdfast.workers.function_calling.turn` does.
         offers_hosted: Whether `run_step` calls the model with the agent's own tools, so that it
@@ -45,6 +47,7 @@ class AgentWorker(ABC):
     """
 
     max_parallel: ClassVar[int] = 1
+    steps_per_activity: int = 1
     hands_over: ClassVar[bool] = False
     offers_hosted: ClassVar[bool] = True
 

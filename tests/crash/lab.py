@@ -276,6 +276,20 @@ class Lab:
                     return
                 await asyncio.sleep(5 * POLL_SECONDS)
 
+    async def until_steps_kept(self, task: Task | str, steps: int) -> None:
+        """Wait until the server, or the task, has the results of so many steps."""
+        task_id = task if isinstance(task, str) else task.task_id
+        handle = self.runner.client.get_workflow_handle(task_id)
+        async with asyncio.timeout(SOON):
+            while True:
+                known = len(await self.runner.get_completed_steps(task))
+                found = (await handle.describe()).raw_description.pending_activities
+                kept = [p.data for each in found for p in each.heartbeat_details.payloads]
+                further = (len((json.loads(data) or {}).get("further", ())) for data in kept)
+                if max(known, *further, 0) >= steps:
+                    return
+                await asyncio.sleep(5 * POLL_SECONDS)
+
     async def until_beaten(self, task: Task | str, attempt: int, *, times: int = 1) -> None:
         """Wait until the server has got heartbeats of this attempt of an activity, so many."""
         task_id = task if isinstance(task, str) else task.task_id

@@ -352,7 +352,7 @@ def _without(tools: dict[str, Tool], name: str) -> dict[str, Tool]:
     return {known: each for known, each in tools.items() if known != name}
 
 
-def make_agent(job: Job) -> Agent:  # noqa: C901  a table
+def make_agent(job: Job) -> Agent:  # noqa: C901, PLR0912  a table
     """Make the agent that a job names."""
     tools = make_tools(job)
     more: dict[str, Any] = {}
@@ -368,6 +368,8 @@ def make_agent(job: Job) -> Agent:  # noqa: C901  a table
             worker = AskActAsk()
         case "fan":
             worker = FanOut()
+        case "single":
+            worker = FunctionCallingAgentWorker(steps_per_activity=1)
         case "asking" | "asking-without-charge":
             tools = {name: replace(each, needs_approval=True) for name, each in tools.items()}
             tools = tools if job.agent == "asking" else _without(tools, "charge")

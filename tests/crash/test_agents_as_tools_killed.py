@@ -14,6 +14,7 @@ async def test_killed_while_the_child_waits_for_its_model(lab: Lab) -> None:
     worker = await lab.serve(agent="nested")
     task = await lab.create("helper:look-a+charge-b", step_mode="automatic")
     await lab.until(lambda: lab.asked == [0, 0, 1], "the child's second question")
+    await lab.until_steps_kept(f"{task.task_id}~0.1.0.0", 1)
     await lab.kill(worker)
     lab.start(agent="nested")
     await lab.until_status(task, "answered")

@@ -20,7 +20,7 @@ def agents(lab: Lab) -> list[str]:
 @pytest.mark.parametrize("agent", ["team", "filtering-team"])
 @pytest.mark.parametrize("point", ["schedule:step", "begin:step"])
 async def test_killed_right_after_a_handoff(lab: Lab, agent: str, point: str) -> None:
-    worker = lab.start(agent=agent, die=((point, 3),))
+    worker = lab.start(agent=agent, die=((point, 2),))  # the steps before share an activity
     task = await lab.create("look:a transfer_to_helper:b charge:c")
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.until_dead(worker)

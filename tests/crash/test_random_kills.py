@@ -81,7 +81,7 @@ async def story(job: Job, home: Path, api: FakeOpenAI, seed: int) -> str:
         try:
             check(lab, output, counting, await lab.lost(task))
             if output.status == "done":
-                assert await lab.scheduled(task, "step") == 5
+                assert 3 <= await lab.scheduled(task, "step") <= 5  # a fast look has none
                 # A look has an activity of its own only where that of its step was killed in it.
                 assert 2 <= await lab.scheduled(task, "tool") <= 4
         except AssertionError as error:

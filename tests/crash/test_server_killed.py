@@ -66,6 +66,7 @@ async def test_killed_together_with_the_worker(own_lab: Lab) -> None:
     task = await lab.create("charge:a look:b look:c")
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.api.until_held()
+    await lab.until_steps_kept(task, 2)
     await lab.kill_server()
     await lab.kill(worker)
     await lab.restart_server()
@@ -73,5 +74,4 @@ async def test_killed_together_with_the_worker(own_lab: Lab) -> None:
     assert (await running).output == "final charge(a) look(b) look(c)"
     assert lab.asked == [0, 1, 2, 2, 3]
     assert lab.starts == lab.ends == {"a": 1, "b": 1, "c": 1}
-    assert await lab.scheduled(task, "step") == 4
     assert await lab.scheduled(task, "tool") == 1

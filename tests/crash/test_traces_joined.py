@@ -80,11 +80,11 @@ async def test_a_worker_that_is_killed_in_a_model_call_leaves_one_trace(lab: Lab
 async def test_a_worker_that_is_killed_in_a_tool_leaves_one_trace(
     lab: Lab, tool: str, point: str
 ) -> None:
-    worker = lab.start(traced, die=((point, 2),))
+    worker = lab.start(traced, agent="single", die=((point, 2),))
     task = await lab.create(f"{tool}:a {tool}:b")
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.until_dead(worker)
-    lab.start(traced)
+    lab.start(traced, agent="single")
     await running
     await lab.runner.finalize_response(task)
     spans = await spans_of(lab, 3)

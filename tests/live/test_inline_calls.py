@@ -14,6 +14,7 @@ from holdfast.activities.tools import inline
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.testing import FakeOpenAI
+from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, until, until_status
 
 APART = ["describe", "step", "tool", "step", "close"]
@@ -52,7 +53,7 @@ async def test_a_call_of_a_reading_tool_takes_no_activity_of_its_own(
         """Look."""
         return f"saw {what}"
 
-    runner = await make_runner(look)
+    runner = await make_runner(look, worker=FunctionCallingAgentWorker(steps_per_activity=1))
     assert await finished(runner, model) == INLINE
     assert model.requests[1].holds("saw x")
 

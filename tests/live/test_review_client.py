@@ -44,8 +44,8 @@ from holdfast.reading.reader import Reader
 from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import SessionState
-from holdfast.task.data.wire import View
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.queries.views import View
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.workers import StepContext

@@ -214,7 +214,7 @@ async def test_a_task_sees_its_session_as_it_began_over_rollovers(
 
     runner = await make_runner(look, roll_events=30)
     await runner.session("s").append([user("before"), assistant("yes")])
-    for _ in range(16):
+    for _ in range(24):
         model.call("look")
     model.reply("done")
     task = await runner.create_task("q", session="s")
@@ -226,7 +226,7 @@ async def test_a_task_sees_its_session_as_it_began_over_rollovers(
     last = model.requests[-1]
     assert [m.text for m in last.messages][:3] == ["before", "yes", "q"]
     assert not last.holds("after")
-    assert len(last.messages) == 3 + 32
+    assert len(last.messages) == 3 + 48
     await runner.finalize_response(task)
     history = await runner.session("s").chat_history()
     assert [m.text for m in history][:5] == ["before", "yes", "after", "no", "q"]

@@ -20,7 +20,7 @@ from holdfast.errors import (
     UndoRefusedError,
 )
 from holdfast.reading.streams.events import RunItemStreamEvent
-from holdfast.task.data.wire import View, ViewRequest
+from holdfast.task.queries.views import View, ViewRequest
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import ToolCall, assistant
 from holdfast.workers import StepContext

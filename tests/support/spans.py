@@ -61,7 +61,7 @@ def distinct(spans: Iterable[Seen]) -> list[Seen]:
     """Return each span once; check that one that was told twice is the same."""
     known: dict[str, Seen] = {}
     for span in spans:
-        assert known.setdefault(span.id, span) == span
+        assert known.setdefault(span.id, span) == span, (known[span.id], span)
     return list(known.values())
 
 

@@ -328,6 +328,9 @@ async def test_two_equal_inputs_are_both_recorded() -> None:
         ({"max_function_calls": "2"}, "it was '2'"),
         ({"max_function_calls": True}, "it was True"),
         ({"allow_parallel_tool_calls": "no"}, "must be True or False; it was 'no'"),
+        ({"steps_per_activity": 0}, "1 or more; it was 0"),
+        ({"steps_per_activity": "8"}, "it was '8'"),
+        ({"steps_per_activity": True}, "it was True"),
     ],
 )
 def test_limits_that_mean_nothing_are_refused(given: dict[str, Any], text: str) -> None:

@@ -20,12 +20,13 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, Offset, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
-from holdfast.task.data.wire import Advanced, ViewRequest
+from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.indexes import KnownIds
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.recording import CHAINED_TOGETHER
 from holdfast.task.people import approvals
 from holdfast.task.queries.pages import entries_page, step_view, view
+from holdfast.task.queries.views import ViewRequest
 from holdfast.task.refusals import verdict_of
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import ChainRef, extend

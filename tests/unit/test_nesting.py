@@ -18,13 +18,14 @@ from holdfast.archive.archive import Archive
 from holdfast.errors import UserError
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Approval, Outcome
-from holdfast.task.data.children import REPORTS, ChildReport, ChildState, child_id, hear
+from holdfast.task.data.children import REPORTS, ChildReport, ChildState, child_id
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.data.wire import Advanced, ToolInput
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.requests.signals import hear
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.messages import Message, ToolCall, Usage

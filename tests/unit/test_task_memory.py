@@ -33,7 +33,8 @@ from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import call_digest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry
-from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
+from holdfast.task.data.wire import AdvanceInput, ToolInput
+from holdfast.task.queries.views import View, ViewRequest
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import ChainRef, extend
 from holdfast.values.code.user_calls import invoke

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from decimal import Decimal
-from typing import Literal
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
@@ -17,21 +15,15 @@ from holdfast.task.data.records import OpenState, StepRecord
 from holdfast.task.data.wire import NOTHING_DONE, Advanced
 from holdfast.task.guardrails_due import inputs_due
 from holdfast.task.ledger import money
-from holdfast.task.people import approvals
 from holdfast.task.requests.run_requests import caller_of
 from holdfast.task.tool_calls import verdict_of_calls
-from holdfast.values.messages import ToolCall
-from holdfast.values.money import NOTHING, as_written
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.core import Core, Work
 from holdfast.workflows.steps.error_handlers import ask_handler, end_with, take_another_turn
+from holdfast.workflows.steps.further import NEXT, FurtherSteps
 from holdfast.workflows.steps.guardrails import Checks, check_output
-
-Policy = Literal["ask", "finish", "fail"]
-
-NEXT = RunRequest()
-"""With it the task itself begins a step."""
+from holdfast.workflows.steps.limits import Limits
 
 
 class Steps:
@@ -40,6 +32,8 @@ class Steps:
     def __init__(self, core: Core) -> None:
         """Drive this task."""
         self._core = core
+        self._limits = Limits(core, self._answer_or_judge)
+        self._further = FurtherSteps(core, self._finish_step)
 
     async def unit(self) -> None:
         """Advance the task until its steps are done, parked, or the history must roll."""
@@ -71,7 +65,8 @@ class Steps:
         core.lanes.clear()
 
         def idle() -> list[OpenState]:
-            return [c for c in core.ledger.s.opens if c.n not in lanes and core.agenda.goes(c)]
+            taken = {*lanes, *self._further.places.values()}
+            return [c for c in core.ledger.s.opens if c.n not in taken and core.agenda.goes(c)]
 
         def has_news() -> bool:
             if any(lane.done() for lane in lanes.values()):
@@ -110,7 +105,9 @@ class Steps:
                 await self._advance(n, work)
         except Exception as error:  # noqa: BLE001  as for the unit
             if not core.is_interrupted() and not core.is_left(work):
-                core.judge(calls.failure_of(error), n)
+                core.judge(calls.failure_of(error), self._further.at(n))
+        finally:
+            self._further.places.pop(n, None)
 
     def _take_steps(self) -> None:
         """Try again what has failed, if a request or the parent wants it; open the next steps."""
@@ -204,10 +201,13 @@ class Steps:
         if ledger.max_dollars is not None:
             ledger.reserved[place] = money.allowance(ledger, n)
         try:
-            asked = self._ask_worker(n, apart=checks.are_due, dollars=ledger.reserved.get(place))
-            got = await checks.beside(asked)
+            dollars = ledger.reserved.get(place)
+            got = await checks.beside(
+                self._ask_worker(n, work, apart=checks.are_due, dollars=dollars)
+            )
             if core.is_left(work):
                 return
+            n = self._further.at(n)
             failure = ledger.advanced(n, got, now=now()) if got is not None else None
         finally:
             ledger.reserved.pop(place, None)  # only now: what was paid is recorded
@@ -220,63 +220,44 @@ class Steps:
         elif got is None or got == NOTHING_DONE:
             core.park(refusals.NO_PROGRESS, n)
         elif got.needs is not None:
-            await self._find_money(n, got.needs, work)
+            await self._limits.find_money(n, got.needs, work)
         elif got.limit and not ledger.exceeded(now=now()):
-            await self._wait_for_siblings()
+            await self._limits.wait_for_siblings()
         elif got.limit:
-            await self._limit(n, work, self._core.ledger.exceeded(now=now()))
+            await self._limits.exceeded(n, work, self._core.ledger.exceeded(now=now()))
         else:
             core.judge(_stop_after_calls(got), n)
 
-    async def _find_money(self, n: int, needs: Decimal, work: Work) -> None:
-        """Handle a model call for which too little money was reserved.
-
-        Args:
-            n: The step.
-            needs: What the call can cost at most.
-            work: The unit of work that this is part of.
-        """
-        ledger = self._core.ledger
-        if needs <= money.free(ledger):  # its share was too small
-            ledger.needs[n] = needs
-        elif ledger.asking:
-            await self._wait_for_siblings()
-        else:
-            text = f"max_dollars={as_written(ledger.max_dollars or NOTHING)}"
-            await self._limit(n, work, text, needs=needs)
-
-    async def _wait_for_siblings(self) -> None:
-        """Wait until the activity of another step, which may use up the budget, has ended.
-
-        If it makes no model call after all, the budget has room for this step's.
-        """
-        core = self._core
-        asking = frozenset(core.ledger.asking)
-        if asking:  # else it has ended already
-            await workflow.wait_condition(lambda: not asking <= core.ledger.asking)
-
-    async def _ask_worker(self, n: int, *, apart: bool, dollars: Decimal | None) -> Advanced:
+    async def _ask_worker(
+        self, n: int, work: Work, *, apart: bool, dollars: Decimal | None
+    ) -> Advanced:
         """Run the AgentWorker's code; until it ends, the budget counts one model call for it.
 
         Args:
             n: The step.
+            work: The unit of work that this is part of.
             apart: Whether tools must not run in its activity: a guardrail may stop the step first.
             dollars: Money that is reserved for the call; None without a budget in money.
         """
         core = self._core
         began = now()
-        keeps = dollars is not None and self._policy(for_money=True) != "fail"
-        sent = core.ledger.advance_input(n, now=began, apart=apart, dollars=dollars, keeps=keeps)
+        keeps = dollars is not None and self._limits.policy(for_money=True) != "fail"
+        leave = self._further.leave(n) if not apart and dollars is None else None
+        sent = core.ledger.advance_input(
+            n, now=began, apart=apart, dollars=dollars, keeps=keeps, further=leave
+        )
         core.ledger.asking.add(n)
         try:
+            if leave is not None:
+                return await self._further.run(n, sent, work)
             return await calls.advance(core.ledger, n, sent)
         except (asyncio.CancelledError, ActivityError) as error:
             money.count_lost(core.ledger, calls.lost_dollars(error, dollars))
             if is_cancelled_exception(error) or calls.is_lost(error):
-                core.ledger.unheard(n, began)
+                core.ledger.unheard(self._further.at(n), began)
             raise
         finally:
-            core.ledger.asking.discard(n)
+            core.ledger.asking.discard(self._further.at(n))
 
     async def _answer_or_judge(self, failure: Failure, n: int, work: Work) -> None:
         """Let a handler of the run answer for an error, else judge it."""
@@ -290,50 +271,16 @@ class Steps:
         elif not take_another_turn(core.ledger, n, failure):
             core.judge(failure, n)
 
-    def _policy(self, *, for_money: bool) -> Policy:
-        """Return what is to happen when the budget is used up."""
-        budget = self._core.given.budget
-        if for_money:
-            return self._core.ledger.money_policy
-        return budget.on_exceeded if budget is not None else "ask"
-
-    async def _limit(self, n: int, work: Work, what: str, *, needs: Decimal | None = None) -> None:
-        """Handle a step that wants a model call beyond the budget, by the budget's policy.
+    def _finish_step(self, n: int, ended: float = 0.0) -> None:
+        """Close an open step and answer the request that it was run for.
 
         Args:
             n: The step.
-            work: The unit of work that this is part of.
-            what: The part of the budget that is used up.
-            needs: What the call can cost at most, when that part is the money.
+            ended: When it ended, seconds since the epoch; 0 for now.
         """
-        core = self._core
-        budget = core.given.budget
-        policy = self._policy(for_money=needs is not None)
-        if needs is not None and core.ledger.at(n).limit == "finish":
-            policy = "fail"  # the money does not suffice for the last answer either
-        core.ledger.note("limit", now=now(), text=what, body={"policy": policy})
-        match policy:
-            case "finish":
-                core.ledger.finish_early(n)
-            case "fail":
-                turns = budget.max_turns if budget is not None else None
-                text = f"Max turns ({turns}) exceeded" if "turns" in what else f"Budget: {what}"
-                failure = Failure(type="MaxTurnsExceeded", message=text, data={KIND: "max_turns"})
-                await self._answer_or_judge(failure, n, work)
-            case "ask" if needs is not None:
-                arguments = json.dumps(money.proposal(core.ledger, needs))
-                call = ToolCall(id="", name="", arguments=arguments)
-                text = money.asked_for(core.ledger, needs)
-                approvals.ask(core.ledger, n, -1, "limit", now=now(), text=text, call=call)
-            case "ask":
-                text = f"The budget is used up ({what}). approve: one more call; reject: finish now"
-                approvals.ask(core.ledger, n, -1, "limit", now=now(), text=text)
-
-    def _finish_step(self, n: int) -> None:
-        """Close an open step and answer the request that it was run for."""
         core, ledger = self._core, self._core.ledger
         owner = ledger.at(n).owner
-        record = ledger.finish(n, now=now())
+        record = ledger.finish(n, now=ended or now())
         core.spans.over(record)
         core.show()
         reply = RunReply(n=record.n, branch=record.branch)

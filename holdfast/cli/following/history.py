@@ -19,12 +19,12 @@ from temporalio.client import Client
 from holdfast.engine.search_attributes import APPROVALS_MEMO
 from holdfast.reading.streams.attempts import why
 from holdfast.task.data.calls import Approval, Outcome
-from holdfast.task.data.children import HEARD
 from holdfast.task.data.commands import Command, decode
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepResult
 from holdfast.task.data.wire import Advanced, AdvanceInput, TaskResult, ToolInput
 from holdfast.task.ledger.references import new_entries, resolve_calls
 from holdfast.task.refusals import ABANDONED
+from holdfast.task.requests.signals import HEARD
 from holdfast.values.base import Value
 from holdfast.values.messages import Blob, Content, ToolCall, shown
 from holdfast.values.steps import TaskStep

@@ -9,23 +9,20 @@ from __future__ import annotations
 import hashlib
 import hmac
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from holdfast.errors import InvalidArgumentError, UserError
-from holdfast.task.data.calls import LONG_CALL, Approval, LongCall
-from holdfast.task.data.commands import LONGEST_REASON, Refusal
+from holdfast.task.data.calls import Approval
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import RunChange
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.undo import Obstacle
 from holdfast.values.base import Value
-from holdfast.values.checks import gate
 from holdfast.values.checks.ids import nested_id
-from holdfast.values.messages import Usage, clean
+from holdfast.values.messages import Usage
 from holdfast.values.money import NOTHING, Dollars
 from holdfast.values.steps import CLOSED, TaskStatus
 
@@ -235,40 +232,6 @@ class OutputsGiven(Value):
     """
 
     caller: str = Field(max_length=40)
-
-
-HEARD: dict[str, type[ChildReport | ParentSays | LongCall | OutputsGiven]] = {
-    SAYS: ParentSays,
-    REPORTS: ChildReport,
-    LONG_CALL: LongCall,
-    GIVEN: OutputsGiven,
-}
-"""Name to type of the signals that tasks and activities send, as opposed to people."""
-
-
-def hear(
-    name: str, payloads: Sequence[bytes]
-) -> ChildReport | ParentSays | LongCall | OutputsGiven | Refusal | None:
-    """Read a signal of a parent, a child or an activity of the task; never raises.
-
-    Args:
-        name: Name of the signal.
-        payloads: The data of its arguments.
-
-    Returns:
-        The signal's content, or why it is refused; None for a signal of another name.
-    """
-    kind = HEARD.get(name)
-    if kind is None:
-        return None
-    if len(payloads) != 1:
-        return Refusal(verb=name, reason=f"It is one value; this signal brought {len(payloads)}.")
-    try:
-        # a child reports values that have passed the gate already, in envelopes of our own
-        data = gate.read(payloads[0], "It", deepest=gate.DEEPEST + gate.ENVELOPE)
-        return kind.model_validate(data)
-    except (InvalidArgumentError, UserError, ValidationError) as cause:
-        return Refusal(verb=name, reason=f"It cannot be read: {clean(str(cause))}"[:LONGEST_REASON])
 
 
 class EndNested(Value):

@@ -14,11 +14,11 @@ from holdfast.task.data.calls import Approval, Begun, Outcome, StandingRule
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import SessionRef, TaskHead
-from holdfast.task.data.records import Handed, JournalEntry, OpenStep, SegmentRef, StepResult
+from holdfast.task.data.records import JournalEntry, OpenStep, StepResult
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
 from holdfast.values.base import ChainRef, Json, Value
-from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
+from holdfast.values.messages import Blob, Content, Message, ToolCall
 from holdfast.values.money import NOTHING, Dollars
 from holdfast.values.steps import TaskStatus
 
@@ -29,6 +29,19 @@ These are the texts of messages, the results of tools, and outputs. What a task 
 stays in history whatever its size: arguments of calls, `step_state`, inputs of next steps, patches
 of the state. Above 256 KB Temporal's external storage takes the whole value that holds them.
 """
+
+
+class Further(Value):
+    """Leave to run the steps that follow in the activity of a step.
+
+    Attributes:
+        most: Most steps that the activity runs, the first included.
+        events: Length of the task's history when the activity was scheduled, see
+            `activities.steps.further`.
+    """
+
+    most: int
+    events: int
 
 
 class AdvanceInput(Value):
@@ -55,6 +68,7 @@ class AdvanceInput(Value):
             described the agent just now need not ask for the head. Else as for `ToolInput`.
         attempts: Number of the attempt whose failed model call stops the step, where the server
             would start the activity more often, for lost workers; else 0.
+        further: What the activity may run beyond this step; None for nothing.
     """
 
     n: int
@@ -72,6 +86,7 @@ class AdvanceInput(Value):
     keeps: bool = False
     head: str = ""
     attempts: int = 0
+    further: Further | None = None
 
 
 class GuardInput(Value):
@@ -172,6 +187,10 @@ class Advanced(Value):
             is paid for.
         attempts: How often the activity was started.
         worker: Identity of the worker.
+        further: Results of the steps after this one that the activity has run, oldest first.
+        began: When such a step was begun, seconds since the epoch.
+        at: Digest of the transcript that it saw, cut to 16 digits.
+        raised: Why such a step failed; its activity, had it one of its own, would have raised it.
     """
 
     request: str = ""
@@ -194,6 +213,10 @@ class Advanced(Value):
     failure: Failure | None = None
     attempts: int = 1
     worker: str = ""
+    further: tuple[Advanced, ...] = ()
+    began: float = 0.0
+    at: str = ""
+    raised: Failure | None = None
 
     @property
     def outcomes(self) -> dict[int, Outcome]:
@@ -213,11 +236,36 @@ class HandedOver(Value):
         paid: The answer that it paid for, as history would have it.
         runs: Position of a call that it may have begun to the call's digest.
         done: Position of a call to its outcome.
+        further: Results of the steps that the activity has completed before the one that those
+            belong to.
     """
 
     paid: JournalEntry | None = None
     runs: dict[int, str]
     done: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
+    further: tuple[Advanced, ...] = ()
+
+
+STEPS_DONE = "steps_done"
+"""Signal by which an activity reports the steps that it has completed while it runs the next."""
+
+
+class StepsDone(Value):
+    """Steps that an activity has completed; it goes on with the step after them.
+
+    Attributes:
+        secret: Shows that an activity of the task has sent this.
+        branch: The task's branch.
+        n: Number of the first of the steps, with which the activity began.
+        done: Their results, oldest first.
+        began: When the step after them was begun, seconds since the epoch.
+    """
+
+    secret: str = ""
+    branch: int = 0
+    n: int
+    done: tuple[Advanced, ...]
+    began: float
 
 
 class ToolInput(Value):
@@ -321,65 +369,6 @@ class Handled(Value):
     output: Json = None
     stored: Blob | None = None
     said: Message | None = None
-
-
-class ViewRequest(Value):
-    """Query of an activity for the parts of the task that it does not have.
-
-    Attributes:
-        n: The open step.
-        have: Messages of the transcript that it holds.
-        upto: Messages that it needs.
-        head: Whether it needs the task's head.
-        open: Whether it needs the open step.
-        journal: Journal entries that it holds.
-        calls: Whether it needs the open calls.
-        output: Whether it needs the step's output.
-        state: Whether it needs the state that the open calls see, and not the calls.
-        failure: Whether it needs the failure with which the task waits.
-    """
-
-    n: int = 0
-    have: int = 0
-    upto: int = 0
-    head: bool = False
-    open: bool = False
-    journal: int = -1
-    calls: bool = False
-    output: bool = False
-    state: bool = False
-    failure: bool = False
-
-
-class View(Value):
-    """Answer to a ViewRequest; lists are pages, ask again for the rest.
-
-    Attributes:
-        head: The task's head.
-        messages: Messages of the transcript.
-        segment: Newest archived segment of the ledger, when messages are asked for that are
-            archived.
-        base: Number of messages of the present branch that are there.
-        open: The open step.
-        journal: Its answered calls.
-        calls: Its open calls.
-        state: The extra_state that those see, or that the step leaves.
-        output: The step's output.
-        usage: Cost of the task so far.
-        failure: The failure with which the task waits, if any.
-    """
-
-    head: TaskHead | None = None
-    messages: tuple[Message, ...] = ()
-    segment: SegmentRef | None = None
-    base: int = 0
-    open: OpenStep | None = None
-    journal: tuple[JournalEntry, ...] = ()
-    calls: tuple[ToolCall, ...] = ()
-    state: dict[str, Json] = Field(default_factory=dict)
-    output: Handed | None = None
-    usage: Usage = Usage()
-    failure: Failure | None = None
 
 
 class TaskResult(Value):

@@ -9,10 +9,10 @@ from holdfast.task.data.calls import Approval
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.records import OpenState, SegmentRef, StepRecord
 from holdfast.task.data.state import known_head
-from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import output_of
 from holdfast.task.people.approvals import asked_everywhere
+from holdfast.task.queries.views import View, ViewRequest
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Value, canonical
 from holdfast.values.steps import TaskStep

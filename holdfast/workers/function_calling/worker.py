@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext
 
 
+STEPS_PER_ACTIVITY = 8
+
+
 class FunctionCallingAgentWorker(AgentWorker):
     """Function calling: one model call and its tool calls make a step.
 
@@ -27,10 +30,12 @@ class FunctionCallingAgentWorker(AgentWorker):
             result that says so, and one answer without tools ends the task.
         allow_parallel_tool_calls: Whether one answer may call several tools. When False, the first
             call is run and the others get a result that asks for one at a time.
+        steps_per_activity: Most steps that one activity runs, one after the other, as long as model
+            and tools answer in milliseconds and nothing else happens to the task.
 
     Raises:
-        InvalidArgumentError: `max_function_calls` is not a number of calls, or
-            `allow_parallel_tool_calls` not a bool.
+        InvalidArgumentError: `max_function_calls` is not a number of calls,
+            `allow_parallel_tool_calls` not a bool, or `steps_per_activity` not a number from 1.
     """
 
     hands_over: ClassVar[bool] = True
@@ -40,11 +45,14 @@ class FunctionCallingAgentWorker(AgentWorker):
         *,
         max_function_calls: int | None = None,
         allow_parallel_tool_calls: bool = True,
+        steps_per_activity: int = STEPS_PER_ACTIVITY,
     ) -> None:
-        """Keep the two limits."""
+        """Keep the limits."""
         _check(max_function_calls, allow_parallel_tool_calls)
+        _check_steps(steps_per_activity)
         self.max_function_calls = max_function_calls
         self.allow_parallel_tool_calls = allow_parallel_tool_calls
+        self.steps_per_activity = steps_per_activity
 
     def __eq__(self, other: object) -> bool:
         """Whether it is of the same class with the same limits: agents declared alike are equal."""
@@ -124,6 +132,15 @@ def _check(most: Any, is_parallel: Any) -> None:
         raise InvalidArgumentError(msg)
     if not isinstance(is_parallel, bool):
         msg = f"allow_parallel_tool_calls must be True or False; it was {shown(is_parallel)}."
+        raise InvalidArgumentError(msg)
+
+
+def _check_steps(most: Any) -> None:
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        msg = (
+            "steps_per_activity counts the steps that one activity runs, so it must be a whole"
+            f" number, 1 or more; it was {shown(most)}."
+        )
         raise InvalidArgumentError(msg)
 
 
