@@ -88,11 +88,6 @@ class StepRun:
         self._began = 0.0
         self._late: asyncio.Task[None] | None = None
 
-    @property
-    def is_further(self) -> bool:
-        """Whether the step that is run is not the first one."""
-        return bool(self.done)
-
     @asynccontextmanager
     async def kept(self) -> AsyncGenerator[None]:
         """Keep the completed steps when a later one fails, or is cancelled.
@@ -142,13 +137,18 @@ class StepRun:
         return first.model_copy(update={"further": tuple(further)}) if further else first
 
     def complete(self, advanced: Advanced) -> None:
-        """Take the result of the present step."""
+        """Take the result of the present step; one that cannot be recorded fails that step only."""
         if self._late is not None:
             self._late.cancel()
+        try:
+            if self.done:
+                check_readable(advanced, Advanced)
+        except ApplicationError as error:
+            advanced = Advanced(result=None, raised=failure_in(error))
         self._add(advanced)
 
     def _add(self, advanced: Advanced) -> None:
-        if self.done:
+        if self.done and not advanced.began:
             stamp = {"began": self._began, "at": self.given.at.digest}
             advanced = advanced.model_copy(update=stamp)
         self.done.append(advanced)
@@ -163,7 +163,10 @@ class StepRun:
         advanced = self.done[-1]
         if state is None or not self._may_go_on() or not _is_plain(advanced, state):
             return False
-        check_readable(advanced, Advanced)
+        try:
+            check_readable(advanced, Advanced)
+        except ApplicationError:
+            return False  # the activity fails with it, once it ends
         self._size += len(canonical(advanced.wire()))
         if self._size > MOST_BYTES or not await self._is_handed_over(pulse):
             return False
@@ -260,7 +263,10 @@ class StepRun:
 
     async def _report_late(self) -> None:
         await asyncio.sleep(REPORT_SECONDS)
-        await self._report()
+        try:
+            await self._report()
+        except Exception:
+            log.exception("A task is not told of the steps that are done")
 
     async def report_soon(self) -> None:
         """Report what is done, if the task answers: this attempt or a later one may fail."""

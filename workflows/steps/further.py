@@ -127,15 +127,23 @@ class FurtherSteps:
         found = (got.model_copy(update={"further": ()}), *got.further)[run.recorded :]
         for each, following in itertools.pairwise(found):
             self._record(run, each, following.began)
-            if not core.ledger.s.transcript.digest.startswith(following.at):
-                msg = f"step {run.at} of the activity is not the one that the task has opened"
-                raise RuntimeError(msg)
         last = found[-1] if found else UNBEGUN
+        self._check(run, last)
         if last.raised is not None:
             raise _error_of(last.raised)
         if is_cut and last.unbegun:
             raise asyncio.CancelledError
         return last
+
+    def _check(self, run: StepRun, got: Advanced) -> None:
+        """Check that the activity has run the step that is open, on the same transcript.
+
+        Raises:
+            RuntimeError: It has not, which is a defect.
+        """
+        if not self._core.ledger.s.transcript.digest.startswith(got.at):
+            msg = f"step {run.at} of the activity is not the one that the task has opened"
+            raise RuntimeError(msg)
 
     def _record(self, run: StepRun, got: Advanced, began: float) -> None:
         """Record a completed step, and open the one after it.
@@ -146,6 +154,7 @@ class FurtherSteps:
             began: When the step after it was begun, by the clock of the worker.
         """
         ledger, n = self._core.ledger, run.at
+        self._check(run, got)
         began = min(max(began, ledger.at(n).started), now())
         failure = ledger.advanced(n, got, now=began)
         current = ledger.at(n)
