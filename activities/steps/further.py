@@ -40,7 +40,6 @@ from holdfast.task.ledger.references import cost_of, resolve_adds
 from holdfast.task.tool_calls import verdict_of_calls
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, extend
-from holdfast.values.messages import Usage
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
 
@@ -73,6 +72,7 @@ class StepRun:
         given: The input of the step that is run.
         done: Results of the completed ones, oldest first.
         asking: Makes the model call of the present step, once that is known.
+        began: When the present step was begun, seconds since the epoch; 0 for the first one.
     """
 
     def __init__(self, given: AdvanceInput, source: Source) -> None:
@@ -80,12 +80,12 @@ class StepRun:
         self.given = given
         self.done: list[Advanced] = []
         self.asking: Asking | None = None
+        self.began = 0.0
         self._first = given
         self._source = source
         self._is_reported = False
         self._size = 0
         self._began_at = self._step_at = time.monotonic()
-        self._began = 0.0
         self._late: asyncio.Task[None] | None = None
 
     @property
@@ -122,11 +122,11 @@ class StepRun:
         finally:
             if self._late is not None:
                 self._late.cancel()
-            self._source.memory().ahead = Usage()
+            self._source.memory().ahead.clear()
 
-    def _carry(self, pulse: Pulse) -> dict[str, Json]:
+    def _carry(self, pulse: Pulse, began: float) -> dict[str, Json]:
         """Have heartbeats carry the completed steps; return these details."""
-        done = HandedOver(runs={}, further=tuple(self.done)).wire()
+        done = HandedOver(runs={}, further=tuple(self.done), began=began).wire()
         pulse.carry(lambda: done)
         return done
 
@@ -149,7 +149,7 @@ class StepRun:
 
     def _add(self, advanced: Advanced) -> None:
         if self.done:
-            stamp = {"began": self._began, "at": self.given.at.digest}
+            stamp = {"began": self.began, "at": self.given.at.digest}
             advanced = advanced.model_copy(update=stamp)
         self.done.append(advanced)
 
@@ -165,25 +165,27 @@ class StepRun:
             return False
         check_readable(advanced, Advanced)
         self._size += len(canonical(advanced.wire()))
-        if self._size > MOST_BYTES or not await self._is_handed_over(pulse):
+        began = round(time.time(), 3)
+        if self._size > MOST_BYTES or not await self._is_handed_over(pulse, began):
             return False
-        self.follow(advanced, state)
+        self.follow(advanced, state, began)
         self._late = asyncio.create_task(self._report_late())
         return True
 
-    def follow(self, advanced: Advanced, state: OpenState) -> None:
+    def follow(self, advanced: Advanced, state: OpenState, began: float) -> None:
         """Make the step after a completed one the present one.
 
         Args:
             advanced: The result of the completed step.
             state: The step with its calls, as the task will have it.
+            began: When the next one was begun, here or by the worker that was lost.
         """
         memory, result, given = self._source.memory(), advanced.result, self.given
         if result is None:
             msg = "a step is followed only after its result is known"
             raise RuntimeError(msg)
         if advanced.answer is not None:
-            memory.ahead += cost_of(advanced.answer)
+            memory.ahead[given.n] = cost_of(advanced.answer)
         outcomes = [advanced.told[i] for i in range(len(state.calls))]
         said = [each.message(call) for each, call in zip(outcomes, state.calls, strict=True)]
         adds = (*resolve_adds(result, state), *said)
@@ -205,7 +207,7 @@ class StepRun:
             }
         )
         self.asking = None
-        self._step_at, self._began = time.monotonic(), round(time.time(), 3)
+        self._step_at, self.began = time.monotonic(), began
 
     def _may_go_on(self) -> bool:
         """Whether this attempt may run further steps, as far as is known here."""
@@ -221,12 +223,13 @@ class StepRun:
             and now - self._began_at < BEGIN_SECONDS
         )
 
-    async def _is_handed_over(self, pulse: Pulse) -> bool:
+    async def _is_handed_over(self, pulse: Pulse, began: float) -> bool:
         """Hand what is done to the server; return whether it has it, and has no news.
 
         What was done lets another model call begin: no loss of this process may undo it then.
         """
-        return await acknowledged(self._carry(pulse), pulse) and await self._has_no_news()
+        details = self._carry(pulse, began)
+        return await acknowledged(details, pulse) and await self._has_no_news()
 
     async def _has_no_news(self) -> bool:
         """Ask the server whether nothing has happened to the task since it scheduled the activity.
@@ -283,7 +286,7 @@ class StepRun:
                 branch=first.branch,
                 n=first.n,
                 done=tuple(self.done),
-                began=self._began,
+                began=self.began,
             )
             await task.report(done)
 
