@@ -33,6 +33,7 @@ from holdfast.activities.heartbeat import Pulse
 from holdfast.activities.owning_task import OwningTask
 from holdfast.activities.steps.model_call import Asking
 from holdfast.activities.tools.inline import acknowledged, handed_over, is_task_leaving
+from holdfast.errors import DigestMismatchError
 from holdfast.task.data.records import OpenState, OpenStep
 from holdfast.task.data.wire import Advanced, AdvanceInput, HandedOver, StepsDone
 from holdfast.task.ledger.ledger import AT_DIGITS
@@ -97,9 +98,11 @@ class StepRun:
     async def kept(self) -> AsyncGenerator[None]:
         """Keep the completed steps when a later one fails, or is cancelled.
 
-        A step that has failed before its model call gets an activity of its own. A failed model
-        call counts as an attempt, so the next attempt goes on with it; when the server would not
-        try again, the failure becomes a part of the result, since that of an activity has none.
+        When the server would not try again, the failure becomes a part of the result, since that of
+        an activity has none: what users' code raises stops the step, and the code is not called
+        once more. A failed model call counts as an attempt, so the next attempt goes on with it.
+        What has failed before it and may heal gets an activity of its own; so does a step whose
+        transcript this process no longer has, since the task does not know it yet.
 
         Raises:
             ApplicationError: The server is to try again.
@@ -114,11 +117,12 @@ class StepRun:
         except ApplicationError as error:
             if not self.done:
                 raise
-            if self._is_paid:
-                if not _is_final(error):
-                    await self.report_soon()
-                    raise
+            is_known = error.type != DigestMismatchError.__name__
+            if _is_final(error) and (is_known or self._is_paid):
                 self._add(Advanced(result=None, raised=failure_in(error)))
+            elif self._is_paid:
+                await self.report_soon()
+                raise
         finally:
             if self._late is not None:
                 self._late.cancel()

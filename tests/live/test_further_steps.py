@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Attempt, Task, ToolContext, tool
+from holdfast import AgentHooks, AgentRunner, Attempt, Task, ToolContext, tool
 from holdfast.activities.steps import further
 from holdfast.errors import HoldfastError, StepFailedError
 from holdfast.task.data.wire import STEPS_DONE, StepsDone
@@ -269,6 +270,46 @@ async def test_a_step_that_fails_for_good_leaves_those_before_it_recorded(
     model.reply("done")
     assert str(await runner.run_task(task)) == "done"
     assert len(model.requests) == 3 + calls
+    await end(runner, task)
+
+
+@pytest.mark.parametrize("kind", ["instructions", "on_llm_start", "on_llm_end", "is_enabled"])
+async def test_what_users_code_raises_stops_a_further_step_at_once(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, kind: str
+) -> None:
+    called: list[str] = []
+
+    def ask(*_: Any) -> bool:
+        called.append(kind)
+        if len(called) == 2:
+            msg = "enough of it"
+            raise ValueError(msg)
+        return True
+
+    class Hooks(AgentHooks):
+        async def on_llm_start(self, *args: Any) -> None:
+            _ = kind == "on_llm_start" and ask(args)
+
+        async def on_llm_end(self, *args: Any) -> None:
+            _ = kind == "on_llm_end" and ask(args)
+
+    tools = [look, replace(look, name="peek", is_enabled=ask)]
+    options = {
+        "instructions": {"instructions": lambda *_: str(ask())},
+        "is_enabled": {},
+    }.get(kind, {"hooks": Hooks()})
+    await rig.serve(make_agent(*tools[: 2 if kind == "is_enabled" else 1], **options))
+    runner = rig.runner()
+    model.add(looks("a"), *([looks("b")] if kind == "on_llm_end" else []))
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="enough of it"):
+        await runner.run_task(task)
+    assert called == [kind] * 2
+    assert len(await runner.get_completed_steps(task)) == 1
+    assert await activities_of(runner.client, task.task_id) == ["describe", "step"]
+    model.add(*([looks("b")] if kind != "on_llm_end" else []))
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
     await end(runner, task)
 
 
