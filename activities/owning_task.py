@@ -81,6 +81,8 @@ class OwningTask:
             await self._scheduling.signal(STEPS_DONE, said, rpc_timeout=ASKING)
         except RPCError as error:
             log.debug("Task %r is not told of completed steps: %s", self.id, error.status)
+        except Exception:  # as of a data converter
+            log.exception("Task %r cannot be told of completed steps", self.id)
 
     async def awaits(self, call_id: str) -> bool:
         """Whether the task awaits a long call; while the task cannot be asked, it does."""

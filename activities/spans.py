@@ -137,10 +137,11 @@ def recorded(
 
     from holdfast.tracing import otel
 
-    trace, info = rules.trace, activity.info()
+    trace, info, here = rules.trace, activity.info(), place_here()
+    here = here if step is None else f"{here} {step[1]}"  # an activity may run several steps
     place = otel.Place(
         trace.trace,
-        trace.attempt(kind, info.workflow_run_id or "", place_here(), info.attempt),
+        trace.attempt(kind, info.workflow_run_id or "", here, info.attempt),
         trace.step(*step) if step is not None else trace.root,
         sampled=rules.sampled,
     )

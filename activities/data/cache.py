@@ -78,7 +78,8 @@ class TaskMemory:
         journals: Step number to its answered calls, as recorded.
         paid: Step number to its newest model answer.
         outputs: (step, digest) to the output of a completed step that others waited for.
-        ahead: Cost of the model calls of an activity that the task does not know yet.
+        ahead: Step number to the cost of its model calls, of the steps that an activity has
+            completed and the task may not know yet.
         started: Id of the activity in which the hook `on_start` of an agent was called.
         lock: Held while transcript or journal are completed: two attempts of a step may be here.
         loop: The event loop of its locks: another one cannot use them.
@@ -103,7 +104,7 @@ class TaskMemory:
     )
     paid: dict[int, Paid] = field(default_factory=dict[int, Paid])
     outputs: dict[InputRef, Json] = field(default_factory=dict[InputRef, Json])
-    ahead: Usage = field(default_factory=Usage)
+    ahead: dict[int, Usage] = field(default_factory=dict[int, Usage])
     started: str = ""
     loop: asyncio.AbstractEventLoop | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -230,8 +230,10 @@ class Source(LargeValues):
 
     async def status(self) -> Task:
         """Return the task as it is now; of a long input, its beginning."""
-        task, ahead = await self._query("task_value", Task), self.memory().ahead
-        return task.model_copy(update={"usage": task.usage + ahead}) if ahead.requests else task
+        task = await self._query("task_value", Task)
+        # It may have heard meanwhile of some of the steps that the activity has completed.
+        ahead = [cost for n, cost in self.memory().ahead.items() if n > task.steps]
+        return task.model_copy(update={"usage": sum(ahead, task.usage)}) if ahead else task
 
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""

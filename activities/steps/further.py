@@ -33,6 +33,7 @@ from holdfast.activities.heartbeat import Pulse
 from holdfast.activities.owning_task import OwningTask
 from holdfast.activities.steps.model_call import Asking
 from holdfast.activities.tools.inline import acknowledged, handed_over, is_task_leaving
+from holdfast.errors import DigestMismatchError
 from holdfast.task.data.records import OpenState, OpenStep
 from holdfast.task.data.wire import Advanced, AdvanceInput, HandedOver, StepsDone
 from holdfast.task.ledger.ledger import AT_DIGITS
@@ -40,7 +41,6 @@ from holdfast.task.ledger.references import cost_of, resolve_adds
 from holdfast.task.tool_calls import verdict_of_calls
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, extend
-from holdfast.values.messages import Usage
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
 
@@ -73,6 +73,7 @@ class StepRun:
         given: The input of the step that is run.
         done: Results of the completed ones, oldest first.
         asking: Makes the model call of the present step, once that is known.
+        began: When the present step was begun, seconds since the epoch; 0 for the first one.
     """
 
     def __init__(self, given: AdvanceInput, source: Source) -> None:
@@ -80,21 +81,23 @@ class StepRun:
         self.given = given
         self.done: list[Advanced] = []
         self.asking: Asking | None = None
+        self.began = 0.0
         self._first = given
         self._source = source
         self._is_reported = False
         self._size = 0
         self._began_at = self._step_at = time.monotonic()
-        self._began = 0.0
         self._late: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def kept(self) -> AsyncGenerator[None]:
         """Keep the completed steps when a later one fails, or is cancelled.
 
-        A step that has failed before its model call gets an activity of its own. A failed model
-        call counts as an attempt, so the next attempt goes on with it; when the server would not
-        try again, the failure becomes a part of the result, since that of an activity has none.
+        When the server would not try again, the failure becomes a part of the result, since that of
+        an activity has none: what users' code raises stops the step, and the code is not called
+        once more. A failed model call counts as an attempt, so the next attempt goes on with it.
+        What has failed before it and may heal gets an activity of its own; so does a step whose
+        transcript this process no longer has, since the task does not know it yet.
 
         Raises:
             ApplicationError: The server is to try again.
@@ -109,19 +112,20 @@ class StepRun:
         except ApplicationError as error:
             if not self.done:
                 raise
-            if self._is_paid:
-                if not _is_final(error):
-                    await self.report_soon()
-                    raise
+            is_known = error.type != DigestMismatchError.__name__
+            if _is_final(error) and (is_known or self._is_paid):
                 self._add(Advanced(result=None, raised=failure_in(error)))
+            elif self._is_paid:
+                await self.report_soon()
+                raise
         finally:
             if self._late is not None:
                 self._late.cancel()
-            self._source.memory().ahead = Usage()
+            self._source.memory().ahead.clear()
 
-    def _carry(self, pulse: Pulse) -> dict[str, Json]:
+    def _carry(self, pulse: Pulse, began: float) -> dict[str, Json]:
         """Have heartbeats carry the completed steps; return these details."""
-        done = HandedOver(runs={}, further=tuple(self.done)).wire()
+        done = HandedOver(runs={}, further=tuple(self.done), began=began).wire()
         pulse.carry(lambda: done)
         return done
 
@@ -149,7 +153,7 @@ class StepRun:
 
     def _add(self, advanced: Advanced) -> None:
         if self.done and not advanced.began:
-            stamp = {"began": self._began, "at": self.given.at.digest}
+            stamp = {"began": self.began, "at": self.given.at.digest}
             advanced = advanced.model_copy(update=stamp)
         self.done.append(advanced)
 
@@ -168,25 +172,27 @@ class StepRun:
         except ApplicationError:
             return False  # the activity fails with it, once it ends
         self._size += len(canonical(advanced.wire()))
-        if self._size > MOST_BYTES or not await self._is_handed_over(pulse):
+        began = round(time.time(), 3)
+        if self._size > MOST_BYTES or not await self._is_handed_over(pulse, began):
             return False
-        self.follow(advanced, state)
+        self.follow(advanced, state, began)
         self._late = asyncio.create_task(self._report_late())
         return True
 
-    def follow(self, advanced: Advanced, state: OpenState) -> None:
+    def follow(self, advanced: Advanced, state: OpenState, began: float) -> None:
         """Make the step after a completed one the present one.
 
         Args:
             advanced: The result of the completed step.
             state: The step with its calls, as the task will have it.
+            began: When the next one was begun, here or by the worker that was lost.
         """
         memory, result, given = self._source.memory(), advanced.result, self.given
         if result is None:
             msg = "a step is followed only after its result is known"
             raise RuntimeError(msg)
         if advanced.answer is not None:
-            memory.ahead += cost_of(advanced.answer)
+            memory.ahead[given.n] = cost_of(advanced.answer)
         outcomes = [advanced.told[i] for i in range(len(state.calls))]
         said = [each.message(call) for each, call in zip(outcomes, state.calls, strict=True)]
         adds = (*resolve_adds(result, state), *said)
@@ -208,7 +214,7 @@ class StepRun:
             }
         )
         self.asking = None
-        self._step_at, self._began = time.monotonic(), round(time.time(), 3)
+        self._step_at, self.began = time.monotonic(), began
 
     def _may_go_on(self) -> bool:
         """Whether this attempt may run further steps, as far as is known here."""
@@ -224,12 +230,13 @@ class StepRun:
             and now - self._began_at < BEGIN_SECONDS
         )
 
-    async def _is_handed_over(self, pulse: Pulse) -> bool:
+    async def _is_handed_over(self, pulse: Pulse, began: float) -> bool:
         """Hand what is done to the server; return whether it has it, and has no news.
 
         What was done lets another model call begin: no loss of this process may undo it then.
         """
-        return await acknowledged(self._carry(pulse), pulse) and await self._has_no_news()
+        details = self._carry(pulse, began)
+        return await acknowledged(details, pulse) and await self._has_no_news()
 
     async def _has_no_news(self) -> bool:
         """Ask the server whether nothing has happened to the task since it scheduled the activity.
@@ -289,7 +296,7 @@ class StepRun:
                 branch=first.branch,
                 n=first.n,
                 done=tuple(self.done),
-                began=self._began,
+                began=self.began,
             )
             await task.report(done)
 

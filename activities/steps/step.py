@@ -142,10 +142,12 @@ class StepActivities:
 
     async def _steps(self, run: StepRun, pulse: Pulse) -> None:
         """Run the step, and those that follow as long as the activity goes on."""
-        for each in handed_over().further:
+        handed = handed_over()
+        begins = [each.began for each in handed.further[1:]] + [handed.began]
+        for each, began in zip(handed.further, begins, strict=False):
             ready = await self._ready(run, pulse)
             run.complete(each)
-            run.follow(each, self._expect(run.given, ready, each))
+            run.follow(each, self._expect(run.given, ready, each), began)
         if run.done:
             await run.report_soon()
         state = await self._step(run, pulse)
@@ -206,8 +208,8 @@ class StepActivities:
         ctx, paid = ready.ctx, None
         if ctx.record.answered is not None and advanced.answer is not None:
             paid = ctx.record.answered.model_copy(update={"answer": advanced.answer})
-        before = tuple(run.done)
-        batch = Batch(run.given, ready.agent, ctx.agent, ready.head, state, paid, before)
+        done = tuple(run.done), run.began
+        batch = Batch(run.given, ready.agent, ctx.agent, ready.head, state, paid, *done)
         return await self._inline.run(batch, advanced, pulse)
 
     async def _unrecorded(self, given: AdvanceInput) -> JournalEntry | None:

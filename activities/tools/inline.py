@@ -88,6 +88,7 @@ class Batch(NamedTuple):
         state: The step as the task will have it: journal and calls; `state` is what tools see.
         paid: The answer that this activity paid for, as history will have it.
         before: Results of the steps that the activity has completed before this one.
+        began: When this one was begun after them, seconds since the epoch.
     """
 
     given: AdvanceInput
@@ -97,6 +98,7 @@ class Batch(NamedTuple):
     state: OpenState
     paid: JournalEntry | None
     before: tuple[Advanced, ...] = ()
+    began: float = 0.0
 
 
 class Ends(NamedTuple):
@@ -162,7 +164,8 @@ class InlineCalls:
         if not inputs:
             return advanced
         runs = {i: given.sha for i, given in inputs.items()}
-        details = HandedOver(paid=batch.paid, runs=runs, further=batch.before).wire()
+        handing = HandedOver(paid=batch.paid, runs=runs, further=batch.before, began=batch.began)
+        details = handing.wire()
         pulse.carry(lambda: details)
         if batch.paid is None:
             pulse.show()

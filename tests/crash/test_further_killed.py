@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 
 import pytest
 
@@ -60,3 +61,18 @@ async def test_lost_when_all_steps_are_done_and_before_the_result_is_recorded(la
     assert lab.asked == [0, 1, 2, 2]
     assert len(await lab.runner.get_completed_steps(task)) == 3
     await assert_replays(lab.runner, task)
+
+
+async def test_steps_of_a_lost_worker_keep_their_times(lab: Lab) -> None:
+    lab.hold_model(2)
+    worker = await lab.serve(mute=True)  # what it has told the task is unknown to the next one
+    task = await lab.create("look:a look:b")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.api.until_held()
+    await lab.kill(worker)
+    killed = time.time()
+    lab.start()
+    await running
+    times = [each.time for each in await lab.runner.audit(task) if each.kind == "step"]
+    assert len(times) == 3
+    assert times[1] < killed < times[2]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Tool, tool
+from holdfast import Agent, AgentRunner, FunctionCallingAgentWorker, Tool, tool
 from holdfast.activities.data.registry import Registry
 from holdfast.errors import ConnectError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
@@ -19,6 +19,7 @@ from tests.support.tool_servers import Place
 from tests.support.workers import Forking
 
 LOOKS = ToolCall(id="", name="look", arguments="{}")
+SINGLE = FunctionCallingAgentWorker(steps_per_activity=1)
 ASKS = ToolCall(id="", name="ask", arguments='{"input": "x"}')
 
 
@@ -36,7 +37,7 @@ def agent(name: str, *script: ToolCall | str, tools: tuple[Tool, ...] = (), **mo
 async def runner(tmp_path: Path) -> AsyncGenerator[AgentRunner]:
     ask = agent("inner").as_tool(tool_name="ask", tool_description="Ask.")
     agents = (
-        agent("plain", LOOKS, "done", "done", tools=(look,)),
+        agent("plain", LOOKS, "done", "done", tools=(look,), worker=SINGLE),
         agent("nesting", ASKS, "done", tools=(ask,)),
         agent("forking", worker=Forking({}, last="start")),
         agent("served", mcp_servers=[Place(tmp_path).stdio()]),

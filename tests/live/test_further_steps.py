@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Task, ToolContext, tool
+from holdfast import AgentHooks, AgentRunner, Attempt, Task, ToolContext, tool
 from holdfast.activities.steps import further
 from holdfast.errors import HoldfastError, StepFailedError
 from holdfast.task.data.wire import STEPS_DONE, StepsDone
@@ -23,6 +25,7 @@ from tests.support.rig import (
     until,
     until_status,
 )
+from tests.support.spans import Spans, assert_joined
 
 ONE = ["describe", "step", "close"]
 
@@ -270,6 +273,46 @@ async def test_a_step_that_fails_for_good_leaves_those_before_it_recorded(
     await end(runner, task)
 
 
+@pytest.mark.parametrize("kind", ["instructions", "on_llm_start", "on_llm_end", "is_enabled"])
+async def test_what_users_code_raises_stops_a_further_step_at_once(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, kind: str
+) -> None:
+    called: list[str] = []
+
+    def ask(*_: Any) -> bool:
+        called.append(kind)
+        if len(called) == 2:
+            msg = "enough of it"
+            raise ValueError(msg)
+        return True
+
+    class Hooks(AgentHooks):
+        async def on_llm_start(self, *args: Any) -> None:
+            _ = kind == "on_llm_start" and ask(args)
+
+        async def on_llm_end(self, *args: Any) -> None:
+            _ = kind == "on_llm_end" and ask(args)
+
+    tools = [look, replace(look, name="peek", is_enabled=ask)]
+    options = {
+        "instructions": {"instructions": lambda *_: str(ask())},
+        "is_enabled": {},
+    }.get(kind, {"hooks": Hooks()})
+    await rig.serve(make_agent(*tools[: 2 if kind == "is_enabled" else 1], **options))
+    runner = rig.runner()
+    model.add(looks("a"), *([looks("b")] if kind == "on_llm_end" else []))
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="enough of it"):
+        await runner.run_task(task)
+    assert called == [kind] * 2
+    assert len(await runner.get_completed_steps(task)) == 1
+    assert await activities_of(runner.client, task.task_id) == ["describe", "step"]
+    model.add(*([looks("b")] if kind != "on_llm_end" else []))
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+    await end(runner, task)
+
+
 async def test_an_abandon_keeps_the_steps_that_are_done(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
@@ -306,6 +349,72 @@ async def test_an_undo_takes_back_the_steps_that_the_task_did_not_know_yet(
     assert await runner.get_completed_steps(task) == []
     assert str(await runner.run_task(task)) == "done"
     assert not model.requests[-1].holds("saw a")
+    await end(runner, task)
+
+
+async def test_the_cost_of_steps_that_were_reported_counts_once(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    @tool(effect="read")
+    def count(ctx: ToolContext) -> str:
+        """Count."""
+        seen.append(ctx.usage.requests)
+        return "counted"
+
+    monkeypatch.setattr(further, "REPORT_SECONDS", 0.2)
+    runner = await make_runner(count)
+    model.add(call("count"), call("count"), hang(call("count")))
+    model.reply("done")
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await model.until_held()
+
+    async def is_known() -> bool:
+        return (await runner.get_task(task)).steps == 2
+
+    await until(is_known)
+    model.release()
+    await running
+    assert len(seen) == 3
+    assert [b - a for a, b in itertools.pairwise(seen)] == [1, 1]
+    await end(runner, task)
+
+
+async def test_each_further_step_has_spans_of_its_own(
+    make_runner: MakeRunner, model: FakeOpenAI, spans: Spans
+) -> None:
+    runner = await make_runner(look)
+    look_thrice(model)
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    await end(runner, task)
+    assert await activities_of(runner.client, task.task_id) == ONE
+    steps = [spans.one(f"step s{k}") for k in (1, 2, 3, 4)]
+    chats = spans.named("chat gpt-5-mini")
+    looked = spans.named("execute_tool look")
+    assert [each.parent for each in chats] == [each.id for each in steps]
+    assert [each.parent for each in looked] == [each.id for each in steps[:3]]
+    assert len({each.id for each in (*chats, *looked)}) == 7
+    for step, chat in zip(steps, chats, strict=True):
+        assert step.start - 50_000_000 <= chat.start <= chat.end <= step.end + 50_000_000
+    assert_joined(spans.all)
+
+
+async def test_a_retry_is_told_of_the_step_that_is_retried(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    model.add(looks("a"), looks("b"))
+    model.fail(500, retry_after=5)
+    model.reply("done")
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    events = runner.step_events(task, poll=0.01)
+    again = await anext(each async for each in events if isinstance(each, Attempt))
+    assert (again.step_id, again.name, again.attempt) == ("s3", "model", 2)
+    await running
     await end(runner, task)
 
 

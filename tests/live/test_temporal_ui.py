@@ -9,7 +9,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError
 
-from holdfast import AgentRunner, Task, Tool, tool
+from holdfast import AgentRunner, FunctionCallingAgentWorker, Task, Tool, tool
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
@@ -60,7 +60,8 @@ async def summaries(runner: AgentRunner, task: Task) -> list[tuple[str, str]]:
 async def test_a_task_tells_its_story_in_temporals_ui(
     make_runner: MakeRunner, model: FakeOpenAI, pay: Tool
 ) -> None:
-    runner = await make_runner(multiply, pay)
+    worker = FunctionCallingAgentWorker(steps_per_activity=1)  # each has a row of its own
+    runner = await make_runner(multiply, pay, worker=worker)
     model.call("multiply", {"a": 121, "b": 3})
     model.call("pay", {"to": "bob", "cents": 363})
     model.reply("Bob has it.")

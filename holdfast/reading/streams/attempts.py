@@ -110,8 +110,11 @@ class Attempts:
                 payloads = list(sent.input.payloads)
                 if kind == "step":
                     [step] = await converter.decode(payloads, [AdvanceInput])
-                    calls = await lost_calls(pending, converter)  # recorded once they are lost
-                    return _Place(_step_id(opens, step.n), () if calls else ("model",))
+                    handed = await _handed_over(pending, converter)
+                    n = step.n + len(handed.further)
+                    named = "" if n == step.n else f"s{n}"  # it may not be recorded yet
+                    names = () if _lost(handed) else ("model",)  # recorded once they are lost
+                    return _Place(_step_id(opens, n) or named, names)
                 [given] = await converter.decode(payloads, [ToolInput])
                 return _Place(_step_id(opens, given.n), (_tool(opens, given),), given.tried)
         return _Place("", (kind,))
@@ -119,15 +122,23 @@ class Attempts:
 
 async def lost_calls(pending: PendingActivityInfo, converter: DataConverter) -> tuple[str, ...]:
     """Name the calls that an earlier attempt of a step activity had begun, and that have no end."""
+    return _lost(await _handed_over(pending, converter))
+
+
+def _lost(handed: HandedOver) -> tuple[str, ...]:
+    calls = handed.paid.answer.message.calls if handed.paid and handed.paid.answer else ()
+    names = {call_digest(each): each.name for each in calls}
+    lost = sorted(set(handed.runs) - set(handed.done))
+    return tuple(names.get(handed.runs[i], "tool") for i in lost)
+
+
+async def _handed_over(pending: PendingActivityInfo, converter: DataConverter) -> HandedOver:
+    """Read what the attempts of a step activity have handed to the server."""
     for payload in pending.heartbeat_details.payloads:
         [details] = await converter.decode([payload])
         if is_object(details) and "runs" in details:
-            handed = HandedOver.model_validate(details)
-            calls = handed.paid.answer.message.calls if handed.paid and handed.paid.answer else ()
-            names = {call_digest(each): each.name for each in calls}
-            lost = sorted(set(handed.runs) - set(handed.done))
-            return tuple(names.get(handed.runs[i], "tool") for i in lost)
-    return ()
+            return HandedOver.model_validate(details)
+    return HandedOver(runs={})
 
 
 def seconds_until(pending: PendingActivityInfo) -> float:

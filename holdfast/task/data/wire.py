@@ -238,12 +238,14 @@ class HandedOver(Value):
         done: Position of a call to its outcome.
         further: Results of the steps that the activity has completed before the one that those
             belong to.
+        began: When that step was begun, seconds since the epoch, if it is not the first.
     """
 
     paid: JournalEntry | None = None
     runs: dict[int, str]
     done: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     further: tuple[Advanced, ...] = ()
+    began: float = 0.0
 
 
 STEPS_DONE = "steps_done"
