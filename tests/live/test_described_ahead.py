@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, FunctionCallingAgentWorker, Tool, tool
+from holdfast import Agent, AgentRunner, Tool, tool
 from holdfast.activities.data.registry import Registry
 from holdfast.errors import ConnectError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
+from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import activities_of, histories
 from tests.support.tool_servers import Place
 from tests.support.workers import Forking

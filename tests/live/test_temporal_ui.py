@@ -9,8 +9,9 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError
 
-from holdfast import AgentRunner, FunctionCallingAgentWorker, Task, Tool, tool
+from holdfast import AgentRunner, Task, Tool, tool
 from holdfast.testing import FakeOpenAI
+from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
 from tests.support.workers import Counting
