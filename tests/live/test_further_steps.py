@@ -294,10 +294,13 @@ async def test_what_users_code_raises_stops_a_further_step_at_once(
             _ = kind == "on_llm_end" and ask(args)
 
     tools = [look, replace(look, name="peek", is_enabled=ask)]
-    options = {
-        "instructions": {"instructions": lambda *_: str(ask())},
-        "is_enabled": {},
-    }.get(kind, {"hooks": Hooks()})
+
+    def instruct(*_: Any) -> str:
+        return str(ask())
+
+    options: dict[str, Any] = {"hooks": Hooks()}
+    if kind == "instructions":
+        options = {"instructions": instruct}
     await rig.serve(make_agent(*tools[: 2 if kind == "is_enabled" else 1], **options))
     runner = rig.runner()
     model.add(looks("a"), *([looks("b")] if kind == "on_llm_end" else []))
