@@ -287,17 +287,22 @@ async def test_what_users_code_raises_stops_a_further_step_at_once(
         return True
 
     class Hooks(AgentHooks):
-        async def on_llm_start(self, *args: Any) -> None:
-            _ = kind == "on_llm_start" and ask(args)
+        async def on_llm_start(
+            self, context: Any, agent: Any, system_prompt: Any, input_items: Any
+        ) -> None:
+            _ = kind == "on_llm_start" and ask()
 
-        async def on_llm_end(self, *args: Any) -> None:
-            _ = kind == "on_llm_end" and ask(args)
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            _ = kind == "on_llm_end" and ask()
 
     tools = [look, replace(look, name="peek", is_enabled=ask)]
-    options = {
-        "instructions": {"instructions": lambda *_: str(ask())},
-        "is_enabled": {},
-    }.get(kind, {"hooks": Hooks()})
+
+    def instruct(*_: Any) -> str:
+        return str(ask())
+
+    options: dict[str, Any] = {"hooks": Hooks()}
+    if kind == "instructions":
+        options = {"instructions": instruct}
     await rig.serve(make_agent(*tools[: 2 if kind == "is_enabled" else 1], **options))
     runner = rig.runner()
     model.add(looks("a"), *([looks("b")] if kind == "on_llm_end" else []))
