@@ -75,12 +75,17 @@ class OwningTask:
             return False
         return True
 
-    async def report(self, said: StepsDone) -> None:
-        """Signal which steps an activity has completed; its result says it again."""
+    async def report(self, said: StepsDone) -> bool:
+        """Signal which steps an activity has completed; return whether the task gets to know it.
+
+        The activity's result says it again.
+        """
         try:
             await self._scheduling.signal(STEPS_DONE, said, rpc_timeout=ASKING)
         except RPCError as error:
             log.debug("Task %r is not told of completed steps: %s", self.id, error.status)
+            return False
+        return True
 
     async def awaits(self, call_id: str) -> bool:
         """Whether the task awaits a long call; while the task cannot be asked, it does."""

@@ -107,15 +107,17 @@ class StepRun:
     """An activity that runs a step, and those that follow as long as they are fast.
 
     Attributes:
+        work: The unit of work that it is part of.
         first: Number of the step with which it began.
         at: Number of the step that it has got to.
         recorded: How many of its steps the task has recorded.
         said: What it has reported before its end.
     """
 
-    def __init__(self, branch: int, first: int) -> None:
+    def __init__(self, branch: int, first: int, work: Work) -> None:
         """Begin with this step of a branch of the task."""
         self._branch = branch
+        self.work = work
         self.first = self.at = first
         self.recorded = 0
         self.said: StepsDone | None = None

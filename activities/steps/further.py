@@ -291,7 +291,8 @@ class StepRun:
                 done=tuple(self.done),
                 began=self._began,
             )
-            await task.report(done)
+            if await task.report(done):
+                self._source.memory().ahead = Usage()  # what it is asked for now includes it
 
 
 def _is_final(error: ApplicationError) -> bool:
