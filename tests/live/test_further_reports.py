@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any
 
 import pytest
@@ -84,15 +83,17 @@ async def test_an_activity_that_outlives_its_undo_does_not_hold_up_what_follows(
     monkeypatch.setattr(agent_task, "CANCEL_GRACE_SECONDS", 0.1)
     starts, is_free = 0, asyncio.Event()
 
-    async def ignore_cancellation(ctx: Any, agent: Any) -> str:
+    async def delay_cancellation(ctx: Any, agent: Any) -> str:
         nonlocal starts
         starts += 1
-        while starts == 3 and not is_free.is_set():
-            with contextlib.suppress(asyncio.CancelledError):
+        if starts == 3:
+            try:
+                await asyncio.Event().wait()
+            finally:
                 await is_free.wait()
         return "Help."
 
-    await rig.serve(make_agent(look, instructions=ignore_cancellation))
+    await rig.serve(make_agent(look, instructions=delay_cancellation))
     runner = rig.runner()
     model.add(looks("a"), looks("b"))
     task = await runner.create_task("q")
