@@ -19,7 +19,6 @@ from tests.support.rig import (
     Rig,
     assert_replays,
     until,
-    until_status,
 )
 
 
@@ -116,24 +115,3 @@ async def test_an_activity_that_outlives_its_undo_does_not_hold_up_what_follows(
     await runner.finalize_response(task)
     assert await runner.verify(task) == []
     await assert_replays(runner, task)
-
-
-async def test_a_further_step_that_is_cut_off_was_not_begun_before_it_was(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.add(looks("a"), looks("b"), hang(looks("c")))
-    task = await runner.create_task("q")
-    running = asyncio.create_task(runner.run_task(task))
-    await model.until_held()
-
-    await until_reported(runner, task)
-    await runner.abandon(task, "enough", by="ann")
-    await until_status(runner, task, "abandoned")
-    with pytest.raises(HoldfastError):
-        await running
-    model.release()
-    found = await runner.audit(task)
-    cut = next(each for each in found if each.status == "cut off")
-    before = [each.time for each in found if each.kind == "step" and each.step == "s2"]
-    assert cut.time >= max(before)

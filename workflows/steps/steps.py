@@ -254,11 +254,7 @@ class Steps:
         except (asyncio.CancelledError, ActivityError) as error:
             money.count_lost(core.ledger, calls.lost_dollars(error, dollars))
             if is_cancelled_exception(error) or calls.is_lost(error):
-                at = self._further.at(n, work)
-                current = core.ledger.find(at)
-                if current is not None and at != n:
-                    began = current.started
-                core.ledger.unheard(at, began)
+                core.ledger.unheard(self._further.at(n, work), began)
             raise
         finally:
             core.ledger.asking.discard(self._further.at(n, work))
