@@ -26,7 +26,7 @@ from holdfast.task.data.commands import Command
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
-from holdfast.task.data.wire import StepsDone
+from holdfast.task.data.wire import AdvanceInput, StepsDone
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, standing
 from holdfast.task.queries.labels import Details
@@ -107,22 +107,27 @@ class StepRun:
     """An activity that runs a step, and those that follow as long as they are fast.
 
     Attributes:
+        work: The unit of work that it is part of.
         first: Number of the step with which it began.
         at: Number of the step that it has got to.
         recorded: How many of its steps the task has recorded.
         said: What it has reported before its end.
     """
 
-    def __init__(self, branch: int, first: int) -> None:
-        """Begin with this step of a branch of the task."""
-        self._branch = branch
-        self.first = self.at = first
+    def __init__(self, sent: AdvanceInput, work: Work) -> None:
+        """Begin with this step."""
+        self._sent = sent
+        self.work = work
+        self.first = self.at = sent.n
         self.recorded = 0
         self.said: StepsDone | None = None
 
     def take(self, said: StepsDone) -> None:
         """Take a report, once; one of another activity is dropped."""
-        if (said.branch, said.n) == (self._branch, self.first) and self.said is None:
+        sent = self._sent
+        events = None if sent.further is None else sent.further.events
+        is_ours = (said.branch, said.n, said.events) == (sent.branch, sent.n, events)
+        if is_ours and self.said is None:
             self.said = said
 
 

@@ -288,13 +288,14 @@ class StepRun:
         if self._is_reported:
             return
         self._is_reported = True
-        first, task = self._first, OwningTask()
+        first, leave, task = self._first, self._first.further, OwningTask()
         secret = await task.secret()
-        if secret is not None:
+        if secret is not None and leave is not None:
             done = StepsDone(
                 secret=secret,
                 branch=first.branch,
                 n=first.n,
+                events=leave.events,
                 done=tuple(self.done),
                 began=self.began,
             )

@@ -220,7 +220,7 @@ async def test_a_report_that_no_activity_has_sent_is_refused(
     running = asyncio.create_task(runner.run_task(task))
     await model.until_held()
     handle = runner.client.get_workflow_handle(task.task_id)
-    await handle.signal(STEPS_DONE, StepsDone(n=1, done=(), began=0.0, secret="guessed"))
+    await handle.signal(STEPS_DONE, StepsDone(n=1, events=0, done=(), began=0.0, secret="guessed"))
     await handle.signal(STEPS_DONE, {"n": "one"})
     await handle.signal(STEPS_DONE)
     model.release()

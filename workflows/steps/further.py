@@ -43,19 +43,27 @@ class FurtherSteps:
     happened since such a step was begun counts as after its begin: the task records first what the
     activity did, all at once, and only then looks at requests, a pause or its budget.
 
-    Attributes:
-        places: Number of the step with which an activity began to that of the one it has got to.
+    An activity may outlive the unit of work that it is part of, as when its worker was lost before
+    an undo. So the units are told apart: what the one knows of its activity is not the other's.
     """
 
     def __init__(self, core: Core, finish: Finish) -> None:
         """Drive this task; `finish` closes a step."""
         self._core = core
         self._finish = finish
-        self.places: dict[int, int] = {}
+        self._places: dict[tuple[Work, int], int] = {}
 
-    def at(self, n: int) -> int:
+    def at(self, n: int, work: Work) -> int:
         """Return the step that the activity which began with this one has got to."""
-        return self.places.get(n, n)
+        return self._places.get((work, n), n)
+
+    def taken(self, work: Work) -> list[int]:
+        """List the steps, beyond those with which they began, that activities have got to."""
+        return [n for (unit, _), n in self._places.items() if unit is work]
+
+    def forget(self, n: int, work: Work) -> None:
+        """Forget what is known of the activity that began with a step: it is over, or is left."""
+        self._places.pop((work, n), None)
 
     def leave(self, n: int) -> Further | None:
         """Return the leave that a step's activity has to go on with the next; None for none.
@@ -103,7 +111,7 @@ class FurtherSteps:
             CancelledError: The step that it has got to was cut off.
         """
         core = self._core
-        run, is_cut = StepRun(sent.branch, n), False
+        run, is_cut = StepRun(sent, work), False
         core.step_run = run
         asked = asyncio.create_task(calls.advance(core.ledger, n, sent))
         try:
@@ -120,7 +128,8 @@ class FurtherSteps:
                 raise
             is_cut = True
         finally:
-            core.step_run = None
+            if core.step_run is run:  # else another unit has replaced this one
+                core.step_run = None
         got = asked.result()
         if core.is_left(work):
             return got
@@ -164,7 +173,7 @@ class FurtherSteps:
         self._finish(n, began)
         ledger.begin(NEXT, now=began, is_running=True)
         ledger.asking.discard(n)
-        self.places[run.first] = run.at = n + 1
+        self._places[run.work, run.first] = run.at = n + 1
         ledger.asking.add(run.at)
         run.recorded += 1
 

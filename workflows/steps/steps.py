@@ -65,7 +65,7 @@ class Steps:
         core.lanes.clear()
 
         def idle() -> list[OpenState]:
-            taken = {*lanes, *self._further.places.values()}
+            taken = {*lanes, *self._further.taken(work)}
             return [c for c in core.ledger.s.opens if c.n not in taken and core.agenda.goes(c)]
 
         def has_news() -> bool:
@@ -105,9 +105,9 @@ class Steps:
                 await self._advance(n, work)
         except Exception as error:  # noqa: BLE001  as for the unit
             if not core.is_interrupted() and not core.is_left(work):
-                core.judge(calls.failure_of(error), self._further.at(n))
+                core.judge(calls.failure_of(error), self._further.at(n, work))
         finally:
-            self._further.places.pop(n, None)
+            self._further.forget(n, work)
 
     def _take_steps(self) -> None:
         """Try again what has failed, if a request or the parent wants it; open the next steps."""
@@ -207,7 +207,7 @@ class Steps:
             )
             if core.is_left(work):
                 return
-            n = self._further.at(n)
+            n = self._further.at(n, work)
             failure = ledger.advanced(n, got, now=now()) if got is not None else None
         finally:
             ledger.reserved.pop(place, None)  # only now: what was paid is recorded
@@ -254,10 +254,10 @@ class Steps:
         except (asyncio.CancelledError, ActivityError) as error:
             money.count_lost(core.ledger, calls.lost_dollars(error, dollars))
             if is_cancelled_exception(error) or calls.is_lost(error):
-                core.ledger.unheard(self._further.at(n), began)
+                core.ledger.unheard(self._further.at(n, work), began)
             raise
         finally:
-            core.ledger.asking.discard(self._further.at(n))
+            core.ledger.asking.discard(self._further.at(n, work))
 
     async def _answer_or_judge(self, failure: Failure, n: int, work: Work) -> None:
         """Let a handler of the run answer for an error, else judge it."""

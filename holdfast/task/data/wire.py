@@ -259,6 +259,7 @@ class StepsDone(Value):
         secret: Shows that an activity of the task has sent this.
         branch: The task's branch.
         n: Number of the first of the steps, with which the activity began.
+        events: As in the leave that the activity was given: a step may have been tried again.
         done: Their results, oldest first.
         began: When the step after them was begun, seconds since the epoch.
     """
@@ -266,6 +267,7 @@ class StepsDone(Value):
     secret: str = ""
     branch: int = 0
     n: int
+    events: int
     done: tuple[Advanced, ...]
     began: float
 

@@ -1,0 +1,117 @@
+"""Steps of an activity that the task was told of before the activity's end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner, Task, ToolContext, tool
+from holdfast.activities.steps import further
+from holdfast.errors import HoldfastError
+from holdfast.testing import FakeOpenAI, Reply, call, hang
+from holdfast.workers import driver
+from holdfast.workflows import agent_task
+from tests.support.rig import (
+    MakeAgent,
+    MakeRunner,
+    Rig,
+    assert_replays,
+    until,
+)
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count every step as fast, on a machine of any speed, and report soon."""
+    monkeypatch.setattr(further, "STEP_SECONDS", 60.0)
+    monkeypatch.setattr(further, "BEGIN_SECONDS", 60.0)
+    monkeypatch.setattr(further, "REPORT_SECONDS", 0.5)
+
+
+@tool(effect="read")
+def look(what: str) -> str:
+    """Look."""
+    return f"saw {what}"
+
+
+def looks(what: str) -> Reply:
+    return call("look", {"what": what})
+
+
+async def until_reported(runner: AgentRunner, task: Task) -> None:
+    """Wait until the task knows the two steps before the one that is held."""
+
+    async def condition() -> bool:
+        return len(await runner.get_completed_steps(task)) == 2
+
+    await until(condition)
+
+
+async def test_a_cost_that_was_reported_is_counted_once(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    seen: list[int] = []
+
+    @tool(effect="read")
+    def count(ctx: ToolContext) -> str:
+        """Count."""
+        seen.append(ctx.usage.requests)
+        return "counted"
+
+    runner = await make_runner(count)
+    model.call("count")
+    model.call("count")
+    model.add(hang(call("count")))
+    model.reply("done")
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await model.until_held()
+
+    await until_reported(runner, task)
+    model.release()
+    await running
+    assert seen == [0, 1, 2]
+
+
+async def test_an_activity_that_outlives_its_undo_does_not_hold_up_what_follows(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "STOP_SECONDS", 60)  # as if its worker had been lost
+    monkeypatch.setattr(agent_task, "CANCEL_GRACE_SECONDS", 0.1)
+    starts, is_free = 0, asyncio.Event()
+
+    async def delay_cancellation(ctx: Any, agent: Any) -> str:
+        nonlocal starts
+        starts += 1
+        if starts == 3:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await is_free.wait()
+        return "Help."
+
+    await rig.serve(make_agent(look, instructions=delay_cancellation))
+    runner = rig.runner()
+    model.add(looks("a"), looks("b"))
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+
+    await until_reported(runner, task)
+    try:
+        await runner.undo_step(task, by="ann")
+        with pytest.raises(HoldfastError, match="was undone"):
+            await running
+        model.add(looks("c"), hang(looks("d")))
+        model.reply("done")
+        running = asyncio.create_task(runner.run_task(task))
+        await asyncio.wait_for(model.until_held(), 30)
+    finally:
+        is_free.set()
+    model.release()
+    assert str(await running) == "done"
+    assert len(await runner.get_completed_steps(task)) == 5
+    await runner.finalize_response(task)
+    assert await runner.verify(task) == []
+    await assert_replays(runner, task)
