@@ -285,8 +285,9 @@ class Lab:
                 known = len(await self.runner.get_completed_steps(task))
                 found = (await handle.describe()).raw_description.pending_activities
                 kept = [p.data for each in found for p in each.heartbeat_details.payloads]
-                further = (len((json.loads(data) or {}).get("further", ())) for data in kept)
-                if max(known, *further, 0) >= steps:
+                details: list[dict[str, Any]] = [json.loads(data) or {} for data in kept]
+                further = [len(each.get("further", ())) for each in details]
+                if max([known, *further]) >= steps:
                     return
                 await asyncio.sleep(5 * POLL_SECONDS)
 
