@@ -9,9 +9,10 @@ import pytest
 
 from holdfast import AgentRunner, Task, ToolContext, tool
 from holdfast.activities.steps import further
+from holdfast.cli.following.history import TaskHistory
 from holdfast.errors import HoldfastError
-from holdfast.testing import FakeOpenAI, Reply, call, hang
-from holdfast.workers import driver
+from holdfast.testing import FakeOpenAI, Reply, call, hang, reply
+from holdfast.workers import FunctionCallingAgentWorker, driver
 from holdfast.workflows import agent_task
 from tests.support.rig import (
     MakeAgent,
@@ -115,3 +116,60 @@ async def test_an_activity_that_outlives_its_undo_does_not_hold_up_what_follows(
     await runner.finalize_response(task)
     assert await runner.verify(task) == []
     await assert_replays(runner, task)
+
+
+async def lines(runner: AgentRunner, task: Task) -> list[tuple[str, int, str, str]]:
+    """Return what the command line shows of a task up to now."""
+    history = TaskHistory(runner.client, task.task_id)
+    return [(e.kind, e.step, e.name, e.text) async for e in history.read(wait=False)]
+
+
+async def test_the_command_line_shows_further_steps_as_any_others(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(further, "REPORT_SECONDS", 60.0)
+    shown: list[list[tuple[str, int, str, str]]] = []
+    for most in (1, 8):
+        runner = await make_runner(look, worker=FunctionCallingAgentWorker(steps_per_activity=most))
+        for what in "ab":
+            model.call("look", {"what": what})
+        model.reply("done")
+        task = await runner.create_task("q")
+        await runner.run_task(task)
+        shown.append(await lines(runner, task))
+    assert shown[0] == shown[1]
+    assert [each[:3] for each in shown[0]] == [
+        each
+        for n in (1, 2)
+        for each in (
+            ("asking", n, "model"),
+            ("answered", n, "model"),
+            ("calling", n, "look"),
+            ("returned", n, "look"),
+        )
+    ] + [("asking", 3, "model"), ("answered", 3, "model")]
+
+
+async def test_the_command_line_shows_reported_steps_once(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(further, "REPORT_SECONDS", 1.0)
+    runner = await make_runner(look)
+    model.call("look", {"what": "a"})
+    model.add(hang(reply("done")))
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await model.until_held()
+
+    async def is_shown() -> bool:
+        return ("asking", 2, "model", "") in await lines(runner, task)
+
+    await until(is_shown)
+    model.release()
+    await running
+    found = [each[:2] for each in await lines(runner, task)]
+    assert found == [
+        *[(kind, 1) for kind in ("asking", "answered", "calling", "returned")],
+        ("asking", 2),
+        ("answered", 2),
+    ]
