@@ -43,11 +43,9 @@ from holdfast.task.data.failures import (
     CERTAIN,
     INTERRUPTED,
     NOT_STARTED,
-    PARKS,
-    REMEDY,
     Failure,
-    fact_of,
     facts,
+    failure_with,
 )
 from holdfast.values.code import raised, user_calls
 from holdfast.values.code.user_calls import message_with_place, naming
@@ -209,12 +207,7 @@ def users_code(what: str, function: Callable[..., Any] | None) -> Generator[None
 
 def failure_in(error: ApplicationError) -> Failure:
     """Return the failure that the error of an activity carries."""
-    return Failure(
-        type=error.type or "ApplicationError",
-        message=error.message,
-        remedy=str(fact_of(error.details, REMEDY) or ""),
-        parks=bool(fact_of(error.details, PARKS)),
-    )
+    return failure_with(error.type, error.message, error.details)
 
 
 def failure_by(error: Exception) -> Failure:

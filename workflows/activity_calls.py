@@ -24,10 +24,8 @@ from holdfast.task.data.closing import Closed, CloseInput
 from holdfast.task.data.failures import (
     CERTAIN,
     NOT_STARTED,
-    PARKS,
-    REMEDY,
     Failure,
-    fact_of,
+    failure_with,
     losses_in,
 )
 from holdfast.task.data.guard_rules import GuardFound
@@ -228,13 +226,7 @@ def failure_of(error: BaseException) -> Failure:
         cause = error.cause
     match cause:
         case ApplicationError():
-            kind = cause.type or "ApplicationError"
-            return Failure(
-                type=kind,
-                message=cause.message,
-                remedy=str(fact_of(cause.details, REMEDY) or ""),
-                parks=bool(fact_of(cause.details, PARKS)),
-            )
+            return failure_with(cause.type, cause.message, cause.details)
         case TemporalTimeout():
             name = error.activity_type if isinstance(error, ActivityError) else ""
             text = (

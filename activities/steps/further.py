@@ -51,7 +51,7 @@ BEGIN_SECONDS = 1.5
 """How long after its begin an activity begins steps."""
 
 MOST_BYTES = 64 * 1024
-"""Size of results at which an activity begins no further step: each heartbeat carries them."""
+"""Size of what is handed over at which an activity begins no further step: heartbeats carry it."""
 
 REPORT_SECONDS = 0.75
 """How long a further step may take before the task is told of those before it."""
@@ -85,7 +85,6 @@ class StepRun:
         self._first = given
         self._source = source
         self._is_reported = False
-        self._size = 0
         self._began_at = self._step_at = time.monotonic()
         self._late: asyncio.Task[None] | None = None
 
@@ -122,12 +121,6 @@ class StepRun:
             if self._late is not None:
                 self._late.cancel()
             self._source.memory().ahead.clear()
-
-    def _carry(self, pulse: Pulse, began: float) -> dict[str, Json]:
-        """Have heartbeats carry the completed steps; return these details."""
-        done = HandedOver(runs={}, further=tuple(self.done), began=began).wire()
-        pulse.carry(lambda: done)
-        return done
 
     @property
     def _is_paid(self) -> bool:
@@ -168,12 +161,13 @@ class StepRun:
         if state is None or not self._may_go_on() or not _is_plain(advanced, state):
             return False
         try:
-            check_readable(advanced, Advanced)
+            if len(self.done) == 1:  # the others were checked
+                check_readable(advanced, Advanced)
         except ApplicationError:
             return False  # the activity fails with it, once it ends
-        self._size += len(canonical(advanced.wire()))
         began = round(time.time(), 3)
-        if self._size > MOST_BYTES or not await self._is_handed_over(pulse, began):
+        details = HandedOver(runs={}, further=tuple(self.done), began=began).wire()
+        if len(canonical(details)) > MOST_BYTES or not await self._is_handed_over(pulse, details):
             return False
         self.follow(advanced, state, began)
         self._late = asyncio.create_task(self._report_late())
@@ -230,12 +224,12 @@ class StepRun:
             and now - self._began_at < BEGIN_SECONDS
         )
 
-    async def _is_handed_over(self, pulse: Pulse, began: float) -> bool:
+    async def _is_handed_over(self, pulse: Pulse, details: dict[str, Json]) -> bool:
         """Hand what is done to the server; return whether it has it, and has no news.
 
         What was done lets another model call begin: no loss of this process may undo it then.
         """
-        details = self._carry(pulse, began)
+        pulse.carry(lambda: details)
         return await acknowledged(details, pulse) and await self._has_no_news()
 
     async def _has_no_news(self) -> bool:

@@ -47,6 +47,7 @@ from holdfast import (
     tool,
 )
 from holdfast.activities import long_calls
+from holdfast.activities.steps import further
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.handoffs.handoff import handoff
@@ -90,6 +91,7 @@ class Job:
         mute: Whether its activities show no sign of life, as behind a network that is cut.
         grace: Seconds that running calls get after SIGTERM.
         long: Seconds after which a tool call may go on while its task continues as new.
+        fast: Whether every step counts as fast, on a machine of any speed.
         options: More options of the Temporal worker.
         task_id: The task, for programs that create one.
         input: Its input.
@@ -105,6 +107,7 @@ class Job:
     mute: bool = False
     grace: float = 1.0
     long: float = long_calls.LONG_SECONDS
+    fast: bool = False
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     task_id: str = ""
     input: str = ""
@@ -546,6 +549,8 @@ async def _work(job: Job) -> None:
 async def _worker(job: Job) -> Worker:
     """Make the worker of a job."""
     long_calls.LONG_SECONDS = job.long
+    if job.fast:
+        further.STEP_SECONDS = further.BEGIN_SECONDS = 60.0
     client = await connect_embedded(job.server, plugins=[HoldfastPlugin(archive=job.archive)])
     await check_archive(client, job.archive)
     options: dict[str, Any] = {

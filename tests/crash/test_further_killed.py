@@ -15,7 +15,7 @@ from tests.support.rig import activities_of, assert_replays
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 async def test_lost_in_the_model_call_of_a_further_step(lab: Lab, number: int) -> None:
     lab.hold_model(2)
-    worker = await lab.serve()
+    worker = await lab.serve(fast=True)
     task = await lab.create("look:a look:b look:c")
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.api.until_held()
@@ -33,7 +33,7 @@ async def test_lost_in_the_model_call_of_a_further_step(lab: Lab, number: int) -
 
 async def test_lost_in_the_tool_of_a_further_step(lab: Lab) -> None:
     lab.hold_model(1)
-    worker = await lab.serve()
+    worker = await lab.serve(fast=True)
     task = await lab.create("look:a look:b look:c")
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.api.until_held()
@@ -51,7 +51,7 @@ async def test_lost_in_the_tool_of_a_further_step(lab: Lab) -> None:
 
 
 async def test_lost_when_all_steps_are_done_and_before_the_result_is_recorded(lab: Lab) -> None:
-    worker = lab.start(die=(("end:step", 1),))
+    worker = lab.start(die=(("end:step", 1),), fast=True)
     task = await lab.create("look:a look:b")
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.until_dead(worker)

@@ -11,9 +11,10 @@ from holdfast import AgentRunner, Task, ToolContext, tool
 from holdfast.activities.steps import further
 from holdfast.cli.following.history import TaskHistory
 from holdfast.errors import HoldfastError
-from holdfast.testing import FakeOpenAI, Reply, call, hang, reply
+from holdfast.testing import FakeOpenAI, call, hang, reply
 from holdfast.workers import FunctionCallingAgentWorker, driver
 from holdfast.workflows import agent_task
+from tests.support.fast_steps import count_as_fast, look, looks
 from tests.support.rig import (
     MakeAgent,
     MakeRunner,
@@ -26,19 +27,7 @@ from tests.support.rig import (
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count every step as fast, on a machine of any speed, and report soon."""
-    monkeypatch.setattr(further, "STEP_SECONDS", 60.0)
-    monkeypatch.setattr(further, "BEGIN_SECONDS", 60.0)
-    monkeypatch.setattr(further, "REPORT_SECONDS", 0.5)
-
-
-@tool(effect="read")
-def look(what: str) -> str:
-    """Look."""
-    return f"saw {what}"
-
-
-def looks(what: str) -> Reply:
-    return call("look", {"what": what})
+    count_as_fast(monkeypatch, report_seconds=0.5)
 
 
 async def until_reported(runner: AgentRunner, task: Task) -> None:

@@ -16,6 +16,7 @@ from holdfast.task.data.wire import STEPS_DONE, StepsDone
 from holdfast.testing import FakeOpenAI, Reply, call, hang
 from holdfast.values.settings import Budget, ModelSettings
 from holdfast.workers import FunctionCallingAgentWorker
+from tests.support.fast_steps import count_as_fast, look, looks
 from tests.support.rig import (
     MakeAgent,
     MakeRunner,
@@ -33,19 +34,7 @@ ONE = ["describe", "step", "close"]
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count every step as fast, on a machine of any speed; nothing is reported before the end."""
-    monkeypatch.setattr(further, "STEP_SECONDS", 60.0)
-    monkeypatch.setattr(further, "BEGIN_SECONDS", 60.0)
-    monkeypatch.setattr(further, "REPORT_SECONDS", 60.0)
-
-
-@tool(effect="read")
-def look(what: str) -> str:
-    """Look."""
-    return f"saw {what}"
-
-
-def looks(what: str) -> Reply:
-    return call("look", {"what": what})
+    count_as_fast(monkeypatch)
 
 
 def hang_then_look(what: str) -> Reply:

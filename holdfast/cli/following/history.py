@@ -98,7 +98,7 @@ class TaskHistory:
         self._calls: tuple[ToolCall, ...] = ()
         self._step = 0
         self._asked: set[str] = set()
-        self._inline: list[LiveEvent] = []  # calls that ran in the activity that has just ended
+        self._inline: list[LiveEvent] = []  # more events of the same event of history
         self._running: tuple[LiveEvent, AdvanceInput] | None = None  # may run several steps
         self._begun = self._shown = 0  # how many of its steps are shown as begun, and with results
 

@@ -141,3 +141,19 @@ class Failure(Value):
     def text(self) -> str:
         """The message with the remedy."""
         return with_remedy(self.message, self.remedy)
+
+
+def failure_with(kind: str | None, message: str, details: Iterable[object]) -> Failure:
+    """Return the failure that the error of an activity carries.
+
+    Args:
+        kind: The error's type.
+        message: Its message.
+        details: Its details, with facts as of `facts`.
+    """
+    return Failure(
+        type=kind or "ApplicationError",
+        message=message,
+        remedy=str(fact_of(details, REMEDY) or ""),
+        parks=bool(fact_of(details, PARKS)),
+    )

@@ -38,8 +38,7 @@ from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.values.steps import TaskStep
 
 AT_DIGITS = 16
-"""Digits of the transcript digest that an activity gets; 64 bits distinguish transcripts,
-and the ledger keeps all of them."""
+"""Digits of the transcript digest that an activity gets: 64 bits. The ledger keeps all of them."""
 
 
 class Ledger(UpcomingSteps):
