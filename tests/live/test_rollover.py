@@ -230,7 +230,7 @@ async def test_a_task_sees_its_session_as_it_began_over_rollovers(
     await runner.finalize_response(task)
     history = await runner.session("s").chat_history()
     assert [m.text for m in history][:5] == ["before", "yes", "after", "no", "q"]
-    assert len(history) == 4 + 1 + 32 + 1
+    assert len(history) == 4 + 1 + 48 + 1
 
 
 async def test_run_task_survives_rollovers_in_the_middle_of_steps(
