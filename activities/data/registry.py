@@ -46,6 +46,7 @@ class Registry:
         *,
         prices: Prices | None = None,
         notifies: bool = False,
+        lazy: bool = False,
     ) -> None:
         """Register agents.
 
@@ -55,13 +56,13 @@ class Registry:
             snapshots: Those that are known already, and those that will be, by digest.
             prices: See above.
             notifies: See above.
+            lazy: Whether to look for the agents that they can reach only when one is wanted. The
+                registry of a run is made for each step and call, most of which want no other agent.
 
         Raises:
             UserError: Two agents have one name, among these or those that they hand over to or
                 call as tools.
         """
-        agents = tuple(agents)
-        reachable(agents)
         self.prices = prices
         self.notifies = notifies
         self._archive = archive
@@ -69,8 +70,29 @@ class Registry:
         self._lent: dict[str, None] = {}
         self._named: dict[str, Any] = {}
         self._snapshots = {} if snapshots is None else snapshots
-        for agent in agents:
+        self._unread = tuple(agents)
+        if not lazy:
+            self._read()
+
+    def _read(self) -> None:
+        """Register the given agents, and those that they can reach, unless that is done.
+
+        Raises:
+            UserError: Two of them have one name.
+        """
+        if not self._unread:
+            return
+        reachable(self._unread)
+        for agent in self._unread:
             self._add(agent, lent=False)
+        self._unread = ()
+
+    def _found(self, name: str) -> Agent | None:
+        for agent in self._unread:
+            if agent.name == name:
+                return agent
+        self._read()
+        return self._agents.get(name)
 
     def lend(self, agent: Agent) -> None:
         """Serve the agent of a run, and its team; the newest one that was lent is served.
@@ -125,11 +147,17 @@ class Registry:
         if first is None:
             return self
         return Registry(
-            [first], self._archive, self._snapshots, prices=self.prices, notifies=self.notifies
+            [first],
+            self._archive,
+            self._snapshots,
+            prices=self.prices,
+            notifies=self.notifies,
+            lazy=True,
         )
 
     def refer(self, thing: Any) -> str:
         """Return a reference to a function, by which other processes can find it."""
+        self._read()
         named = (ref for ref, other in self._named.items() if other is thing)
         return next(named, None) or refer(thing)
 
@@ -139,6 +167,7 @@ class Registry:
         Raises:
             NotFoundError: It cannot be found in the modules of the agents that are served here.
         """
+        self._read()
         if ref in self._named:
             return self._named[ref]
         modules: set[str] = set()
@@ -163,6 +192,7 @@ class Registry:
     @property
     def names(self) -> list[str]:
         """Names of the agents, sorted."""
+        self._read()
         return sorted(self._agents)
 
     def agent(self, name: str, began: AgentSnapshot | None = None) -> Agent:
@@ -177,7 +207,7 @@ class Registry:
             AgentNotFoundError: This process has none; or it shares its author's name with another
                 agent of the run, and is not declared as the one that the task began with.
         """
-        found = self._agents.get(name)
+        found = self._found(name)
         if found is None:
             msg = (
                 f"The task wants agent {name!r}, but this worker process serves:"

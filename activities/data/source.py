@@ -48,7 +48,8 @@ class Source(LargeValues):
 
     def memory(self) -> TaskMemory:
         """Return what is known of the task that the current activity works for."""
-        return self.cache.task(task_id(), activity.info().workflow_run_id or "")
+        info = activity.info()
+        return self.cache.task(info.workflow_id or "", info.workflow_run_id or "")
 
     async def head(self, known: str = "") -> TaskHead:
         """Return the task's head.

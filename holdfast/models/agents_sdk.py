@@ -122,9 +122,10 @@ class AskedModel(Protocol):
 
 def is_asked(given: object) -> bool:
     """Whether an object is a model with the Agents SDK's methods, and has none of ours."""
-    if isinstance(given, type | str | OneMethodModel):
-        return False
-    return callable(getattr(given, "get_response", None))
+    # The attribute first: a test against a protocol reads every attribute of the protocol.
+    return callable(getattr(given, "get_response", None)) and not isinstance(
+        given, type | str | OneMethodModel
+    )
 
 
 @dataclass(frozen=True)

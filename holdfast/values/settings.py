@@ -279,8 +279,7 @@ class ModelSettings(Settings):
         if override is None:
             return self
         over = as_model_settings(override, "The override of settings")
-        given = {name: getattr(over, name) for name in ModelSettings.model_fields}
-        changes = {name: value for name, value in given.items() if value is not None}
+        changes = {name: value for name, value in vars(over).items() if value is not None}
         for pair in _SAME:
             if not changes.keys().isdisjoint(pair):
                 changes = {**dict.fromkeys(pair), **changes}

@@ -35,9 +35,9 @@ class LLM(Protocol):
 def is_llm(given: object) -> bool:
     """Whether an object is one of LlamaIndex's LLMs, or works like one."""
     return (
-        not isinstance(given, type | str | Model)
+        callable(getattr(given, "achat", None))
+        and not isinstance(given, type | str | Model)
         and hasattr(given, "metadata")
-        and callable(getattr(given, "achat", None))
     )
 
 
