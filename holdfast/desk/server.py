@@ -15,7 +15,7 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.app import desk_app
 from holdfast.desk.identity.guard import is_loopback
 from holdfast.desk.identity.tokens import Tokens
-from holdfast.engine.listening import bound_socket
+from holdfast.engine.listening import listening_socket
 from holdfast.errors import InvalidArgumentError, ServerStartError
 
 HOST = "127.0.0.1"
@@ -67,7 +67,7 @@ async def desk_served(
             " would serve nobody. Make one with `holdfast desk token make NAME --role operator`."
         )
         raise InvalidArgumentError(msg)
-    bound = _bind(host, port, any_port=any_port)
+    bound = _listen(host, port, any_port=any_port)
     app = desk_app(runner, tokens=known if is_guarded else None)
     shown = f"[{host}]" if ":" in host else host
     try:
@@ -103,16 +103,16 @@ async def _serving(app: FastAPI, bound: socket.socket) -> AsyncGenerator[None]:
         await serving
 
 
-def _bind(host: str, port: int, *, any_port: bool) -> socket.socket:
-    """Return a socket that is bound.
+def _listen(host: str, port: int, *, any_port: bool) -> socket.socket:
+    """Return a socket that listens.
 
     Raises:
         ServerStartError: The address is not one of this machine, or the port is taken.
     """
     try:
-        return bound_socket(host, port)
+        return listening_socket(host, port)
     except OSError as error:
         if any_port and port:
-            return _bind(host, 0, any_port=False)
+            return _listen(host, 0, any_port=False)
         msg = f"The desk cannot listen at {host}:{port}: {error.strerror}. Give another --port."
         raise ServerStartError(msg) from None

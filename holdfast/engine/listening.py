@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import socket
 
+BACKLOG = 128
+"""Connections that wait to be accepted, at most."""
 
-def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a TCP socket that is bound; the caller listens at it and closes it.
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a TCP socket that listens: clients can connect, and wait to be served.
+
+    It is not bound alone: two sockets could then have one port, and the second would fail later.
 
     Args:
         host: Address of this machine, of IPv4 or IPv6.
@@ -16,11 +21,12 @@ def bound_socket(host: str, port: int) -> socket.socket:
         OSError: The address is not one of this machine, or the port is taken.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((host, port))
+        made.bind((host, port))
+        made.listen(BACKLOG)
     except OSError:
-        bound.close()
+        made.close()
         raise
-    return bound
+    return made

@@ -21,7 +21,7 @@ from mcp.types import ElicitResult
 
 from holdfast import ApprovalRule, tool
 from holdfast.cli.mcp_serving.agent_tools import KEY, AgentTools
-from holdfast.cli.mcp_serving.transports import bind
+from holdfast.cli.mcp_serving.transports import listen
 from holdfast.testing import FakeOpenAI
 from tests.support.cli import Cli, Running
 from tests.support.rig import MakeAgent, Rig, until
@@ -361,7 +361,7 @@ async def test_a_server_over_http_ends_without_a_traceback_while_a_client_is_con
 
 
 def test_what_is_bound_takes_connections_at_once() -> None:
-    with bind("127.0.0.1", 0, "") as bound, socket.create_connection(bound.getsockname()):
+    with listen("127.0.0.1", 0, "") as bound, socket.create_connection(bound.getsockname()):
         pass
 
 

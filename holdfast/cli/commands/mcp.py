@@ -21,11 +21,11 @@ async def mcp_command(
     """Serve agents to MCP clients until the client goes away, or Ctrl-C."""
     with needing("mcp", "`holdfast mcp`", error=ServerStartError):
         from holdfast.cli.mcp_serving.agent_tools import AgentTools
-        from holdfast.cli.mcp_serving.transports import PATH, bind, serve_http, serve_stdio
+        from holdfast.cli.mcp_serving.transports import PATH, listen, serve_http, serve_stdio
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     here = load_agents(target, app)
     token = os.environ.get("HOLDFAST_MCP_TOKEN", "")
-    bound = bind(host, port, token) if http else None
+    bound = listen(host, port, token) if http else None
     async with engine_of(common, new=True) as engine, served(engine, here):
 
         def runner(agent: str) -> AgentRunner:

@@ -18,13 +18,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.engine.listening import bound_socket
+from holdfast.engine.listening import listening_socket
 from holdfast.errors import HoldfastError, InvalidArgumentError, ServerStartError
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 PATH = "/mcp"
-BACKLOG = 128
-"""Connections that wait to be accepted, at most."""
 
 
 async def serve_stdio(server: Server[Any]) -> None:
@@ -57,7 +55,7 @@ class _Quiet(uvicorn.Server):
         yield
 
 
-def bind(host: str, port: int, token: str) -> socket.socket:
+def listen(host: str, port: int, token: str) -> socket.socket:
     """Return a socket that listens: who is told its address can connect, and waits to be served.
 
     Raises:
@@ -71,12 +69,10 @@ def bind(host: str, port: int, token: str) -> socket.socket:
         )
         raise InvalidArgumentError(msg)
     try:
-        bound = bound_socket(host, port)
-        bound.listen(BACKLOG)
+        return listening_socket(host, port)
     except OSError as error:
         msg = f"The agents cannot be served at {host}:{port}: {error.strerror}. Give another port."
         raise ServerStartError(msg) from None
-    return bound
 
 
 async def serve_http(server: Server[Any], bound: socket.socket, host: str, token: str) -> None:
