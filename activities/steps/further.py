@@ -85,6 +85,8 @@ class StepRun:
         self.began = 0.0
         self._first = given
         self._source = source
+        self._written: list[Json] = []
+        self._size = 0
         self._is_reported = False
         self._began_at = self._step_at = time.monotonic()
         self._late: asyncio.Task[None] | None = None
@@ -134,6 +136,14 @@ class StepRun:
         first, *further = self.done
         return first.model_copy(update={"further": tuple(further)}) if further else first
 
+    def written(self) -> list[Json]:
+        """Return the results of the completed steps as JSON data, which each heartbeat carries."""
+        for each in self.done[len(self._written) :]:
+            data = each.wire()
+            self._written.append(data)
+            self._size += len(canonical(data))
+        return [*self._written]
+
     def complete(self, advanced: Advanced) -> None:
         """Take the result of the present step; one that cannot be recorded fails that step only."""
         if self._late is not None:
@@ -167,8 +177,8 @@ class StepRun:
         except ApplicationError:
             return False  # the activity fails with it, once it ends
         began = round(time.time(), 3)
-        details = HandedOver(runs={}, further=tuple(self.done), began=began).wire()
-        if len(canonical(details)) > MOST_BYTES or not await self._is_handed_over(pulse, details):
+        details = {**HandedOver(runs={}, began=began).wire(), "further": self.written()}
+        if self._size > MOST_BYTES or not await self._is_handed_over(pulse, details):
             return False
         self.follow(advanced, state, began)
         self._late = asyncio.create_task(self._report_late())
@@ -231,7 +241,9 @@ class StepRun:
         What was done lets another model call begin: no loss of this process may undo it then.
         """
         pulse.carry(lambda: details)
-        return await acknowledged(details, pulse) and await self._has_no_news()
+        # Side by side: with a fast model, waiting for the server is most of a step.
+        is_there, no_news = await asyncio.gather(acknowledged(details, pulse), self._has_no_news())
+        return is_there and no_news
 
     async def _has_no_news(self) -> bool:
         """Ask the server whether nothing has happened to the task since it scheduled the activity.

@@ -208,7 +208,7 @@ class StepActivities:
         ctx, paid = ready.ctx, None
         if ctx.record.answered is not None and advanced.answer is not None:
             paid = ctx.record.answered.model_copy(update={"answer": advanced.answer})
-        done = tuple(run.done), run.began
+        done = run.written(), run.began
         batch = Batch(run.given, ready.agent, ctx.agent, ready.head, state, paid, *done)
         return await self._inline.run(batch, advanced, pulse)
 

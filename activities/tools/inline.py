@@ -87,7 +87,7 @@ class Batch(NamedTuple):
         head: The task's head.
         state: The step as the task will have it: journal and calls; `state` is what tools see.
         paid: The answer that this activity paid for, as history will have it.
-        before: Results of the steps that the activity has completed before this one.
+        before: Results of the steps that the activity has completed before this one, as JSON data.
         began: When this one was begun after them, seconds since the epoch.
     """
 
@@ -97,7 +97,7 @@ class Batch(NamedTuple):
     head: TaskHead
     state: OpenState
     paid: JournalEntry | None
-    before: tuple[Advanced, ...] = ()
+    before: Sequence[Json] = ()
     began: float = 0.0
 
 
@@ -164,8 +164,9 @@ class InlineCalls:
         if not inputs:
             return advanced
         runs = {i: given.sha for i, given in inputs.items()}
-        handing = HandedOver(paid=batch.paid, runs=runs, further=batch.before, began=batch.began)
-        details = handing.wire()
+        details = HandedOver(paid=batch.paid, runs=runs, began=batch.began).wire()
+        if batch.before:
+            details["further"] = [*batch.before]
         pulse.carry(lambda: details)
         if batch.paid is None:
             pulse.show()
