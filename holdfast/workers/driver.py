@@ -281,8 +281,10 @@ def _references(ctx: StepContext, opened: OpenStep) -> dict[bytes, str]:
     return {_key(message): name for message, name in reversed(written)}
 
 
-def _forms(message: Message) -> tuple[Message, Message]:
+def _forms(message: Message) -> tuple[Message, ...]:
     """Return a message as it is, and as an AgentWorker makes it anew: without ids for readers."""
+    if not message.item_ids:
+        return (message,)
     return message, message.model_copy(update={"item_ids": ()})
 
 
