@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.activities.data.recent import Recent
 from holdfast.task.data.head import TaskHead
@@ -54,6 +54,13 @@ class Paid:
     activity: str = ""
 
 
+class Ahead(NamedTuple):
+    """What a step has cost, and the state after it."""
+
+    cost: Usage
+    state: dict[str, Json]
+
+
 @dataclass
 class TaskMemory:
     """One run of one task, as far as this process knows it.
@@ -78,8 +85,8 @@ class TaskMemory:
         journals: Step number to its answered calls, as recorded.
         paid: Step number to its newest model answer.
         outputs: (step, digest) to the output of a completed step that others waited for.
-        ahead: Step number to the cost of its model calls, of the steps that an activity has
-            completed and the task may not know yet.
+        ahead: Step number to what it has changed, of the steps that an activity has completed and
+            the task may not know yet.
         started: Id of the activity in which the hook `on_start` of an agent was called.
         lock: Held while transcript or journal are completed: two attempts of a step may be here.
         loop: The event loop of its locks: another one cannot use them.
@@ -104,7 +111,7 @@ class TaskMemory:
     )
     paid: dict[int, Paid] = field(default_factory=dict[int, Paid])
     outputs: dict[InputRef, Json] = field(default_factory=dict[InputRef, Json])
-    ahead: dict[int, Usage] = field(default_factory=dict[int, Usage])
+    ahead: dict[int, Ahead] = field(default_factory=dict[int, Ahead])
     started: str = ""
     loop: asyncio.AbstractEventLoop | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

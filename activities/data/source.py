@@ -233,8 +233,14 @@ class Source(LargeValues):
         """Return the task as it is now; of a long input, its beginning."""
         task = await self._query("task_value", Task)
         # It may have heard meanwhile of some of the steps that the activity has completed.
-        ahead = [cost for n, cost in self.memory().ahead.items() if n > task.steps]
-        return task.model_copy(update={"usage": sum(ahead, task.usage)}) if ahead else task
+        ahead = {n: each for n, each in self.memory().ahead.items() if n > task.steps}
+        if not ahead:
+            return task
+        last, costs = max(ahead), [each.cost for each in ahead.values()]
+        known: dict[str, object] = {"steps": last, "extra_state": copy.deepcopy(ahead[last].state)}
+        for name in ("usage", "branch_usage"):
+            known[name] = sum(costs, getattr(task, name))
+        return task.model_copy(update=known)
 
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""

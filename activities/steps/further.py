@@ -27,6 +27,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from holdfast.activities.data.cache import Ahead
 from holdfast.activities.data.source import Source
 from holdfast.activities.failures import check_readable, failure_in
 from holdfast.activities.heartbeat import Pulse
@@ -38,9 +39,9 @@ from holdfast.task.data.records import OpenState, OpenStep
 from holdfast.task.data.wire import Advanced, AdvanceInput, HandedOver, StepsDone
 from holdfast.task.ledger.ledger import AT_DIGITS
 from holdfast.task.ledger.references import cost_of, resolve_adds
-from holdfast.task.tool_calls import verdict_of_calls
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, extend
+from holdfast.values.messages import Usage
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
 
@@ -196,14 +197,14 @@ class StepRun:
         if result is None:
             msg = "a step is followed only after its result is known"
             raise RuntimeError(msg)
-        if advanced.answer is not None:
-            memory.ahead[given.n] = cost_of(advanced.answer)
         outcomes = [advanced.told[i] for i in range(len(state.calls))]
         said = [each.message(call) for each, call in zip(outcomes, state.calls, strict=True)]
         adds = (*resolve_adds(result, state), *said)
         before = memory.digest_at(given.at.length) or ""
         at = ChainRef(given.at.length + len(adds), extend(before, adds)[:AT_DIGITS])
         changed, _ = merge_patch.merge(state.state, [each.patch for each in outcomes])
+        cost = Usage() if advanced.answer is None else cost_of(advanced.answer)
+        memory.ahead[given.n] = Ahead(cost, changed)
         following = TaskStep().after(state.open.step).placed(at.length)
         n = given.n + 1
         self.given = given.model_copy(
@@ -327,4 +328,4 @@ def _is_plain(advanced: Advanced, state: OpenState) -> bool:
         return False
     if advanced.failure is not None or advanced.needs is not None or advanced.unbegun:
         return False
-    return verdict_of_calls(state.model_copy(update={"outcomes": advanced.outcomes})) is None
+    return all(each.failure is None for each in advanced.told.values())  # as of a hook that raised

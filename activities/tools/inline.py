@@ -296,6 +296,7 @@ def _input(batch: Batch, i: int) -> ToolInput:
         n=state.n,
         i=i,
         sha=call_digest(state.calls[i]),
+        call=state.calls[i],  # the task does not know it yet, and a full cache forgets it
         branch=batch.given.branch,
         batch=batches_of(state),
         agent=step.agent,

@@ -281,7 +281,7 @@ class ToolInput(Value):
         sha: Digest of the call.
         state: The task's extra_state, when it is small and not empty.
         big: Whether the state is too large to be sent: the activity asks the task for it.
-        call: The call, when a person changed it.
+        call: The call, when a person changed it, or it runs in the activity of its step.
         branch: Branch of the ledger; part of the idempotency key, like the next.
         batch: Number of batches of calls that the step has made before this one.
         step: Id of the step, when it is not "s" and its ordinal.
