@@ -45,8 +45,8 @@ from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
 
 STEP_SECONDS = 0.75
-"""Longest time of a step after which its activity runs the next one. A step that is reported as slow,
-see `REPORT_SECONDS`, is the last of its activity anyhow."""
+"""Longest time of a step after which its activity runs the next one. A step that is reported as
+slow, see `REPORT_SECONDS`, is the last of its activity anyhow."""
 
 BEGIN_SECONDS = 1.5
 """How long after its begin an activity begins steps."""

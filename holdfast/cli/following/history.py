@@ -190,7 +190,8 @@ class TaskHistory:
         if scheduled is None or started.attempt <= 1:
             return None
         changes = {"kind": "retried", "at": at, "attempt": started.attempt}
-        return self._got_to(scheduled).model_copy(update={**changes, "text": why(started.last_failure)})
+        changes |= {"text": why(started.last_failure)}
+        return self._got_to(scheduled).model_copy(update=changes)
 
     async def _complete(self, event: HistoryEvent, at: float) -> LiveEvent | None:
         done = event.activity_task_completed_event_attributes
@@ -308,7 +309,8 @@ class TaskHistory:
         scheduled = self._scheduled.pop(scheduled_id, None)
         if scheduled is None:
             return None
-        return self._got_to(scheduled).model_copy(update={"kind": "failed", "at": at, "text": why(failure)})
+        changes = {"kind": "failed", "at": at, "text": why(failure)}
+        return self._got_to(scheduled).model_copy(update=changes)
 
     async def _decode(self, payloads: Sequence[Payload], kind: type[T]) -> T:
         if not payloads:
