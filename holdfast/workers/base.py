@@ -123,6 +123,7 @@ def as_worker(given: object) -> AgentWorker:
         msg = f"worker={given.__name__} is a class. Pass an object of it: {given.__name__}()."
         raise UserError(msg)
     if isinstance(given, AgentWorker):
+        _check_steps(given, given.steps_per_activity)
         return given
     if not callable(getattr(given, "run_step", None)):
         msg = (
@@ -136,6 +137,8 @@ def as_worker(given: object) -> AgentWorker:
     }
     for name, method in own.items():
         _check_method(type(given).__name__, name, method)
+    steps = getattr(given, "steps_per_activity", AgentWorker.steps_per_activity)
+    _check_steps(given, steps)
     members = {name: staticmethod(method) for name, method in own.items()}
     made = types.new_class(
         type(given).__name__,
@@ -147,11 +150,28 @@ def as_worker(given: object) -> AgentWorker:
                 "__qualname__": type(given).__qualname__,
                 "__doc__": type(given).__doc__,
                 "max_parallel": getattr(given, "max_parallel", AgentWorker.max_parallel),
+                "steps_per_activity": steps,
             }
         ),
     )
     worker: AgentWorker = made()
     return worker
+
+
+def steps_problem(most: object) -> str:
+    """Say why this cannot be an AgentWorker's `steps_per_activity`; empty if it can."""
+    if isinstance(most, int) and not isinstance(most, bool) and most >= 1:
+        return ""
+    return (
+        "steps_per_activity counts the steps that one activity runs, so it must be a whole number,"
+        f" 1 or more; it was {shown(most)}."
+    )
+
+
+def _check_steps(given: object, most: object) -> None:
+    problem = steps_problem(most)
+    if problem:
+        raise UserError(f"{type(given).__name__}.{problem}")
 
 
 def _check_method(kind: str, name: str, method: Any) -> None:

@@ -19,6 +19,7 @@ from tests.support.rig import (
     MakeAgent,
     MakeRunner,
     Rig,
+    activities_of,
     assert_replays,
     until,
 )
@@ -162,3 +163,17 @@ async def test_the_command_line_shows_reported_steps_once(
         ("asking", 2),
         ("answered", 2),
     ]
+
+
+async def test_the_command_line_names_the_step_whose_model_call_is_made_again(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    model.add(looks("a"), looks("b"))
+    model.fail(500, retry_after=0.01)
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    assert await activities_of(runner.client, task.task_id) == ["describe", "step"]
+    found = [each[:3] for each in await lines(runner, task) if each[0] == "retried"]
+    assert found == [("retried", 3, "model")]

@@ -190,7 +190,8 @@ class TaskHistory:
         if scheduled is None or started.attempt <= 1:
             return None
         changes = {"kind": "retried", "at": at, "attempt": started.attempt}
-        return scheduled.model_copy(update={**changes, "text": why(started.last_failure)})
+        changes |= {"text": why(started.last_failure)}
+        return self._got_to(scheduled).model_copy(update=changes)
 
     async def _complete(self, event: HistoryEvent, at: float) -> LiveEvent | None:
         done = event.activity_task_completed_event_attributes
@@ -229,6 +230,15 @@ class TaskHistory:
             self._fit_journal(0)
             self._inline.append(step)
         return step
+
+    def _got_to(self, scheduled: LiveEvent) -> LiveEvent:
+        """Return an activity's event with the step that it has got to, as far as that is shown."""
+        if self._running is None or self._running[0] is not scheduled:
+            return scheduled
+        n = scheduled.step + self._begun - 1
+        if n == scheduled.step:
+            return scheduled
+        return scheduled.model_copy(update={"step": n, "step_id": usual_id(n)})
 
     def _results(self, scheduled: LiveEvent, results: Sequence[Advanced], at: float) -> None:
         """Add the events of steps that an activity has run, but of those shown before."""
@@ -299,7 +309,8 @@ class TaskHistory:
         scheduled = self._scheduled.pop(scheduled_id, None)
         if scheduled is None:
             return None
-        return scheduled.model_copy(update={"kind": "failed", "at": at, "text": why(failure)})
+        changes = {"kind": "failed", "at": at, "text": why(failure)}
+        return self._got_to(scheduled).model_copy(update=changes)
 
     async def _decode(self, payloads: Sequence[Payload], kind: type[T]) -> T:
         if not payloads:

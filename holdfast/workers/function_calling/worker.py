@@ -10,7 +10,7 @@ from holdfast.values.base import Json
 from holdfast.values.messages import Message, ToolCall, assistant
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
-from holdfast.workers.base import AgentWorker
+from holdfast.workers.base import AgentWorker, steps_problem
 from holdfast.workers.function_calling import turn
 from holdfast.workers.function_calling.turn import hand_over
 
@@ -136,12 +136,9 @@ def _check(most: Any, is_parallel: Any) -> None:
 
 
 def _check_steps(most: Any) -> None:
-    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-        msg = (
-            "steps_per_activity counts the steps that one activity runs, so it must be a whole"
-            f" number, 1 or more; it was {shown(most)}."
-        )
-        raise InvalidArgumentError(msg)
+    problem = steps_problem(most)
+    if problem:
+        raise InvalidArgumentError(problem)
 
 
 def _progress(step: TaskStep) -> tuple[int, list[tuple[str, str]]]:
