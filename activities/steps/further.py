@@ -53,7 +53,7 @@ BEGIN_SECONDS = 1.5
 """How long after its begin an activity begins steps."""
 
 MOST_BYTES = 64 * 1024
-"""Size of what is handed over at which an activity begins no further step: heartbeats carry it."""
+"""Size of results at which an activity begins no further step: each heartbeat carries them."""
 
 REPORT_SECONDS = 0.75
 """How long a further step may take before the task is told of those before it."""

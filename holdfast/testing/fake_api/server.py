@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.engine.listening import listening_socket
 from holdfast.testing.fake_api.app import FakeApp
 from holdfast.testing.fake_api.replies import read_script
 from holdfast.testing.fake_api.script import Script
@@ -35,7 +36,7 @@ class ServerThread:
 
     def __init__(self, script: Script, port: int) -> None:
         """Start, and return once requests are served."""
-        self._socket = _listen(port)
+        self._socket = listening_socket("127.0.0.1", port)
         self.port: int = self._socket.getsockname()[1]
         self._script = script
         self._ready = threading.Event()
@@ -124,13 +125,6 @@ class _ThreadServer(_Server):
             task.cancel()
 
 
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
-    return listener
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve the fake API until the process is stopped."""
     parser = argparse.ArgumentParser(description="Serve a fake of the OpenAI HTTP API.")
@@ -144,8 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 async def _serve_process(script: Script, port: int) -> None:
-    listener = _listen(port)
-    listener.listen()
+    listener = listening_socket("127.0.0.1", port)
     port = listener.getsockname()[1]
     line = {"base_url": f"http://127.0.0.1:{port}/v1", "port": port, "pid": os.getpid()}
     # Printed before serving: an early client waits in the listener's queue.
