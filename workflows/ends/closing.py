@@ -101,7 +101,8 @@ class Closing:
         core.closed = True
         core.seal = seal
         keep_seal(seal)
-        core.children.end("finish")
+        if sent.status != "abandoned":  # else they were told; two signals may change places
+            core.children.end("finish")
         if sent.failure is not None:
             core.requests.fail_all(sent.failure)
         core.requests.answer_all(RunReply(n=core.ledger.s.steps), only_all=True)
