@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from holdfast.activities.steps import further
 from holdfast.errors import HoldfastError, StepFailedError
 from holdfast.task.data.wire import STEPS_DONE, StepsDone
 from holdfast.testing import FakeOpenAI, Reply, call, hang
+from holdfast.testing.fake_api.replies import Answer, CallSpec
 from holdfast.values.settings import Budget, ModelSettings
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.fast_steps import count_as_fast, look, looks
@@ -235,6 +237,32 @@ async def test_a_failed_model_call_is_tried_again_with_the_steps_before_it_kept(
     assert [each.attempts for each in calls] == [1, 1, 3, 1]
     await end(runner, task)
     assert await activities_of(runner.client, task.task_id) == ["describe", "step", "step", "close"]
+
+
+async def handed_over(runner: AgentRunner, task: Task) -> int:
+    """Return how many completed steps of the running activity the server has."""
+    handle = runner.client.get_workflow_handle(task.task_id)
+    found = (await handle.describe()).raw_description.pending_activities
+    sent = [p.data for each in found for p in each.heartbeat_details.payloads]
+    details: list[dict[str, Any]] = [json.loads(data) or {} for data in sent]
+    return max((len(each.get("further", ())) for each in details), default=0)
+
+
+async def test_what_is_completed_is_at_the_server_before_the_next_answer_is_asked_for(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    cut = CallSpec(name="look", arguments={"what": "a"})
+    model.add(looks("a"), Answer(calls=(cut,), finish="length"), hang_then_look("b"))
+    model.reply("done")
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await model.until_held()
+    assert await handed_over(runner, task) == 2  # the second is a call that was refused
+    model.release()
+    assert str(await running) == "done"
+    await end(runner, task)
+    assert await activities_of(runner.client, task.task_id) == ONE
 
 
 @pytest.mark.parametrize(("status", "attempts"), [(400, 10), (500, 1), (500, 2)])
