@@ -47,7 +47,6 @@ from holdfast.task.data.failures import (
     facts,
     failure_with,
 )
-from holdfast.task.data.wire import Advanced
 from holdfast.values.code import raised, user_calls
 from holdfast.values.code.user_calls import message_with_place, naming
 from holdfast.values.messages import clean
@@ -322,8 +321,6 @@ class _Reading(ActivityInboundInterceptor):
         result = await super().execute_activity(input)
         declared: Any = inspect.unwrap(input.fn)
         declared = getattr(declared, "__func__", declared)
-        if isinstance(result, Advanced) and result.further:
-            return result  # each of its steps was checked by itself, so that no other is lost
         if declared.__module__.startswith("holdfast."):  # not a team's own activities
             check_readable(result, _kind_of_result(declared))
         return result

@@ -209,8 +209,6 @@ class Agent(DeclaredAgent[ContextT]):
         Raises:
             UserError: Two of the agents, this one included, have the same name.
         """
-        if not self.handoffs:
-            return ()
         return walk([self], lambda agent: [each.agent for each in agent.made_handoffs])[1:]
 
     def as_tool(  # noqa: PLR0917  the Agents SDK's signature

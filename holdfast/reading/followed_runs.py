@@ -73,14 +73,12 @@ def _joined(parts: Sequence[Sequence[RunItem]]) -> list[RunItem]:
 
 async def _with_followed(recorded: Recorded, reader: Reader, agent: Agent) -> list[Recorded]:
     """Return the records of a run and of those that it goes on from, the newest first."""
-    runs = [recorded]
+    runs, servers = [recorded], has_servers(agent)
     while (follows := runs[-1].head.follows) is not None:
         last, trouble = runs[-1], "there is a later task of this id: it was deleted, and begun anew"
         whole = not _is_sent(last)  # else the input of the last one has that of this one
         try:
-            found = await read_recorded(
-                reader, follows.task_id, servers=has_servers(agent), whole=whole
-            )
+            found = await read_recorded(reader, follows.task_id, servers=servers, whole=whole)
         except _UNREADABLE as error:
             trouble = str(error)
         else:

@@ -195,7 +195,7 @@ def team_of(agent: Agent, *, first: str = "") -> Team:
 
 def has_servers(agent: Agent) -> bool:
     """Whether an agent, or one that it hands over to, has MCP servers."""
-    return bool(agent.mcp_servers) or any(each.mcp_servers for each in agent.team())
+    return any(each.mcp_servers for each in (agent, *agent.team()))
 
 
 def check_agents(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> None:
