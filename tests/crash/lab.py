@@ -25,6 +25,7 @@ from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, hang, reply
 from holdfast.values.checks.ids import queue_of
 from tests.crash import programs
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, make_runner
+from tests.support.rig import heartbeats_of, steps_handed_over
 
 SOON = 100.0
 
@@ -267,27 +268,20 @@ class Lab:
 
     async def until_kept(self, task: Task) -> None:
         """Wait until the server has the outcome of a call that ran in the activity of its step."""
-        handle = self.runner.client.get_workflow_handle(task.task_id)
         async with asyncio.timeout(SOON):
             while True:
-                found = (await handle.describe()).raw_description.pending_activities
-                kept = [p.data for each in found for p in each.heartbeat_details.payloads]
-                if any(json.loads(data).get("done") for data in kept):
+                found = await heartbeats_of(self.runner.client, task.task_id)
+                if any(each.get("done") for each in found):
                     return
                 await asyncio.sleep(5 * POLL_SECONDS)
 
     async def until_steps_kept(self, task: Task | str, steps: int) -> None:
         """Wait until the server, or the task, has the results of so many steps."""
         task_id = task if isinstance(task, str) else task.task_id
-        handle = self.runner.client.get_workflow_handle(task_id)
         async with asyncio.timeout(SOON):
             while True:
                 known = len(await self.runner.get_completed_steps(task))
-                found = (await handle.describe()).raw_description.pending_activities
-                kept = [p.data for each in found for p in each.heartbeat_details.payloads]
-                details: list[dict[str, Any]] = [json.loads(data) or {} for data in kept]
-                further = [len(each.get("further", ())) for each in details]
-                if max([known, *further]) >= steps:
+                if max(known, await steps_handed_over(self.runner.client, task_id)) >= steps:
                     return
                 await asyncio.sleep(5 * POLL_SECONDS)
 

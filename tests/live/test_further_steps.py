@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.support.rig import (
     Rig,
     activities_of,
     assert_replays,
+    steps_handed_over,
     until,
     until_status,
 )
@@ -239,15 +239,6 @@ async def test_a_failed_model_call_is_tried_again_with_the_steps_before_it_kept(
     assert await activities_of(runner.client, task.task_id) == ["describe", "step", "step", "close"]
 
 
-async def handed_over(runner: AgentRunner, task: Task) -> int:
-    """Return how many completed steps of the running activity the server has."""
-    handle = runner.client.get_workflow_handle(task.task_id)
-    found = (await handle.describe()).raw_description.pending_activities
-    sent = [p.data for each in found for p in each.heartbeat_details.payloads]
-    details: list[dict[str, Any]] = [json.loads(data) or {} for data in sent]
-    return max((len(each.get("further", ())) for each in details), default=0)
-
-
 async def test_what_is_completed_is_at_the_server_before_the_next_answer_is_asked_for(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
@@ -258,7 +249,8 @@ async def test_what_is_completed_is_at_the_server_before_the_next_answer_is_aske
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_task(task))
     await model.until_held()
-    assert await handed_over(runner, task) == 2  # the second is a call that was refused
+    # The call of the second was refused.
+    assert await steps_handed_over(runner.client, task.task_id) == 2
     model.release()
     assert str(await running) == "done"
     await end(runner, task)

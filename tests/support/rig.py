@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -253,6 +254,19 @@ async def activities_of(client: Client, workflow_id: str) -> list[str]:
         for event in run.events
         if event.HasField("activity_task_scheduled_event_attributes")
     ]
+
+
+async def heartbeats_of(client: Client, workflow_id: str) -> list[dict[str, Any]]:
+    """List what the newest heartbeats of a workflow's running activities carry, as JSON objects."""
+    found = (await client.get_workflow_handle(workflow_id).describe()).raw_description
+    payloads = [p for each in found.pending_activities for p in each.heartbeat_details.payloads]
+    return [json.loads(payload.data) or {} for payload in payloads]
+
+
+async def steps_handed_over(client: Client, workflow_id: str) -> int:
+    """Return how many completed steps of a running activity the server has."""
+    found = await heartbeats_of(client, workflow_id)
+    return max((len(each.get("further", ())) for each in found), default=0)
 
 
 async def until(
