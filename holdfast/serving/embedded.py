@@ -115,6 +115,7 @@ class LocalEngine:
         self._agents: dict[str, dict[str, Agent]] = {}
         self._lent: dict[str, set[str]] = {}
         self._kept: set[str] = set()
+        self._left: set[str] = set()
         self._serving: dict[str, _Served] = {}
         self._client: Client | None = None
         self._resources = AsyncExitStack()
@@ -211,7 +212,8 @@ class LocalEngine:
 
     async def _stop(self, served: _Served) -> None:
         if self._host is not None:
-            await self._host.stop(served.workers, GRACE)
+            has_stopped = await self._host.stop(served.workers, GRACE)
+            self._left.update(() if has_stopped else served.workers.queues)
 
     def _let_go(self, queue: str) -> None:
         """Forget the agent of a queue whose worker was stopped."""
@@ -290,7 +292,10 @@ class LocalEngine:
             raise InvalidArgumentError(_NOT_STARTED)
 
         async def make(host: Host) -> Workers:
-            client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
+            # The caller's client, whose new tasks then begin in this worker with one request less.
+            client = self._client
+            if client is None or queue in self._left:  # one client has one worker of a queue
+                client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
             options = {
                 "graceful_shutdown_timeout": GRACE,
                 "workflow_task_executor": host.workflows,

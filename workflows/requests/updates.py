@@ -147,6 +147,10 @@ class Updates:
         seen = core.ledger.s.seen
         if pending.id in seen:
             return seen[pending.id]
+        if asked.follows and core.ledger.failure is not None:
+            await workflow.wait_condition(lambda: core.work is None)  # steps beside it end first
+            if core.ledger.failure is not None:
+                raise refusal(core.ledger.failure, parked=True)
         if core.phase == "stuck":
             return await self._close_for(asked)
         if core.ledger.s.children:

@@ -236,9 +236,10 @@ class TaskCreation(TaskReading):
         given = given.model_copy(update={"automatic": True, "finalize": True})
         if self.is_embedded:
             user_calls.carry(task_id)
-        queue = self._queue_for(head.agent)
+        queue, tasks = self._queue_for(head.agent), self._tasks
+        run = tasks.start_and_follow if self.is_embedded else tasks.start_and_run
         try:
-            await self._tasks.start_and_run(task_id, given, queue, title or input or "", started)
+            await run(task_id, given, queue, title or input or "", started)
         except TaskExistsError:
             if not exist_ok:
                 raise

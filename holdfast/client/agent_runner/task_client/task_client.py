@@ -25,6 +25,7 @@ from holdfast.archive.segments import read_record
 from holdfast.client.agent_runner.task_client.caller import request_id_of, unique_id
 from holdfast.client.agent_runner.task_client.updates import NotTakenError, TaskUpdates
 from holdfast.client.caller_sessions.turns import forget_turn
+from holdfast.engine.rests import rest_of
 from holdfast.engine.search_attributes import AGENT_TASK, TASKS, is_
 from holdfast.errors import (
     CommandRefusedError,
@@ -52,6 +53,10 @@ another activity does: a model call, an AgentWorker's step, an `undo=`."""
 
 DEFERRABLE = frozenset[Verb]({"feedback", "edit_step", "drop_step"})
 """Verbs that can wait, and are refused then."""
+
+FOLLOW_SECONDS = 2.0
+"""How long a task may run in this process before it is asked for a reply. It may have moved to a
+worker of another process, from which no hint comes that it rests."""
 
 RECEIPT_SECONDS = 1.0
 """How long to wait for a worker process that can answer with the receipt of a recorded command."""
@@ -99,6 +104,7 @@ class TaskClient(TaskUpdates):
                     memo=memo(title, now=now, origin=origin),
                     static_summary=title_of(given.head.agent, title),
                     static_details=details_of(given.head.agent, title),
+                    request_eager_start=True,
                 )
         except WorkflowAlreadyStartedError as error:
             raise TaskExistsError(task_id) from error
@@ -133,9 +139,7 @@ class TaskClient(TaskUpdates):
         try:
             await presence.expect(queue, task_id=task_id, request_id=request_id)
         except NoWorkerError:
-            await self.start(task_id, given, queue, title)
-            if started is not None:
-                started()
+            await self._start(task_id, given, queue, title, started)
             raise
         await self._refuse_archived(task_id)
         presence.started(task_id, queue)
@@ -169,6 +173,69 @@ class TaskClient(TaskUpdates):
         if reply is None or reply.status == "moved":
             return await self._run(task_id, wanted, request_id, again=True)
         return reply
+
+    async def start_and_follow(
+        self,
+        task_id: str,
+        given: TaskInput,
+        queue: str,
+        title: str,
+        started: Callable[[], None] | None = None,
+    ) -> None:
+        """Do what `start_and_run` does, for a task that a worker of this process serves.
+
+        That costs the server less: the reply to the start has the task's first workflow task, and
+        its end is awaited in the history. Only a task that rests before it is closed is asked why.
+
+        Raises:
+            TaskExistsError: As for `start_and_run`, like the others.
+            NoWorkerError: As there.
+            HoldfastError: As there.
+        """
+        with rest_of(task_id) as rests:
+            try:
+                await self._reader.presence.expect(queue, task_id=task_id)
+            except NoWorkerError:
+                await self._start(task_id, given, queue, title, started)
+                raise
+            await self._start(task_id, given, queue, title, started)
+            finishes = await self._finishes(task_id, rests)
+        if not finishes:
+            wanted = RunRequest(all=True, follows=True)
+            await self._run(task_id, wanted, unique_id(), again=True)
+
+    async def _start(
+        self,
+        task_id: str,
+        given: TaskInput,
+        queue: str,
+        title: str,
+        started: Callable[[], None] | None,
+    ) -> None:
+        """Start a task, and say so."""
+        await self.start(task_id, given, queue, title)
+        if started is not None:
+            started()
+
+    async def _finishes(self, task_id: str, rests: asyncio.Event) -> bool:
+        """Whether a task finishes before it may rest, and before it is time to ask it.
+
+        An end that is not the usual one, or that cannot be read, is not told apart from a rest:
+        the request that follows meets it again.
+        """
+        ending = asyncio.ensure_future(self._client.get_workflow_handle(task_id).result())
+        ending.add_done_callback(lambda done: done.cancelled() or done.exception())
+        resting = asyncio.ensure_future(rests.wait())
+        try:
+            await asyncio.wait(
+                {ending, resting},
+                timeout=FOLLOW_SECONDS,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            return ending.done() and ending.exception() is None
+        finally:
+            ending.cancel()
+            resting.cancel()
 
     async def _start_and_ask(
         self,
