@@ -11,7 +11,6 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 
-from holdfast.engine.rests import may_rest
 from holdfast.engine.search_attributes import (
     APPROVALS_MEMO,
     CREATED_MEMO,
@@ -240,11 +239,8 @@ class Core:
 
     def publish(self) -> None:
         """Show the task's status and open approvals in lists, and the rest in its details."""
-        status = self.ledger.status
-        publish(self.ledger, status)
+        publish(self.ledger, self.ledger.status)
         self.show()
-        if status != "running":
-            may_rest(workflow.info().workflow_id)
 
     def show(self) -> None:
         """Let Temporal's UI show where the task stands; this costs no history."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from holdfast.engine.rests import may_rest
 from holdfast.task import refusals
 from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import REMEDY, Failure
@@ -63,6 +66,11 @@ class Updates:
         self._core = core
         self._commands = commands
         self._waiting = 0
+        self._begun_with: Pending | None = None
+        if core.given.asked:
+            tell = partial(may_rest, workflow.info().workflow_id)
+            self._begun_with = Pending(core.given.asked, RunRequest(all=True), tell)
+            core.requests.add(self._begun_with)
 
     def check_run(self, asked: RunRequest) -> None:
         """Refuse a request to run that cannot be served.
@@ -72,7 +80,7 @@ class Updates:
         """
         core = self._core
         _raise(checks.refuse_unknown("run", asked))
-        if self._is_known("run"):
+        if self._own_request() is not None or self._is_known("run"):
             return
         if ALLOWED[core.phase]["run"] == "close":
             return
@@ -143,14 +151,14 @@ class Updates:
     async def _run(self, asked: RunRequest) -> RunReply:
         core = self._core
         core.updates += 1
+        own = self._own_request()
+        if own is not None:
+            await workflow.wait_condition(lambda: own.done)
+            return result_of(own)
         pending = Pending(_request_id(), asked)
         seen = core.ledger.s.seen
         if pending.id in seen:
             return seen[pending.id]
-        if asked.follows and core.ledger.failure is not None:
-            await workflow.wait_condition(lambda: core.work is None)  # steps beside it end first
-            if core.ledger.failure is not None:
-                raise refusal(core.ledger.failure, parked=True)
         if core.phase == "stuck":
             return await self._close_for(asked)
         if core.ledger.s.children:
@@ -180,6 +188,11 @@ class Updates:
             core.requests.settle(ledger)
         await workflow.wait_condition(lambda: pending.done)
         return result_of(pending)
+
+    def _own_request(self) -> Pending | None:
+        """Return the request that the task was begun with, if the present update asks for it."""
+        own = self._begun_with
+        return own if own is not None and own.id == _request_id() else None
 
     def _refuse_when_leaving(self) -> None:
         """Refuse a request if the task has begun to end or to continue as new meanwhile."""

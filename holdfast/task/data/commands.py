@@ -237,8 +237,6 @@ class RunRequest(UpdateRequest):
         stored: The input in the archive, when it is too large for history.
         images: Images of the new input; without one they join what the step has.
         stream: Whether the client follows the step's answers while they are made.
-        follows: Wait for a task that runs by itself, and run nothing: one that has stopped with a
-            failure is not tried again, the request fails with it.
     """
 
     all: bool = False
@@ -250,7 +248,6 @@ class RunRequest(UpdateRequest):
     restart: bool = False
     round: bool = False
     stream: bool = False
-    follows: bool = False
 
     @property
     def attaches(self) -> bool:

@@ -67,6 +67,8 @@ class TaskInput(Value):
         secret: Shared with the parent, if there is one: the signals between them carry it.
         described: What the activity `describe` would find out, if who started the task serves its
             agent and has found it out.
+        asked: Id of a request to run the task to its end, as if it had come by the update `run`
+            with the start; its client fetches the reply by that update, if at all.
     """
 
     head: TaskHead
@@ -85,6 +87,7 @@ class TaskInput(Value):
     on_dollars: Literal["", "ask", "finish", "fail"] = ""
     secret: str = ""
     described: Described | None = None
+    asked: str = ""
 
     @property
     def has_request(self) -> bool:

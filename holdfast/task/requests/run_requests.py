@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from holdfast.task import refusals
 from holdfast.task.data.commands import RunReply, RunRequest
@@ -37,10 +37,19 @@ class Pending:
             another caller; 0 for none.
     """
 
-    def __init__(self, request_id: str, asked: RunRequest) -> None:
-        """Remember the request."""
+    def __init__(
+        self, request_id: str, asked: RunRequest, tell: Callable[[], None] | None = None
+    ) -> None:
+        """Remember the request.
+
+        Args:
+            request_id: Its id.
+            asked: What was asked.
+            tell: Called when the update may return.
+        """
         self.id = request_id
         self.asked = asked
+        self._tell = tell
         self.done = False
         self.reply: RunReply | Failure = RunReply()
         self.parked = False
@@ -49,13 +58,18 @@ class Pending:
     def answer(self, reply: RunReply) -> None:
         """Let the update return."""
         self.reply = reply
-        self.done = True
+        self._finish()
 
     def fail(self, failure: Failure, *, parked: bool = False) -> None:
         """Let the update raise; with `parked`, the task waits with this failure."""
         self.reply = failure
         self.parked = parked
+        self._finish()
+
+    def _finish(self) -> None:
         self.done = True
+        if self._tell is not None:
+            self._tell()
 
 
 class RunRequests:

@@ -192,17 +192,18 @@ class TaskClient(TaskUpdates):
             NoWorkerError: As there.
             HoldfastError: As there.
         """
+        request_id = unique_id()
+        given = given.model_copy(update={"asked": request_id})
         with rest_of(task_id) as rests:
             try:
-                await self._reader.presence.expect(queue, task_id=task_id)
+                await self._reader.presence.expect(queue, task_id=task_id, request_id=request_id)
             except NoWorkerError:
                 await self._start(task_id, given, queue, title, started)
                 raise
             await self._start(task_id, given, queue, title, started)
             finishes = await self._finishes(task_id, rests)
         if not finishes:
-            wanted = RunRequest(all=True, follows=True)
-            await self._run(task_id, wanted, unique_id(), again=True)
+            await self._run(task_id, RunRequest(all=True), request_id, again=True)
 
     async def _start(
         self,
