@@ -142,19 +142,19 @@ class Updates:
         Raises:
             ApplicationError: It failed; its type names the error class.
         """
+        own = self._own_request()
+        self._core.updates += 1
         self._waiting += 1
         try:
-            return await self._run(asked)
+            if own is None:
+                return await self._run(asked)
+            await workflow.wait_condition(lambda: own.done)
+            return result_of(own)
         finally:
             self._waiting -= 1
 
     async def _run(self, asked: RunRequest) -> RunReply:
         core = self._core
-        core.updates += 1
-        own = self._own_request()
-        if own is not None:
-            await workflow.wait_condition(lambda: own.done)
-            return result_of(own)
         pending = Pending(_request_id(), asked)
         seen = core.ledger.s.seen
         if pending.id in seen:

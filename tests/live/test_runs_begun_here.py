@@ -1,0 +1,179 @@
+"""Runs whose worker is in the same process: begun in the reply to the start, awaited by a hint."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import Agent, AgentRunner, Runner, tool
+from holdfast.client.agent_runner.task_client import task_client
+from holdfast.client.agent_runner.task_client.task_client import TaskClient
+from holdfast.errors import HoldfastError, NoWorkerError, StepFailedError, TaskExistsError
+from holdfast.models.openai.responses import ResponsesModel
+from holdfast.reading import presence
+from holdfast.testing import FakeOpenAI
+from holdfast.workflows.requests import updates
+from tests.support.rig import MakeAgent, Rig, event_types, histories, until
+from tests.support.runs import Runs, tools
+
+ACCEPTED, COMPLETED = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED", "WORKFLOW_EXECUTION_UPDATE_COMPLETED"
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Runs that take the way of an embedded engine: the worker of the rig has the same client."""
+    monkeypatch.setattr(TaskClient, "start_and_run", TaskClient.start_and_follow)
+    return Runs(rig, make_agent)
+
+
+@pytest.fixture
+def unheard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no hint come, as when the task is in another process, and ask it soon."""
+    monkeypatch.setattr(updates, "may_rest", lambda _: None)
+    monkeypatch.setattr(task_client, "FOLLOW_SECONDS", 0.05)
+
+
+async def test_a_finished_run_was_begun_with_its_start_and_asked_for_no_reply(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    model.call("look")
+    model.reply("done")
+    result = await run("q", look)
+    assert result.final_output == "done"
+    [history] = await histories(run.runner.client, result.task_id)
+    begun = history.events[0].workflow_execution_started_event_attributes
+    assert begun.eager_execution_accepted
+    assert ACCEPTED not in await event_types(run.runner.client, result.task_id)
+
+
+async def test_an_embedded_engine_begins_its_runs_with_their_start(model: FakeOpenAI) -> None:
+    agent = Agent(name="agent", model=ResponsesModel("m", base_url=model.base_url, api_key="k"))
+    model.reply("done")
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        result = await Runner.run(agent, "q", runner=runner)
+        [history] = await histories(runner.client, result.task_id)
+    begun = history.events[0].workflow_execution_started_event_attributes
+    assert begun.eager_execution_accepted
+    assert not any(
+        e.HasField("workflow_execution_update_accepted_event_attributes") for e in history.events
+    )
+
+
+async def test_a_run_that_waits_for_a_person_is_asked_once(run: Runs, model: FakeOpenAI) -> None:
+    ran, pay = tools()
+    model.call("pay", {"to": "ann"})
+    result = await run("q", pay)
+    [call] = result.interruptions
+    found = await event_types(run.runner.client, result.task_id)
+    assert found.count(ACCEPTED) == found.count(COMPLETED) == 1
+    state = result.to_state()
+    state.approve(call)
+    model.reply("done")
+    assert ((await run(state)).final_output, ran) == ("done", ["ann"])
+
+
+@pytest.mark.usefixtures("unheard")
+async def test_a_run_that_waits_is_asked_also_when_no_hint_comes(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    _, pay = tools()
+    model.call("pay", {"to": "ann"})
+    assert len((await run("q", pay)).interruptions) == 1
+
+
+async def failing(run: Runs, model: FakeOpenAI) -> None:
+    """Let a run stop with a failed step, and see that nothing was tried again for its reply."""
+    model.fail(400, message="not like this")
+    with pytest.raises(StepFailedError, match="not like this") as caught:
+        await run("q")
+    assert len(model.requests) == 1
+    model.reply("healed")
+    assert caught.value.task_id
+    await run.runner.run_on(caught.value.task_id)
+    assert len(model.requests) == 2
+
+
+async def test_a_failed_step_is_not_run_again_for_the_reply(run: Runs, model: FakeOpenAI) -> None:
+    await run.serve()
+    await failing(run, model)
+
+
+@pytest.mark.usefixtures("unheard")
+async def test_a_failed_step_is_not_run_again_for_a_reply_that_is_asked_for_late(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    await run.serve()
+    await failing(run, model)
+
+
+async def test_a_run_whose_step_is_undone_says_so(run: Runs, model: FakeOpenAI) -> None:
+    held = asyncio.Event()
+
+    @tool(effect="read", inline=False)
+    async def hold() -> None:
+        """Wait for ever."""
+        held.set()
+        await asyncio.Event().wait()
+
+    model.call("hold")
+    agent = await run.serve(hold)
+    running = asyncio.create_task(
+        Runner.run(agent, "q", runner=run.runner, task_id=f"{run.rig.app}-u")
+    )
+    await held.wait()
+    await run.runner.undo_step(f"{run.rig.app}-u")
+    with pytest.raises(HoldfastError, match="undone"):
+        await running
+
+
+async def test_a_run_is_followed_over_rollovers(rig: Rig, run: Runs, model: FakeOpenAI) -> None:
+    @tool(effect="read", inline=False)
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    ran, pay = tools()
+    for _ in range(12):
+        model.call("look")
+    model.call("pay", {"to": "ann"})
+    agent = await run.serve(look, pay)
+    result = await Runner.run(agent, "q", runner=rig.runner(roll_events=50), max_turns=None)
+    assert len(await histories(rig.engine.client, result.task_id)) > 1
+    [call] = result.interruptions
+    state = result.to_state()
+    state.approve(call)
+    model.reply("done")
+    assert ((await run(state)).final_output, ran) == ("done", ["ann"])
+
+
+async def test_an_id_that_is_taken_is_refused(run: Runs, model: FakeOpenAI) -> None:
+    model.reply("done")
+    name = f"{run.rig.app}-taken"
+    agent = await run.serve()
+    first = await Runner.run(agent, "q", runner=run.runner, task_id=name)
+    with pytest.raises(TaskExistsError):
+        await Runner.run(agent, "q", runner=run.runner, task_id=name)
+    assert first.final_output == "done"
+
+
+async def test_a_run_without_a_worker_waits_for_one(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "PATIENCE_SECONDS", 0.0)
+    agent = run.make_agent()
+    name = f"{run.rig.app}-alone"
+    with pytest.raises(NoWorkerError):
+        await Runner.run(agent, "q", runner=run.runner, task_id=name)
+    model.reply("done")
+    await run.rig.serve(agent)
+
+    async def is_closed() -> bool:
+        return (await run.runner.get_task(name)).status == "finished"
+
+    await until(is_closed)
