@@ -30,7 +30,7 @@ def run(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Run
 @pytest.fixture
 def unheard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no hint come, as when the task is in another process, and ask it soon."""
-    monkeypatch.setattr(updates, "may_rest", lambda _: None)
+    monkeypatch.setattr(updates, "may_rest", list[str]().append)
     monkeypatch.setattr(task_client, "FOLLOW_SECONDS", 0.05)
 
 
