@@ -315,7 +315,7 @@ def begin_part() -> Signs:
 
 
 def _not_sent(*_details: Any) -> None:
-    """Drop the details of a heartbeat."""
+    """Drop a heartbeat: one whose details would replace others, or of a local activity."""
 
 
 @asynccontextmanager
@@ -334,7 +334,7 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
             current_lease().trust_start()
         yield current.get()
         return
-    pulse = Pulse()
+    pulse = Pulse(_not_sent) if activity.info().is_local else Pulse()
     begin_lease(pulse)
     if trusts_start:
         current_lease().trust_start()

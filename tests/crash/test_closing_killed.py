@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from holdfast import StepFailedError
+from holdfast.archive.segments import read_record
 from holdfast.task.data.state import MOST_LOST
 from tests.crash.lab import Lab, Labs
 from tests.support.rig import assert_replays
@@ -60,9 +61,13 @@ async def test_a_task_is_closed_once_in_the_workflow_task_that_ends_it(
     await lab.runner.run_task(task)
     finalizing = asyncio.create_task(lab.runner.finalize_response(task))
     await lab.until_dead(worker)
+    prepared = await read_record(lab.runner.archive, task.task_id)
+    assert (prepared is not None) is (point == "end:close_here")
+    assert await lab.runner.reader.records.read(task.task_id) is None
     lab.start()
     assert str(await finalizing) == "final charge(a)"
     assert lab.starts == {"a": 1}
+    assert await lab.runner.reader.records.read(task.task_id) is not None
     assert await lab.runner.verify(task) == []
     await assert_replays(lab.runner, task)
 

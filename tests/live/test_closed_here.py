@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from holdfast.archive.archive import Archive
 from holdfast.engine.clocks import Clocks
 from holdfast.errors import ArchiveError
 from holdfast.testing import FakeOpenAI
+from holdfast.workflows import activity_calls
 from tests.support.rig import MakeRunner, activities_of, assert_replays, histories, until_status
 
 
@@ -103,6 +105,7 @@ async def test_a_worker_that_was_held_up_leaves_the_closing_to_an_activity(
 async def test_an_archive_that_hangs_does_not_hold_up_the_task(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(activity_calls, "AT_ONCE", timedelta(seconds=0.5))
     runner = await make_runner()
     model.reply("done")
     task = await runner.create_task("Go.")

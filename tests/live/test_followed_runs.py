@@ -20,7 +20,6 @@ from holdfast import (
     tool,
 )
 from holdfast.agents.handoffs.filters import remove_all_tools
-from holdfast.archive.archive import Archive
 from holdfast.archive.segments import read_messages
 from holdfast.errors import BlobMissingError
 from holdfast.models import from_response_items
