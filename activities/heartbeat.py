@@ -9,8 +9,6 @@ server may have given up the attempt, and another worker process may have made t
 from __future__ import annotations
 
 import asyncio
-import math
-import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -26,15 +24,13 @@ from temporalio.converter import ActivitySerializationContext
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.engine.clocks import Clocks, now
 from holdfast.task.data.failures import NOT_STARTED
 from holdfast.values.base import Json
 
 TRUSTED_SHARE = 0.5
 """Part of the heartbeat timeout for which an answer of the server is trusted. The rest of it is for
 the time between the question and the action."""
-
-CLOCKS_SECONDS = 300.0
-"""How long a difference between the clocks is remembered, at least."""
 
 ASKING_SECONDS = 10.0
 CANCEL_SECONDS = 2.0
@@ -61,11 +57,15 @@ class Lease:
         Args:
             pulse: Heartbeats of the attempt.
         """
+        info = activity.info()
         self.ask: Callable[[str], Awaitable[None]] = partial(_ask, pulse=pulse)
-        delay = _clocks.delay(activity.info().started_time.timestamp(), time.time())
-        self._started = None if delay is None else now() - delay
         self._confirmed: float | None = None
-        timeout = activity.info().heartbeat_timeout or timedelta(seconds=ASKING_SECONDS)
+        self._started: float | None = None
+        if info.is_local:
+            self.ask = _refuse
+        else:
+            self._started = _time_of(info.started_time.timestamp())
+        timeout = info.heartbeat_timeout or timedelta(seconds=ASKING_SECONDS)
         self._trusted = TRUSTED_SHARE * timeout.total_seconds()
 
     def trust_start(self) -> None:
@@ -75,6 +75,17 @@ class Lease:
         """
         if self._confirmed is None:
             self._confirmed = self._started
+
+    def trust_workflow_task(self, begun: float) -> None:
+        """Let a local activity trust the begin of its workflow task, where the clocks tell when.
+
+        It is the only thing that it can trust. Until the workflow task times out, after ten seconds
+        by default, the server gives it to no other worker.
+
+        Args:
+            begun: When the server gave it to this worker, in seconds since the epoch.
+        """
+        self._confirmed = _time_of(begun)
 
     async def ensure(self, what: str) -> None:
         """Return if the attempt belongs to this process; ask the server unless it was just asked.
@@ -95,34 +106,14 @@ class Lease:
         self._confirmed = before  # the answer may have come late
 
 
-class Clocks:
-    """For how long activities were on their way from the server to this process.
-
-    Of the differences between this machine's time and the server's time of the start, the least one
-    of the last minutes is the difference of the two clocks.
-    """
-
-    def __init__(self) -> None:
-        """Know nothing yet."""
-        self._least, self._least_before = math.inf, math.inf
-        self._end = 0.0
-
-    def delay(self, started: float, here: float) -> float | None:
-        """Return for how long an activity was on its way; None when it is the first one.
-
-        Args:
-            started: When the server started it, by the server's clock.
-            here: The time, by this machine's clock.
-        """
-        if now() > self._end:
-            self._least_before, self._least = self._least, math.inf
-            self._end = now() + CLOCKS_SECONDS
-        least, difference = min(self._least, self._least_before), here - started
-        self._least = min(self._least, difference)
-        return None if least == math.inf else max(difference - least, 0.0)
-
-
 _clocks = Clocks()
+
+
+def _time_of(started: float) -> float | None:
+    """Return the time of `now()` at which the server started something, by its clock."""
+    delay = _clocks.delay(started, time.time())
+    return None if delay is None else now() - delay
+
 
 _lease: ContextVar[Lease] = ContextVar("holdfast_lease")
 
@@ -140,14 +131,6 @@ def current_lease() -> Lease:
 async def ensure_ours(what: str) -> None:
     """Return if the current attempt still belongs to this process, see `Lease.ensure`."""
     await _lease.get().ensure(what)
-
-
-def now() -> float:
-    """Return seconds of a clock that goes on while the machine is suspended, where there is one."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    if clock is None and sys.platform == "darwin":
-        clock = time.CLOCK_MONOTONIC  # the one of time.monotonic() stops there
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 async def tell_server(*details: Json) -> None:
@@ -189,6 +172,12 @@ async def _ask(what: str, pulse: Pulse) -> None:
         else:
             msg = f"The {what} was not begun: nobody can say whose attempt it is: {error.message}"
         raise NotOursError(msg, type=NOT_STARTED) from None
+
+
+async def _refuse(what: str) -> None:
+    """Refuse what a local activity is too late for: the server cannot be asked whose it is."""
+    msg = f"The {what} was not begun: another worker may have the workflow task by now."
+    raise NotOursError(msg, type=NOT_STARTED)
 
 
 FASTEST_SECONDS = 5.0
@@ -326,7 +315,7 @@ def begin_part() -> Signs:
 
 
 def _not_sent(*_details: Any) -> None:
-    """Drop the details of a heartbeat."""
+    """Drop a heartbeat: one whose details would replace others, or of a local activity."""
 
 
 @asynccontextmanager
@@ -345,7 +334,7 @@ async def heartbeats(*, trusts_start: bool = False) -> AsyncGenerator[Pulse]:
             current_lease().trust_start()
         yield current.get()
         return
-    pulse = Pulse()
+    pulse = Pulse(_not_sent) if activity.info().is_local else Pulse()
     begin_lease(pulse)
     if trusts_start:
         current_lease().trust_start()

@@ -9,7 +9,7 @@ from temporalio import activity
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import typed_failures
-from holdfast.activities.heartbeat import ensure_ours, heartbeats
+from holdfast.activities.heartbeat import current_lease, ensure_ours, heartbeats
 from holdfast.activities.spans import tell_of_closed
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.guardrails import OutputGuardrailBlockedMessageArgs
@@ -73,9 +73,29 @@ class ClosingActivities:
         with typed_failures():
             # A record that is written twice is the same, unless the task has come to another end.
             async with heartbeats(trusts_start=True):
-                return await self._close(given)
+                closed = await self._close(given)
+        user_calls.release(task_id())
+        return closed
 
-    async def _close(self, given: CloseInput) -> Closed:
+    @activity.defn(name="close_here")
+    async def close_here(self, given: CloseInput) -> Closed | None:
+        """Do the work of `close` as a local activity, in the workflow task that ends the task.
+
+        The record is a prepared one: the server may throw the workflow task away, and the task may
+        go on. So nothing is done here that could not be done again, or would be missed then.
+
+        Returns:
+            None when it could not: the task then schedules `close`, which says why.
+        """
+        try:
+            async with heartbeats():
+                current_lease().trust_workflow_task(given.begun)
+                return await self._close(given, prepared=True)
+        except Exception as error:  # noqa: BLE001  `close` meets it again, and reports it
+            log.debug("A task is not closed in its workflow task: %r", error)
+            return None
+
+    async def _close(self, given: CloseInput, *, prepared: bool = False) -> Closed:
         source = self._source
         head = await source.head(given.head)
         task, page, entries = await source.record(given.ledger)
@@ -99,13 +119,13 @@ class ClosingActivities:
             opens=page.opens,
             ledger=given.ledger,
             turn=turn,
+            prepared=prepared,
         )
         await ensure_ours("writing of the record")  # the task may have come to another end since
         sealed = await write_record(source.archive, task_id(), record)
         at = closed_at(entries)
         tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
         source.cache.drop(task_id())
-        user_calls.release(task_id())
         return Closed(seal=sealed, turn=turn)
 
     async def _last_step(

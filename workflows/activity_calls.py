@@ -14,6 +14,7 @@ from temporalio.exceptions import (
     ApplicationError,
     FailureError,
     TimeoutType,
+    is_cancelled_exception,
 )
 from temporalio.exceptions import (
     TimeoutError as TemporalTimeout,
@@ -41,6 +42,8 @@ from holdfast.values.money import NOTHING
 T = TypeVar("T")
 
 QUICK = timedelta(minutes=2)
+AT_ONCE = timedelta(seconds=2)
+"""How long a workflow task may take longer for what it does by itself."""
 LONGEST_TOOL = timedelta(days=30)
 MOST_STARTS = 8
 """How often a call is scheduled again that is known not to have started."""
@@ -192,15 +195,51 @@ async def archive(ledger: Ledger) -> SegmentRef:
     return segment
 
 
-async def close(ledger: Ledger, sent: CloseInput) -> Closed:
-    """Archive the whole task, and what its session is to get."""
+async def close(ledger: Ledger, sent: CloseInput, *, again: bool) -> Closed:
+    """Archive the whole task, and what its session is to get.
+
+    Args:
+        ledger: The task.
+        sent: What it closes with.
+        again: Whether an attempt has failed.
+    """
     run = workflow.info().workflow_id, workflow.info().run_id
     if not workflow.unsafe.is_replaying():
         hand_over(ledger, *run)
     try:
+        closed = None if sent.commit or again else await _close_here(sent)
+        if closed is not None:
+            return closed
         return await quick(ledger, "close", sent, Closed, summary=sent.status)
     finally:
         drop(*run)  # another process has stored it, or an attempt that came to no end
+
+
+async def _close_here(sent: CloseInput) -> Closed | None:
+    """Archive the task in this workflow task, which saves an activity and a workflow task.
+
+    Only where no code of an AgentWorker has a say in what is kept: it may take its time.
+
+    Returns:
+        None when that was not possible, or took too long.
+    """
+    kind: Any = Closed | None
+    try:
+        found: Closed | None = await workflow.execute_local_activity(
+            "close_here",
+            sent.model_copy(update={"begun": now()}),
+            result_type=kind,
+            schedule_to_close_timeout=AT_ONCE,
+            retry_policy=RetryPolicy(maximum_attempts=1),
+            summary=sent.status,
+        )
+    except (
+        FailureError
+    ) as error:  # an ActivityError; of one without an answer, in a replay its cause
+        if is_cancelled_exception(error):
+            raise
+        return None
+    return found
 
 
 async def commit(session_id: str, turn: CommitRef) -> None:

@@ -18,7 +18,7 @@ from holdfast.activities.data.cache import TaskMemory
 from holdfast.activities.data.large_values import LargeValues
 from holdfast.archive.contents import read_json
 from holdfast.archive.segments import read_archived, read_messages, turns
-from holdfast.errors import DigestMismatchError
+from holdfast.errors import DigestMismatchError, QueryFailedError
 from holdfast.task.data.calls import call_digest
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.head import SessionRef, TaskHead
@@ -265,7 +265,14 @@ class Source(LargeValues):
         return await self._query("view", View, asked)
 
     async def _query(self, name: str, kind: type[T], *args: object) -> T:
-        """Ask the task, one question after the other, and again while others keep it busy."""
+        """Ask the task, one question after the other, and again while others keep it busy.
+
+        Raises:
+            QueryFailedError: This is a local activity: the task answers no query before its end.
+        """
+        if activity.info().is_local:
+            msg = f"A local activity cannot ask its task {task_id()!r}, which waits for it."
+            raise QueryFailedError(msg)
         handle = await self._reach()
         async with self.memory().asking:
             for pause in (*BUSY_PAUSES, 0.0):

@@ -29,11 +29,11 @@ from holdfast.activities.heartbeat import (
     Signs,
     begin_part,
     current_lease,
-    now,
     tell_server,
 )
 from holdfast.activities.user_loop.work import inline_calls
 from holdfast.agents.agent import Agent
+from holdfast.engine.clocks import now
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome, call_digest
 from holdfast.task.data.failures import Failure

@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowExecution
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import read_json, resolve_message
-from holdfast.archive.segments import read_archived, read_back, read_record
+from holdfast.archive.segments import read_archived, read_back
 from holdfast.errors import (
     NoWorkerError,
     QueryFailedError,
@@ -19,6 +19,7 @@ from holdfast.errors import (
 )
 from holdfast.reading.ended import has_begun, why_ended
 from holdfast.reading.queries import TaskQueries
+from holdfast.reading.records import Records
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval, Outcome, StandingRule
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
@@ -45,12 +46,14 @@ class Reader(TaskQueries):
 
     Attributes:
         archive: The namespace's archive.
+        records: The records of its closed tasks.
     """
 
     def __init__(self, client: Client, archive: Archive) -> None:
         """Use this client and this archive."""
         super().__init__(client)
         self.archive = archive
+        self.records = Records(self, archive)
 
     async def read(
         self,
@@ -73,23 +76,12 @@ class Reader(TaskQueries):
         try:
             return await ask(None)
         except (TaskClosedError, TaskNotFoundError) as closed:
-            record = await read_record(self.archive, task_id)
+            record = await self.records.read(task_id)
             if record is not None:
                 return await recorded(record)
             if isinstance(closed, TaskNotFoundError):
                 raise
             return await ask(await self.describe(task_id))
-
-    async def record(self, task_id: str) -> TaskRecord:
-        """Read a closed task.
-
-        Raises:
-            TaskNotFoundError: The archive has none of this id.
-        """
-        record = await read_record(self.archive, task_id)
-        if record is None:
-            raise TaskNotFoundError(task_id)
-        return record
 
     async def task(self, task_id: str) -> Task:
         """Describe a task, open or closed, with its whole input.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from holdfast.archive.contents import read_json, resolve_message
-from holdfast.archive.segments import read_archived, read_messages, read_record, turns, unhurried
+from holdfast.archive.segments import read_archived, read_messages, turns, unhurried
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.models.openai.output_items import shown_items
 from holdfast.reading.reader import Reader
@@ -109,7 +109,7 @@ async def read_recorded(
         TaskNotFoundError: There is none of this id.
         NoWorkerError: It is open, and no worker process is up to answer.
     """
-    record = await read_record(reader.archive, task_id)
+    record = await reader.records.read(task_id)
     approvals: list[Approval] = []
     if record is None:
         task = await reader.task(task_id)

@@ -81,7 +81,7 @@ class WholeTasks(WorkflowInstance):
             )
             raise SplitWorkflowTaskError(msg)
         self._is_early = at[0] == self._at[0] and at[1] > self._at[1]
-        if at != self._at:
+        if at[1] != self._at[1]:  # else it goes on after a local activity, at a later time
             self._commands = 0
         self._at = at
         completion = self._inner.activate(act)

@@ -92,6 +92,7 @@ class Activities:
             steps.step,
             closing.archive,
             closing.close,
+            closing.close_here,
             closing.index,
             judging.find_tools,
             judging.gate,

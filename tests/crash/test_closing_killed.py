@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from holdfast import StepFailedError
+from holdfast.archive.segments import read_record
 from holdfast.task.data.state import MOST_LOST
 from tests.crash.lab import Lab, Labs
+from tests.support.rig import assert_replays
 
 POINTS = {
     "before the task closes": ("schedule:close", 1),
@@ -50,8 +52,28 @@ async def kill_while_closing(labs: Labs, name: str, point: tuple[str, int]) -> N
         assert [message.role for message in history] == roles * 2
 
 
+@pytest.mark.parametrize("point", ["begin:close_here", "end:close_here"])
+async def test_a_task_is_closed_once_in_the_workflow_task_that_ends_it(
+    lab: Lab, point: str
+) -> None:
+    worker = lab.start(die=((point, 1),))
+    task = await lab.create("charge:a")
+    await lab.runner.run_task(task)
+    finalizing = asyncio.create_task(lab.runner.finalize_response(task))
+    await lab.until_dead(worker)
+    prepared = await read_record(lab.runner.archive, task.task_id)
+    assert (prepared is not None) is (point == "end:close_here")
+    assert await lab.runner.reader.records.read(task.task_id) is None
+    lab.start()
+    assert str(await finalizing) == "final charge(a)"
+    assert lab.starts == {"a": 1}
+    assert await lab.runner.reader.records.read(task.task_id) is not None
+    assert await lab.runner.verify(task) == []
+    await assert_replays(lab.runner, task)
+
+
 async def test_an_abandoned_task_leaves_nothing_in_the_session(lab: Lab) -> None:
-    worker = lab.start(die=(("begin:close", 1),))
+    worker = lab.start(die=(("begin:close_here", 1),))
     task = await lab.create("look:a look:b", session="alice")
     await lab.runner.run_step(task)
     await lab.runner.abandon(task, reason="not needed", by="anna")

@@ -30,7 +30,7 @@ from tests.support.rig import (
 )
 from tests.support.spans import Spans, assert_joined
 
-ONE = ["describe", "step", "close"]
+ONE = ["describe", "step"]
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ async def test_fast_steps_share_an_activity_and_are_recorded_as_by_themselves(
         await end(runner, task)
         kept.append((steps, (await runner.get_task(task)).usage, await story(runner, task)))
         ran = await activities_of(runner.client, task.task_id)
-        assert ran == (["describe", *["step"] * 4, "close"] if most == 1 else ONE)
+        assert ran == (["describe", *["step"] * 4] if most == 1 else ONE)
     assert kept[0] == kept[1]
     asked = [[each.role for each in request.messages] for request in model.requests]
     assert asked[:4] == asked[4:]
@@ -94,7 +94,7 @@ async def test_an_activity_runs_so_many_steps_at_most(
     task = await runner.create_task("q")
     await runner.run_task(task)
     await end(runner, task)
-    assert await activities_of(runner.client, task.task_id) == ["describe", "step", "step", "close"]
+    assert await activities_of(runner.client, task.task_id) == ["describe", "step", "step"]
 
 
 @pytest.mark.parametrize("budget", [Budget(max_tokens=10_000), Budget(max_seconds=600)])
@@ -118,7 +118,7 @@ async def test_a_budget_of_turns_is_kept_to_the_turn(
     with pytest.raises(HoldfastError, match=r"Max turns \(2\) exceeded"):
         await runner.run_task(task)
     assert len(model.requests) == 2
-    assert await activities_of(runner.client, task.task_id) == ["describe", "step", "step", "close"]
+    assert await activities_of(runner.client, task.task_id) == ["describe", "step", "step"]
 
 
 async def test_a_request_for_one_step_runs_one(make_runner: MakeRunner, model: FakeOpenAI) -> None:
@@ -236,7 +236,7 @@ async def test_a_failed_model_call_is_tried_again_with_the_steps_before_it_kept(
     calls = [each for each in await runner.audit(task) if each.kind == "model_call"]
     assert [each.attempts for each in calls] == [1, 1, 3, 1]
     await end(runner, task)
-    assert await activities_of(runner.client, task.task_id) == ["describe", "step", "step", "close"]
+    assert await activities_of(runner.client, task.task_id) == ["describe", "step", "step"]
 
 
 async def test_what_is_completed_is_at_the_server_before_the_next_answer_is_asked_for(

@@ -135,7 +135,7 @@ async def test_a_plain_handoff_costs_no_activity_of_its_own(team: Team, model: F
     model.reply("done")
     result = await team.run()
     activities = await activities_of(team.runner.client, result.task_id)
-    assert activities == ["describe", "step", "step", "close"]
+    assert activities == ["describe", "step", "step"]
 
 
 async def test_tools_are_offered_before_handoffs_with_name_description_and_schema(

@@ -17,8 +17,8 @@ from holdfast.testing import FakeOpenAI
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, until, until_status
 
-APART = ["describe", "step", "tool", "step", "close"]
-INLINE = ["describe", "step", "step", "close"]
+APART = ["describe", "step", "tool", "step"]
+INLINE = ["describe", "step", "step"]
 
 
 class Looking(NamedTuple):

@@ -266,7 +266,7 @@ async def test_a_call_of_what_is_not_offered_ends_the_run_before_any_tool_runs(
     model.calls([("look", {}), (name, {})])
     with pytest.raises(ModelBehaviorError, match=f"Tool {name} not found in agent agent"):
         await run("q", look, open_door, never, context={}, task_id=f"loop-{name}")
-    assert await activities_of(run.runner.client, f"loop-{name}") == ["describe", "step", "close"]
+    assert await activities_of(run.runner.client, f"loop-{name}") == ["describe", "step"]
 
 
 async def test_the_model_may_be_told_instead_in_words_of_the_run(

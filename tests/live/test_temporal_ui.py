@@ -91,7 +91,6 @@ async def test_a_task_tells_its_story_in_temporals_ui(
         ("check", "pay {to: bob, cents: 30…"),  # the edited arguments
         ("tool", "pay {to: bob, cents: 300}"),
         ("step", "gpt-5-mini, step 3"),
-        ("close", "finished"),
     ]
     result = await handle.result()
     assert (result["status"], result["answer"]) == ("finished", "Bob has it.")

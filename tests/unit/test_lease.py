@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -14,7 +16,14 @@ from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities import heartbeat as lease
-from holdfast.activities.heartbeat import Clocks, NotOursError, ensure_ours, heartbeats
+from holdfast.activities.heartbeat import (
+    NotOursError,
+    current_lease,
+    ensure_ours,
+    heartbeats,
+)
+from holdfast.engine import clocks as here
+from holdfast.engine.clocks import Clocks
 from holdfast.engine.loop import LoopThread
 
 
@@ -81,10 +90,10 @@ def test_a_clock_that_was_set_back_counts_from_its_first_activity(
     clocks.delay(started=100.0, here=100.0)
     assert clocks.delay(started=200.0, here=140.0) == pytest.approx(0.0)
     assert clocks.delay(started=300.0, here=300.0) == pytest.approx(60.0)
-    passed = lease.now() + 2 * lease.CLOCKS_SECONDS
-    monkeypatch.setattr(lease, "now", lambda: passed)
+    passed = here.now() + 2 * here.CLOCKS_SECONDS
+    monkeypatch.setattr(here, "now", lambda: passed)
     assert clocks.delay(started=400.0, here=400.0) == pytest.approx(60.0)
-    passed += 2 * lease.CLOCKS_SECONDS
+    passed += 2 * here.CLOCKS_SECONDS
     assert clocks.delay(started=500.0, here=500.0) == pytest.approx(0.0)
 
 
@@ -111,3 +120,24 @@ async def test_the_server_is_asked_about_an_attempt_that_it_started_long_ago(
 
     await env.run(act)
     assert len(questions) == asked
+
+
+@pytest.mark.parametrize(("ago", "is_ours"), [(1.0, True), (30.0, False), (None, False)])
+async def test_a_local_activity_acts_only_soon_after_its_workflow_task_began(
+    ago: float | None, is_ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = Clocks()
+    if ago is not None:
+        clocks.delay(started=time.time(), here=time.time())
+    monkeypatch.setattr(lease, "_clocks", clocks)
+    env = ActivityEnvironment()
+    env.info = replace(env.info, is_local=True, heartbeat_timeout=None)
+    refused = nullcontext() if is_ours else pytest.raises(NotOursError, match="workflow task")
+
+    async def act() -> None:
+        async with heartbeats(trusts_start=True):
+            current_lease().trust_workflow_task(time.time() - (ago or 0.0))
+            with refused:
+                await ensure_ours("writing of the record")
+
+    await env.run(act)

@@ -89,8 +89,9 @@ class Closing:
 
         In this order: a turn in a session is never without the record that it came from.
         """
-        stored = await calls.close(self._core.ledger, sent)
-        session = self._core.given.head.session
+        core = self._core
+        stored = await calls.close(core.ledger, sent, again=core.ending.failures > 0)
+        session = core.given.head.session
         if session is not None and stored.turn is not None:
             await calls.commit(session.id, stored.turn)
         return stored.seal
@@ -105,7 +106,8 @@ class Closing:
             core.children.end("finish")
         if sent.failure is not None:
             core.requests.fail_all(sent.failure)
-        core.requests.answer_all(RunReply(n=core.ledger.s.steps), only_all=True)
+        reply = RunReply(n=core.ledger.s.steps, record=seal.record)
+        core.requests.answer_all(reply, only_all=True)
         core.requests.fail_all(refusals.CLOSED)
         publish(core.ledger, sent.status)
         core.show()

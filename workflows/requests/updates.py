@@ -239,7 +239,7 @@ class Updates:
         await self._until_closed()
         failure = core.ending.failure()
         if core.ending.status == "finished" and asked.all:
-            return RunReply(n=core.ledger.s.steps)
+            return RunReply(n=core.ledger.s.steps, record=core.seal.record)
         raise refusal(failure if failure is not None else refusals.CLOSED)
 
     async def _until_closed(self) -> None:

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.archive.segments import read_record
+from holdfast.archive.segments import has_record
 from holdfast.cli.connection import Engine
 from holdfast.engine.search_attributes import AGENT_TASK, TASKS, begins
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
@@ -45,7 +45,7 @@ async def _is_task(engine: Engine, task_id: str) -> bool:
     except RPCError as error:
         if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
             raise
-        return await read_record(engine.archive, task_id) is not None
+        return await has_record(engine.archive, task_id)
     return found.workflow_type == AGENT_TASK
 
 

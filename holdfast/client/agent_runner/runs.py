@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, cast
 
-from holdfast.archive.segments import read_record
 from holdfast.client.agent_runner.base import Images
 from holdfast.client.agent_runner.creation import TaskCreation, check_request
 from holdfast.client.agent_runner.sessions import Session
@@ -190,7 +189,7 @@ class TaskRuns(TaskCreation):
         try:
             await self._tasks.finalize(task_id)
         except TaskClosedError:
-            record = await read_record(self.archive, task_id)
+            record = await self._read.records.read(task_id)
             if record is None or record.failure is not None:
                 raise
         return await self.response(task_id)

@@ -20,7 +20,7 @@ from itertools import count
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import resolve_message
 from holdfast.archive.names import record_name
-from holdfast.archive.segments import read_json, read_messages, read_record
+from holdfast.archive.segments import read_json, read_messages
 from holdfast.client.caller_sessions.store import ALL, CallerStore, Item
 from holdfast.client.caller_sessions.tail import marks, stored_count
 from holdfast.errors import BlobMissingError, SessionUnclearError
@@ -64,7 +64,7 @@ async def write_turn(store: CallerStore, reader: Reader, task_id: str) -> bool:
         Exception: Whatever the session raises; the next call makes another attempt.
     """
     archive = reader.archive
-    record = await read_record(archive, task_id)
+    record = await reader.records.read(task_id)
     if record is None or record.turn is None or record.head.caller_session is None:
         return False
     adds = record.head.caller_session.adds

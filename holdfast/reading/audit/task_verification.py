@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.segments import read_segment
-from holdfast.engine.search_attributes import SEAL_MEMO
 from holdfast.errors import (
     BlobMissingError,
     DigestMismatchError,
@@ -19,6 +18,7 @@ from holdfast.reading.audit.audit import verify
 from holdfast.reading.audit.session_verification import check_session
 from holdfast.reading.audit.verification import Verification, check_named
 from holdfast.reading.reader import Reader
+from holdfast.reading.records import seal_of
 from holdfast.task.data import seal
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState, SegmentRef
@@ -103,14 +103,21 @@ async def _kept(reader: Reader, task_id: str, found: Verification) -> _Kept | No
         return await _of_task(reader, task_id, even_closed=False)
     except (TaskClosedError, TaskNotFoundError) as closed:
         name = record_name("tasks", task_id)
-        if await reader.archive.ahas_record(name):
-            return _of_record(await reader.archive.aget_record(name), found)
+        data = await reader.archive.afind_record(name)
+        if data is not None and not await _is_left(reader, task_id, data):
+            return _of_record(data, found)
         if isinstance(closed, TaskNotFoundError):
             raise
-        if isinstance(await _sealed(reader, task_id), Seal):
+        if data is None and isinstance(await _sealed(reader, task_id), Seal):
             found.add(f"the task ended by storing its record, and the archive has no {name!r}")
             return None
         return await _of_task(reader, task_id, even_closed=True)
+
+
+async def _is_left(reader: Reader, task_id: str, data: Json) -> bool:
+    """Whether a record was prepared for an end that the task did not come to."""
+    is_prepared = isinstance(data, dict) and bool(data.get("prepared"))
+    return is_prepared and await _sealed(reader, task_id) == UNSEALED
 
 
 async def _of_task(reader: Reader, task_id: str, *, even_closed: bool) -> _Kept:
@@ -192,7 +199,7 @@ async def _check_record(
     proven = False
     if isinstance(outside, str):
         found.unproved.append(outside)
-    elif outside.record == seal.record_digest(record):
+    elif seal.is_sealed(record, outside.record):
         found.proved.append(IN_MEMO)
         proven = True
     else:
@@ -234,8 +241,7 @@ async def _check_task(
 async def _sealed(reader: Reader, task_id: str) -> Seal | str:
     """Return what Temporal keeps of a closed task, or say why it has nothing."""
     try:
-        memo = await (await reader.describe(task_id)).memo()
+        kept = await seal_of(await reader.describe(task_id))
     except TaskNotFoundError:
         return FORGOTTEN
-    kept = memo.get(SEAL_MEMO)
-    return Seal.model_validate(kept) if kept else UNSEALED
+    return kept or UNSEALED

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from holdfast.archive.segments import read_archived, read_record
+from holdfast.archive.segments import read_archived
 from holdfast.errors import HoldfastError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.reader import Reader
 from holdfast.reading.step_events import (
@@ -205,7 +205,7 @@ class Follower:
         try:
             return await self._ask(even_closed=False)
         except (TaskClosedError, TaskNotFoundError) as closed:
-            record = await read_record(self._reader.archive, self._task_id)
+            record = await self._reader.records.read(self._task_id)
             if record is None:
                 if isinstance(closed, TaskNotFoundError):
                     raise

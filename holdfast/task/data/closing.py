@@ -56,6 +56,7 @@ class CloseInput(Value):
         failure: Verdict or reason that ended the task, if it is not finished.
         ledger: Length and digest of the ledger that is to be stored.
         head: As for `ToolInput`.
+        begun: When the workflow task began, in seconds since the epoch; only for `close_here`.
     """
 
     status: TaskStatus
@@ -64,6 +65,7 @@ class CloseInput(Value):
     failure: Failure | None = None
     ledger: ChainRef = ChainRef()
     head: str = ""
+    begun: float = 0.0
 
 
 class Closed(Value):

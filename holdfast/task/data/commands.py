@@ -283,12 +283,16 @@ class RunReply(Value):
             waits.
         status: "done", "waiting" (for a person), "paused", "moved" (continued as new: ask again).
         branch: Branch on which the step was run; with the ordinal it names a completed step.
+        record: Digest of the task's record, when the task is closed: the workflow task that sends
+            this is also the one that makes the end a part of the history, so that whoever gets it
+            knows that the record counts.
     """
 
     n: int = 0
     status: Literal["done", "waiting", "paused", "moved"] = "done"
     round: tuple[int, ...] = ()
     branch: int = 0
+    record: str = ""
 
 
 class Refusal(Value):

@@ -19,6 +19,7 @@ KEY_VARIABLE = "HOLDFAST_SIGNING_KEY"
 """Environment variable with the key that signs records; older keys may follow, after commas."""
 
 _SIGNATURE = "signature"
+_PREPARED = "prepared"
 
 
 class Seal(Value):
@@ -36,6 +37,16 @@ class Seal(Value):
 def record_digest(record: dict[str, Json]) -> str:
     """Return the digest of a task's record as it is stored, its signature left out."""
     return digest(canonical({k: v for k, v in record.items() if k != _SIGNATURE}))
+
+
+def is_sealed(record: dict[str, Json], by: str) -> bool:
+    """Whether a record, as it is stored, has this digest.
+
+    One that is marked as prepared may also have it without the mark: the activity `close` has
+    stored the same record, and an attempt to prepare it, which had been given up, came late.
+    """
+    plain = {k: v for k, v in record.items() if k != _PREPARED}
+    return by in {record_digest(record), record_digest(plain)}
 
 
 def signed(record: dict[str, Json], task_id: str) -> dict[str, Json]:

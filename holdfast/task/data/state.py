@@ -318,6 +318,9 @@ class TaskRecord(Value):
         opens: The steps that were open when the task ended, if it did not end well.
         ledger: Length and digest of the chain of the ledger's entries.
         turn: What the task's session has got of it; None for nothing.
+        prepared: Whether the task's end was not in its history yet when this was written. Such a
+            record counts only together with the seal that the end leaves there, see
+            `holdfast.reading.records`.
         signature: Signature of all the rest by the key of the worker process, if it has one.
     """
 
@@ -331,6 +334,7 @@ class TaskRecord(Value):
     opens: tuple[OpenState, ...] = ()
     ledger: ChainRef = ChainRef()
     turn: CommitRef | None = None
+    prepared: bool = False
     signature: str = ""
 
 

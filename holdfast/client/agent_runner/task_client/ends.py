@@ -8,7 +8,7 @@ from contextlib import suppress
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.archive.segments import read_record
+from holdfast.archive.segments import has_record
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.errors import HoldfastError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.reader import Reader
@@ -60,7 +60,7 @@ class TaskEnds:
         found = await self._describe(task_id)
         if found.close_time is None or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
             return None
-        record = await read_record(self._reader.archive, task_id)
+        record = await self._reader.records.read(task_id, found)
         if record is None:
             how = found.status.name.lower() if found.status is not None else "ended"
             msg = f"Task {task_id!r} was {how} with Temporal's own tools: it can only be read."
@@ -74,8 +74,7 @@ class TaskEnds:
         try:
             with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
                 raise error
-            record = await read_record(self._reader.archive, task_id)
-            closed = record is not None or await self.is_known(task_id)
+            closed = await has_record(self._reader.archive, task_id) or await self.is_known(task_id)
         except HoldfastError as cause:
             return cause
         return closed_error(task_id) if closed else TaskNotFoundError(task_id)

@@ -21,7 +21,7 @@ from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import record_name
-from holdfast.archive.segments import read_record
+from holdfast.archive.segments import has_record
 from holdfast.client.agent_runner.task_client.caller import request_id_of, unique_id
 from holdfast.client.agent_runner.task_client.updates import NotTakenError, TaskUpdates
 from holdfast.client.caller_sessions.turns import forget_turn
@@ -346,6 +346,7 @@ class TaskClient(TaskUpdates):
                 await self.delete(child)
         known = await self._delete_run(task_id) if await self.is_known(task_id) else False
         self._reader.presence.forget(task_id)
+        self._reader.records.forget(task_id)
         query = f"{TASKS}{is_('WorkflowId', task_id)}"
         with server_errors():
             async for run in self._client.list_workflows(query):
@@ -391,7 +392,7 @@ class TaskClient(TaskUpdates):
 
     async def _refuse_archived(self, task_id: str) -> None:
         """Refuse the id of an archived task, also after Temporal has forgotten it."""
-        if await read_record(self._reader.archive, task_id) is not None:
+        if await has_record(self._reader.archive, task_id):
             raise TaskExistsError(task_id)
 
 

@@ -313,7 +313,7 @@ class TaskUpdates(TaskEnds):
             while not done:
                 await self._reader.presence.require(task_id, request_id)
                 done, _ = await asyncio.wait({sending}, timeout=6 * PATIENCE_SECONDS)
-            return sending.result()
+            reply = sending.result()
         except WorkflowUpdateFailedError as error:
             failure = failure_in(error) or Failure(type="UpdateFailed", message=str(error))
             if failure.type in MOVING:
@@ -329,6 +329,9 @@ class TaskUpdates(TaskEnds):
             return None
         finally:
             sending.cancel()
+        if isinstance(reply, RunReply) and reply.record:
+            self._reader.records.ended(task_id, reply.record)
+        return reply
 
 
 def _is_moved(reply: object) -> bool:

@@ -1,0 +1,96 @@
+"""Records of closed tasks, and which of them count.
+
+A task without a turn for a session writes its record in the workflow task that ends it. The server
+may throw that workflow task away, as when a signal came meanwhile, and the task may go on: then the
+archive has the record of an end that never was. So the end takes two phases. The record is prepared
+in the archive, and says so; the end is committed with the workflow task, which leaves the record's
+seal with the run. A prepared record counts only if the run has its seal, or if Temporal has
+forgotten the run: whoever forgets runs keeps them while they are open. A later end has a record of
+its own, which takes the place of the prepared one.
+
+A task that was terminated with Temporal's own tools after such a record has no seal: its history
+tells of it, as of any other that was ended like this. Once Temporal has forgotten it, nothing tells
+it apart from one that ended by its record, which is then what is read.
+"""
+
+from __future__ import annotations
+
+from temporalio.client import WorkflowExecution
+
+from holdfast.archive.archive import Archive
+from holdfast.archive.names import record_name
+from holdfast.engine.search_attributes import SEAL_MEMO
+from holdfast.errors import TaskNotFoundError
+from holdfast.reading.queries import TaskQueries
+from holdfast.task.data.seal import Seal, is_sealed
+from holdfast.task.data.state import TaskRecord
+from holdfast.values.base import Json
+from holdfast.values.code import user_calls
+
+SEALS_KEPT = 10_000
+
+
+class Records:
+    """Reads the records of tasks that have ended.
+
+    A seal that was found once stays: nothing follows the end of a task.
+    """
+
+    def __init__(self, tasks: TaskQueries, archive: Archive) -> None:
+        """Read from this archive; ask the server by these queries."""
+        self._tasks = tasks
+        self._archive = archive
+        self._seals: dict[str, str] = {}
+
+    def ended(self, task_id: str, seal: str) -> None:
+        """Remember that a task has ended by the record of this digest."""
+        self._seals[task_id] = seal
+        while len(self._seals) > SEALS_KEPT:
+            del self._seals[next(iter(self._seals))]
+        user_calls.release(task_id)  # no activity comes after the one that has prepared the record
+
+    def forget(self, task_id: str) -> None:
+        """Forget a task that was deleted."""
+        self._seals.pop(task_id, None)
+
+    async def read(self, task_id: str, found: WorkflowExecution | None = None) -> TaskRecord | None:
+        """Return the record of a task, or None when there is none that counts.
+
+        A prepared one costs a request to the server, unless the task is known to have ended by it.
+
+        Args:
+            task_id: The task.
+            found: What the server says of the task, if it was asked already.
+
+        Raises:
+            ConnectError: The server could not be reached.
+        """
+        data = await self._archive.afind_record(record_name("tasks", task_id))
+        if data is None:
+            return None
+        record = TaskRecord.model_validate(data)
+        if record.prepared and not await self._counts(task_id, data, found):
+            return None
+        return record
+
+    async def _counts(self, task_id: str, data: Json, found: WorkflowExecution | None) -> bool:
+        """Whether a task has ended by its prepared record."""
+        if not isinstance(data, dict):
+            return False
+        if is_sealed(data, self._seals.get(task_id, "")):
+            return True
+        try:
+            found = found or await self._tasks.describe(task_id)
+        except TaskNotFoundError:
+            return True
+        seal = await seal_of(found)
+        if seal is None or not is_sealed(data, seal.record):
+            return False
+        self.ended(task_id, seal.record)
+        return True
+
+
+async def seal_of(found: WorkflowExecution) -> Seal | None:
+    """Return the seal that a task has left with its run; None when it has not ended by a record."""
+    kept = (await found.memo()).get(SEAL_MEMO)
+    return Seal.model_validate(kept) if kept else None

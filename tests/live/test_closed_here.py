@@ -1,0 +1,139 @@
+"""A task that is closed in the workflow task that ends it, without an activity of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.activities import heartbeat
+from holdfast.archive.archive import Archive
+from holdfast.engine.clocks import Clocks
+from holdfast.errors import ArchiveError
+from holdfast.testing import FakeOpenAI
+from holdfast.workflows import activity_calls
+from tests.support.rig import MakeRunner, activities_of, assert_replays, histories, until_status
+
+
+@pytest.fixture(autouse=True)
+def known_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Know how the server's clock differs, as a worker process does after its first activity."""
+    clocks = Clocks()
+    clocks.delay(time.time(), time.time())
+    monkeypatch.setattr(heartbeat, "_clocks", clocks)
+
+
+async def markers_of(runner: Any, task_id: str) -> int:
+    """Count the local activities that a task has run."""
+    runs = await histories(runner.client, task_id)
+    events = [event for run in runs for event in run.events]
+    return sum(event.HasField("marker_recorded_event_attributes") for event in events)
+
+
+async def test_a_task_that_ends_takes_no_activity_to_close(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.reply("done")
+    task = await runner.create_task("Go.")
+    await runner.run_task(task)
+    assert str(await runner.finalize_response(task)) == "done"
+    assert await activities_of(runner.client, task.task_id) == ["describe", "step"]
+    assert await markers_of(runner, task.task_id) == 1
+    assert (await runner.get_task(task.task_id)).status == "finished"
+    assert await runner.verify(task) == []
+    await assert_replays(runner, task)
+
+
+async def test_a_turn_for_a_session_is_chosen_by_an_activity(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.reply("done")
+    task = await runner.create_task("Go.", session="alice")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    assert (await activities_of(runner.client, task.task_id))[-1] == "close"
+    assert await markers_of(runner, task.task_id) == 0
+    assert len(await runner.session("alice").chat_history()) == 2
+
+
+async def test_an_archive_that_fails_is_met_again_by_an_activity(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = await make_runner()
+    model.reply("done")
+    task = await runner.create_task("Go.")
+    await runner.run_task(task)
+    write = Archive.put_record
+    failed: list[str] = []
+
+    def fail_once(self: Archive, name: str, data: Any) -> None:
+        if not failed:
+            failed.append(name)
+            msg = "the disk is full"
+            raise ArchiveError(msg)
+        write(self, name, data)
+
+    monkeypatch.setattr(Archive, "put_record", fail_once)
+    assert str(await runner.finalize_response(task)) == "done"
+    assert failed == [f"tasks/{task.task_id}.json"]
+    assert await activities_of(runner.client, task.task_id) == ["describe", "step", "close"]
+    assert await runner.verify(task) == []
+    await assert_replays(runner, task)
+
+
+async def test_a_worker_that_was_held_up_leaves_the_closing_to_an_activity(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = Clocks()
+    clocks.delay(time.time() + 60, time.time())  # so all that follows was a minute on its way
+    monkeypatch.setattr(heartbeat, "_clocks", clocks)
+    runner = await make_runner()
+    model.reply("done")
+    task = await runner.create_task("Go.")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    assert await activities_of(runner.client, task.task_id) == ["describe", "step", "close"]
+    assert await markers_of(runner, task.task_id) == 1
+    await assert_replays(runner, task)
+
+
+async def test_an_archive_that_hangs_does_not_hold_up_the_task(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activity_calls, "AT_ONCE", timedelta(seconds=0.5))
+    runner = await make_runner()
+    model.reply("done")
+    task = await runner.create_task("Go.")
+    await runner.run_task(task)
+    write, hung = Archive.aput_record, asyncio.Event()
+
+    async def hang_once(self: Archive, name: str, data: Any) -> None:
+        if not hung.is_set():
+            hung.set()
+            await asyncio.Event().wait()
+        await write(self, name, data)
+
+    monkeypatch.setattr(Archive, "aput_record", hang_once)
+    assert str(await runner.finalize_response(task)) == "done"
+    assert hung.is_set()
+    assert await activities_of(runner.client, task.task_id) == ["describe", "step", "close"]
+    await assert_replays(runner, task)
+
+
+async def test_an_abandoned_task_is_closed_at_once(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.reply("done")
+    task = await runner.create_task("Go.")
+    await runner.run_task(task)
+    await runner.abandon(task, reason="not needed", by="anna")
+    await until_status(runner, task, "abandoned")
+    assert "close" not in await activities_of(runner.client, task.task_id)
+    assert await runner.verify(task) == []
+    await assert_replays(runner, task)

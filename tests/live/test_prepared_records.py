@@ -1,0 +1,287 @@
+"""Records that were prepared for an end of a task: they count only with the end in its history."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client
+
+from holdfast import Agent, AgentRunner, Runner, RunResult
+from holdfast.archive.archive import Archive
+from holdfast.archive.segments import read_record
+from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.commands.task_view import read_task
+from holdfast.cli.connection import Engine
+from holdfast.client.agent_runner.task_client.ends import TaskEnds
+from holdfast.errors import (
+    TaskAbandonedError,
+    TaskClosedError,
+    TaskExistsError,
+    TaskNotFoundError,
+)
+from holdfast.reading.audit.task_verification import ENDED_OUTSIDE, IN_MEMO, OPEN
+from holdfast.reading.queries import TaskQueries
+from holdfast.reading.reader import Reader
+from holdfast.reading.recorded import read_recorded
+from holdfast.reading.step_events import ChatEnd
+from holdfast.reading.streams.follower import Follower
+from holdfast.testing import FakeOpenAI, hang
+from holdfast.workflows import activity_calls
+from tests.support.rig import MakeAgent, Rig, activities_of, event_types, until
+
+
+class Writes:
+    """The records that tasks write; each waits once it is written, until the test lets it go on.
+
+    Attributes:
+        names: Names of the records, in the order in which they were written.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Watch the archives of this process."""
+        self.names: list[str] = []
+        self._held = True
+        self._written, self._goes_on = asyncio.Event(), asyncio.Event()
+        write = Archive.aput_record
+
+        async def held(archive: Archive, name: str, data: Any) -> None:
+            await write(archive, name, data)
+            self.names.append(name)
+            if self._held:
+                self._held = False
+                self._written.set()
+                await self._goes_on.wait()
+
+        monkeypatch.setattr(Archive, "aput_record", held)
+
+    async def first(self) -> None:
+        """Wait until the first record is written; its workflow task is not completed."""
+        await self._written.wait()
+
+    def go_on(self) -> None:
+        """Let the writer of the first record go on."""
+        self._goes_on.set()
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
+    return Writes(monkeypatch)
+
+
+async def say(runner: AgentRunner, task_id: str, text: str) -> None:
+    """Send a further input, without asking the task, which is busy, for a receipt."""
+    body = {"id": f"say {text}", "by": "ann", "text": text, "when": "queued"}
+    await runner.client.get_workflow_handle(task_id).signal("feedback", body)
+
+
+async def thrown_away(
+    runner: AgentRunner, agent: Agent, model: FakeOpenAI, writes: Writes, task_id: str
+) -> asyncio.Task[RunResult]:
+    """Run a task whose end comes to nothing: it has heard of a further input meanwhile.
+
+    Returns:
+        The run, whose task waits for a model, with the record of that end in the archive.
+    """
+    model.reply("early")
+    model.add(hang("late"))
+    running = asyncio.create_task(Runner.run(agent, "Go.", runner=runner, task_id=task_id))
+    await writes.first()
+    await say(runner, task_id, "And then?")
+    record = await read_record(runner.archive, task_id)
+    assert record is not None
+    assert (record.prepared, record.output) == (True, "early")
+    # The workflow task is in progress, and the task answers no question.
+    assert await runner.reader.records.read(task_id) is None
+    writes.go_on()
+    await model.until_held()
+    assert "WORKFLOW_TASK_FAILED" in await event_types(runner.client, task_id)
+    assert await read_record(runner.archive, task_id) == record
+    return running
+
+
+async def test_while_a_task_goes_on_no_reader_takes_its_prepared_record_for_its_end(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, writes: Writes
+) -> None:
+    agent = make_agent()
+    await rig.serve(agent)
+    runner, task_id = rig.runner(), f"{rig.app}-prepared"
+    running = await thrown_away(runner, agent, model, writes, task_id)
+
+    task = await runner.get_task(task_id)
+    assert (task.status, task.steps) == ("running", 1)
+    assert len(await runner.get_completed_steps(task_id)) == 1
+    assert len(await runner.get_upcoming_steps(task_id)) == 1
+    assert (await read_recorded(runner.reader, task_id)).task.status == "running"
+    follower = Follower(runner.reader, runner.response, task_id)
+    assert not any(isinstance(event, ChatEnd) for event in await follower.new())
+    assert (follower.status, follower.ended) == ("running", False)
+    assert await TaskEnds(runner.reader).ended(task_id) is None
+    verified = await runner.verify(task_id)
+    assert (verified, verified.proved[-1]) == ([], OPEN)
+    console = Engine(runner.client, runner.archive, connect=unused)
+    assert await find_task(console, task_id[:-1]) == task_id
+    assert (await read_task(console, task_id)).task.status == "running"
+    assert task_id in [task.task_id for task in await runner.list_tasks("running")]
+    assert task_id not in [task.task_id for task in await runner.list_tasks("finished")]
+    with pytest.raises(TaskExistsError):
+        await runner.create_task("Go.", task_id=task_id)
+
+    model.release()
+    assert (await running).final_output == "late"
+    assert len(writes.names) == 2
+    record = await read_record(runner.archive, task_id)
+    assert record is not None
+    assert record.output == "late"
+    task = await runner.get_task(task_id)
+    assert (task.status, task.steps) == ("finished", 2)
+    verified = await runner.verify(task_id)
+    assert (verified, IN_MEMO in verified.proved) == ([], True)
+    assert "close" not in await activities_of(runner.client, task_id)
+
+
+async def test_an_abandon_that_comes_while_a_task_ends_is_its_end(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, writes: Writes
+) -> None:
+    agent = make_agent()
+    await rig.serve(agent)
+    runner, task_id = rig.runner(), f"{rig.app}-prepared"
+    model.reply("early")
+    running = asyncio.create_task(Runner.run(agent, "Go.", runner=runner, task_id=task_id))
+    await writes.first()
+    await runner.client.get_workflow_handle(task_id).signal("abandon", {"id": "a", "by": "ann"})
+    writes.go_on()
+    with pytest.raises(TaskAbandonedError):
+        await running
+    assert (await runner.get_task(task_id)).status == "abandoned"
+    assert await runner.verify(task_id) == []
+    with pytest.raises(TaskClosedError):
+        await runner.finalize_response(task_id)
+
+
+async def test_a_run_asks_the_server_no_more_for_a_prepared_record(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described: list[str] = []
+    describe = TaskQueries.describe
+
+    async def counted(self: TaskQueries, task_id: str) -> Any:
+        described.append(task_id)
+        return await describe(self, task_id)
+
+    monkeypatch.setattr(TaskQueries, "describe", counted)
+    agent = make_agent()
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.reply("one")
+    model.reply("two")
+    first = await Runner.run(agent, "Go.", runner=runner)
+    second = await Runner.run(agent, first.to_state(), runner=runner)
+    assert (second.final_output, described) == ("two", [])
+    record = await read_record(runner.archive, first.task_id)
+    assert record is not None
+    assert record.prepared
+    # Another process asks once.
+    reader = Reader(runner.client, runner.archive)
+    for _ in range(2):
+        assert (await read_recorded(reader, first.task_id)).task.status == "finished"
+    assert described == [first.task_id]
+
+
+async def test_a_task_that_was_terminated_after_a_prepared_record_has_not_finished(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, writes: Writes
+) -> None:
+    agent = make_agent()
+    await rig.serve(agent)
+    runner, task_id = rig.runner(), f"{rig.app}-prepared"
+    running = await thrown_away(runner, agent, model, writes, task_id)
+    await runner.client.get_workflow_handle(task_id).terminate("by hand")
+    with pytest.raises(TaskClosedError, match="Temporal's own tools"):
+        await running
+    model.release()
+
+    task = await runner.get_task(task_id)
+    assert (task.status, task.steps) == ("abandoned", 1)
+    assert "terminated" in task.error
+    assert (await read_recorded(runner.reader, task_id)).task.status == "abandoned"
+    events = [event async for event in runner.step_events(task_id)]
+    assert isinstance(events[-1], ChatEnd)
+    assert events[-1].status == "abandoned"
+    with pytest.raises(TaskClosedError):
+        await runner.finalize_response(task_id)
+    verified = await runner.verify(task_id)
+    assert (verified, verified.unproved) == ([], [ENDED_OUTSIDE])
+
+
+async def test_a_record_that_temporal_has_forgotten_the_task_of_counts(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    agent = make_agent()
+    await rig.serve(agent)
+    runner, task_id = rig.runner(), f"{rig.app}-prepared"
+    model.reply("done")
+    await Runner.run(agent, "Go.", runner=runner, task_id=task_id)
+    which = WorkflowExecution(workflow_id=task_id)
+    await runner.client.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(namespace="default", workflow_execution=which)
+    )
+    reader = Reader(runner.client, runner.archive)
+
+    async def is_forgotten() -> bool:
+        try:
+            await reader.describe(task_id)
+        except TaskNotFoundError:
+            return True
+        return False
+
+    await until(is_forgotten)
+    assert (await reader.task(task_id)).status == "finished"
+    assert (await read_recorded(reader, task_id)).task.status == "finished"
+    with pytest.raises(TaskExistsError):
+        await runner.create_task("Go.", task_id=task_id)
+
+
+async def test_a_prepared_record_that_is_written_late_is_as_good_as_that_of_the_activity(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, came_late = threading.Event(), threading.Event()
+    write, written = Archive.put_record, list[bool]()
+
+    def hang_once(archive: Archive, name: str, data: Any) -> None:
+        written.append("prepared" in data)
+        if len(written) > 1:
+            write(archive, name, data)
+            return
+        goes_on.wait()
+        write(archive, name, data)
+        came_late.set()
+
+    monkeypatch.setattr(Archive, "put_record", hang_once)
+    monkeypatch.setattr(activity_calls, "AT_ONCE", timedelta(seconds=0.5))
+    agent = make_agent()
+    await rig.serve(agent)
+    runner, task_id = rig.runner(), f"{rig.app}-prepared"
+    model.reply("done")
+    try:
+        result = await Runner.run(agent, "Go.", runner=runner, task_id=task_id)
+    finally:
+        goes_on.set()
+    assert (result.final_output, written) == ("done", [True, False])
+    assert (await activities_of(runner.client, task_id))[-1] == "close"
+    assert await asyncio.to_thread(came_late.wait, 60)
+    record = await read_record(runner.archive, task_id)
+    assert record is not None
+    assert record.prepared
+    assert (await read_recorded(Reader(runner.client, runner.archive), task_id)).output == "done"
+    verified = await runner.verify(task_id)
+    assert (verified, IN_MEMO in verified.proved) == ([], True)
+
+
+async def unused() -> Client:
+    """Stand for a further client of the command line."""
+    raise AssertionError
