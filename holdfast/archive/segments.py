@@ -61,9 +61,18 @@ async def read_back(
     """Yield segments with their entries, the newest segment first."""
     segment = newest
     while segment is not None:
-        found = await read_segment(archive, segment)
-        yield segment, [Entry.model_validate(data) async for data in unhurried(found.entries)]
-        segment = found.before
+        before, entries = await _read_entries(archive, segment)
+        yield segment, entries
+        segment = before
+
+
+async def _read_entries(
+    archive: Archive, segment: SegmentRef
+) -> tuple[SegmentRef | None, list[Entry]]:
+    """Read the entries of a segment, and the name of the one before it."""
+    found = await read_segment(archive, segment)
+    entries = [Entry.model_validate(data) async for data in unhurried(found.entries)]
+    return found.before, entries
 
 
 async def unhurried(items: Iterable[T]) -> AsyncIterator[T]:
@@ -85,12 +94,12 @@ async def read_archived(
         skip: Number of entries not to read, counted from the oldest.
     """
     parts: list[list[Entry]] = []
-    if skip >= archived_entries(newest):
-        return []
-    async for segment, entries in read_back(archive, newest):
+    segment = newest
+    # Not by read_back: a generator that is left in its middle has the event loop close it later.
+    while segment is not None and skip < archived_entries(segment):
+        before, entries = await _read_entries(archive, segment)
         parts.append(entries[max(skip - segment.start, 0) :])
-        if segment.start <= skip:
-            break
+        segment = before
     return [entry for part in reversed(parts) for entry in part]
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 
 from holdfast.archive.contents import read_json, resolve_message
-from holdfast.archive.segments import read_archived, read_messages, read_record, turns, unhurried
+from holdfast.archive.segments import read_archived, read_messages, read_record, turns
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.models.openai.output_items import shown_items
 from holdfast.reading.reader import Reader
-from holdfast.reading.resolved import resolved
+from holdfast.reading.resolved import Steps, resolved_steps
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, OpenState, StepRecord
 from holdfast.task.data.state import SessionState
 from holdfast.task.ledger.references import output_of
-from holdfast.task.step_body import StepBody, body_of
+from holdfast.task.step_body import StepBody
 from holdfast.task.undo import active_steps
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
@@ -63,7 +63,7 @@ class Recorded:
     Attributes:
         task: The task.
         head: Agent, session and rules.
-        steps: The completed steps of the present branch, oldest first, then those that are open, or
+        made: The completed steps of the present branch, oldest first, then those that are open, or
             were when the task ended.
         entries: The whole ledger, oldest first; its texts are not put in.
         approvals: What waits for a person.
@@ -81,7 +81,7 @@ class Recorded:
 
     task: Task
     head: TaskHead
-    steps: list[StepBody]
+    made: Steps
     entries: list[Entry]
     approvals: list[Approval]
     output: Json
@@ -91,6 +91,11 @@ class Recorded:
     last_step: TaskStep
     view: View | None
     began: AgentSnapshot | None = None
+
+    @property
+    def steps(self) -> list[StepBody]:
+        """The steps as readers see them; they are made when they are first asked for."""
+        return self.made.bodies
 
 
 async def read_recorded(
@@ -126,11 +131,10 @@ async def read_recorded(
     last = steps[-1] if steps else None
     last_step = opens[0].open.step if opens else last.step if last else TaskStep()
     output = await read_json(last.output, last.stored, reader.text) if last else None
-    bodies = chain(map(body_of, steps), map(body_of, opens))
     return Recorded(
         task=task,
         head=head,
-        steps=[await resolved(of, reader.text) async for of in unhurried(bodies)],
+        made=await resolved_steps([*steps, *opens], reader.text),
         entries=entries,
         approvals=approvals,
         output=output,
