@@ -32,6 +32,20 @@ class Segment(NamedTuple):
     entries: list[Json]
 
 
+class Part(NamedTuple):
+    """A segment of a ledger that was read.
+
+    Attributes:
+        segment: The segment.
+        data: Its bytes: less than its entries need in memory, and `entries_in` reads them again.
+        entries: Its entries, oldest first.
+    """
+
+    segment: SegmentRef
+    data: bytes
+    entries: list[Entry]
+
+
 async def write_segment(
     archive: Archive, entries: Sequence[Entry], before: SegmentRef | None = None
 ) -> SegmentRef:
@@ -50,9 +64,18 @@ async def write_segment(
 
 async def read_segment(archive: Archive, segment: SegmentRef) -> Segment:
     """Read one segment."""
-    data = json.loads(await archive.aget(segment.sha256))
-    before = data["before"]
-    return Segment(SegmentRef.model_validate(before) if before else None, data["entries"])
+    return _parsed(await archive.aget(segment.sha256))
+
+
+def _parsed(data: bytes) -> Segment:
+    found = json.loads(data)
+    before = found["before"]
+    return Segment(SegmentRef.model_validate(before) if before else None, found["entries"])
+
+
+def entries_in(data: bytes) -> list[Entry]:
+    """Return the entries that the bytes of a segment hold, oldest first."""
+    return [Entry.model_validate(each) for each in _parsed(data).entries]
 
 
 async def read_back(
@@ -61,18 +84,16 @@ async def read_back(
     """Yield segments with their entries, the newest segment first."""
     segment = newest
     while segment is not None:
-        before, entries = await _read_entries(archive, segment)
-        yield segment, entries
+        part, before = await _read_part(segment, await archive.aget(segment.sha256))
+        yield segment, part.entries
         segment = before
 
 
-async def _read_entries(
-    archive: Archive, segment: SegmentRef
-) -> tuple[SegmentRef | None, list[Entry]]:
-    """Read the entries of a segment, and the name of the one before it."""
-    found = await read_segment(archive, segment)
-    entries = [Entry.model_validate(data) async for data in unhurried(found.entries)]
-    return found.before, entries
+async def _read_part(segment: SegmentRef, data: bytes) -> tuple[Part, SegmentRef | None]:
+    """Read the bytes of a segment; return it with the name of the one before it."""
+    found = _parsed(data)
+    entries = [Entry.model_validate(each) async for each in unhurried(found.entries)]
+    return Part(segment, data, entries), found.before
 
 
 async def unhurried(items: Iterable[T]) -> AsyncIterator[T]:
@@ -93,14 +114,30 @@ async def read_archived(
         newest: The newest segment, None when nothing is archived.
         skip: Number of entries not to read, counted from the oldest.
     """
-    parts: list[list[Entry]] = []
+    parts = await read_parts(archive, newest, skip=skip)
+    return [e for part in parts for e in part.entries[max(skip - part.segment.start, 0) :]]
+
+
+async def read_parts(
+    archive: Archive, newest: SegmentRef | None, *, skip: int = 0, data: bytes | None = None
+) -> list[Part]:
+    """Read the segments that hold archived ledger entries, oldest first.
+
+    Args:
+        archive: And those after it: as for `read_archived`.
+        newest: See above.
+        skip: See above.
+        data: The bytes of the newest segment, where they were read already.
+    """
+    parts: list[Part] = []
     segment = newest
     # Not by read_back: a generator that is left in its middle has the event loop close it later.
     while segment is not None and skip < archived_entries(segment):
-        before, entries = await _read_entries(archive, segment)
-        parts.append(entries[max(skip - segment.start, 0) :])
-        segment = before
-    return [entry for part in reversed(parts) for entry in part]
+        data = await archive.aget(segment.sha256) if data is None else data
+        part, segment = await _read_part(segment, data)
+        parts.append(part)
+        data = None
+    return parts[::-1]
 
 
 async def write_messages(archive: Archive, messages: Sequence[Message]) -> str:
@@ -137,6 +174,23 @@ async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:
     """Read a closed task, or None when the archive has none of this id."""
     found = await archive.afind_record(record_name("tasks", task_id))
     return None if found is None else TaskRecord.model_validate(found)
+
+
+async def read_closed(archive: Archive, task_id: str) -> tuple[TaskRecord, list[Part]] | None:
+    """Read a closed task with its ledger, or None when the archive has none of this id."""
+    record, data = await asyncio.to_thread(_record_and_newest, archive, task_id)
+    return (
+        None if record is None else (record, await read_parts(archive, record.segment, data=data))
+    )
+
+
+def _record_and_newest(archive: Archive, task_id: str) -> tuple[TaskRecord | None, bytes | None]:
+    """Read a closed task and the bytes of the newest segment of its ledger, in one thread."""
+    found = archive.find_record(record_name("tasks", task_id))
+    record = None if found is None else TaskRecord.model_validate(found)
+    if record is None or record.segment is None:
+        return record, None
+    return record, archive.get(record.segment.sha256)
 
 
 async def turns(archive: Archive, state: SessionState, upto: int | None = None) -> list[CommitRef]:

@@ -15,30 +15,42 @@ from holdfast.agents.items.typed_items import Unread, UnreadList, UnreadMembers
 from holdfast.agents.runs.item_reading import step_items
 from holdfast.agents.runs.results import ModelResponse
 from holdfast.agents.runs.teams import Team
+from holdfast.archive.segments import entries_in
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.output_items import made_items
 from holdfast.reading.recorded import Recorded
-from holdfast.reading.resolved import Steps
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import StepRecord
 from holdfast.task.ledger.references import cost_of
-from holdfast.task.step_body import StepBody
+from holdfast.task.step_body import StepBody, body_of
+from holdfast.task.undo import active_steps
 from holdfast.values.messages import ToolCall
 from holdfast.values.runs.usage import answered_after
+
+LARGEST_UNREAD = 256_000
+"""Bytes of a ledger that are kept at most, and read again when its items are asked for: what else
+is in it, such as changes of a large context, must not be kept with a result."""
 
 
 class UnreadSteps(UnreadMembers):
     """The steps of a run whose items and answers have not been asked for yet."""
 
-    def __init__(self, steps: Steps, team: Team) -> None:
-        """Take the steps, and the agent that has made them as it is now."""
-        self._steps = steps
+    def __init__(self, data: Sequence[bytes], team: Team) -> None:
+        """Take the ledger.
+
+        Args:
+            data: Bytes of its segments, oldest first, which could be read before: a third of what
+                is read of them.
+            team: The agent that has made the steps as it is now.
+        """
+        self._data = data
         self._team = team
 
     def read(self, name: str) -> dict[str, Any]:
         """Return the items and the answers, by the names that they have in a result."""
         del name  # both are made of the same, which need not be kept for one of them
-        bodies = self._steps.bodies
+        entries = (entry for data in self._data for entry in entries_in(data))
+        bodies = [body_of(of) for of in active_steps(entries)]
         items = [item for of in bodies for item in step_items(of, self._team)]
         return {"new_items": items, "raw_responses": responses(bodies)}
 
@@ -53,6 +65,8 @@ def unread_steps(recorded: Recorded, team: Team) -> UnreadSteps | None:
         recorded: The run's task.
         team: The run's agents.
     """
+    if not recorded.data or sum(map(len, recorded.data)) > LARGEST_UNREAD:
+        return None
     steps = recorded.made.whole
     names = {at.agent or recorded.task.agent for of in steps for at in (of.step, *of.next)}
     if len(names) != 1 or recorded.view is not None or recorded.approvals:
@@ -63,7 +77,7 @@ def unread_steps(recorded: Recorded, team: Team) -> UnreadSteps | None:
     agent = team.of(*names)
     if not called.isdisjoint(each.tool_name for each in agent.made_handoffs):
         return None
-    return UnreadSteps(recorded.made, team.alone(agent.name, called))
+    return UnreadSteps(recorded.data, team.alone(agent.name, called))
 
 
 def responses(steps: Sequence[StepBody]) -> list[ModelResponse]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from holdfast.archive.contents import read_json, resolve_message
-from holdfast.archive.segments import read_archived, read_messages, read_record, turns
+from holdfast.archive.segments import Part, read_closed, read_messages, turns
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.models.openai.output_items import shown_items
 from holdfast.reading.reader import Reader
@@ -77,6 +77,7 @@ class Recorded:
         last_step: The step that is in progress, else the last one.
         view: What the agent whose turn it is sees in place of the first messages, if it does.
         began: The agent as the task began with it, if that was asked for.
+        data: Bytes of the archived segments of the whole ledger of a closed task, oldest first.
     """
 
     task: Task
@@ -91,6 +92,7 @@ class Recorded:
     last_step: TaskStep
     view: View | None
     began: AgentSnapshot | None = None
+    data: tuple[bytes, ...] = ()
 
     @property
     def steps(self) -> list[StepBody]:
@@ -114,17 +116,19 @@ async def read_recorded(
         TaskNotFoundError: There is none of this id.
         NoWorkerError: It is open, and no worker process is up to answer.
     """
-    record = await read_record(reader.archive, task_id)
+    closed = await read_closed(reader.archive, task_id)
     approvals: list[Approval] = []
-    if record is None:
+    parts: list[Part] = []
+    if closed is None:
         task = await reader.task(task_id)
         head = await reader.head(task_id)
         entries, opens = await reader.ledger(task_id)
         if task.status == "waiting":
             approvals = [a for a in await reader.approvals(task_id) if a.status == "open"]
     else:
+        record, parts = closed
         task, head, opens = Task.model_validate(record.task), record.head, record.opens
-        entries = await read_archived(reader.archive, record.segment)
+        entries = [entry for part in parts for entry in part.entries]
         if task.stored is not None:
             task = task.model_copy(update={"input": await reader.text(task.stored)})
     steps = active_steps(entries)
@@ -144,6 +148,7 @@ async def read_recorded(
         last_step=last_step,
         view=await _view(reader, steps, last_step),
         began=await read_snapshot(reader, head) if servers else None,
+        data=tuple(part.data for part in parts),
     )
 
 
