@@ -119,7 +119,7 @@ async def read_archived(
 
 
 async def read_parts(
-    archive: Archive, newest: SegmentRef | None, *, skip: int = 0, data: bytes | None = None
+    archive: Archive, newest: SegmentRef | None, *, skip: int = 0, data: bytes = b""
 ) -> list[Part]:
     """Read the segments that hold archived ledger entries, oldest first.
 
@@ -127,16 +127,15 @@ async def read_parts(
         archive: And those after it: as for `read_archived`.
         newest: See above.
         skip: See above.
-        data: The bytes of the newest segment, where they were read already.
+        data: The bytes of the newest segment, if they were read already.
     """
     parts: list[Part] = []
     segment = newest
     # Not by read_back: a generator that is left in its middle has the event loop close it later.
     while segment is not None and skip < archived_entries(segment):
-        data = await archive.aget(segment.sha256) if data is None else data
-        part, segment = await _read_part(segment, data)
+        part, segment = await _read_part(segment, data or await archive.aget(segment.sha256))
         parts.append(part)
-        data = None
+        data = b""
     return parts[::-1]
 
 
@@ -179,18 +178,17 @@ async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:
 async def read_closed(archive: Archive, task_id: str) -> tuple[TaskRecord, list[Part]] | None:
     """Read a closed task with its ledger, or None when the archive has none of this id."""
     record, data = await asyncio.to_thread(_record_and_newest, archive, task_id)
-    return (
-        None if record is None else (record, await read_parts(archive, record.segment, data=data))
-    )
+    if record is None:
+        return None
+    return record, await read_parts(archive, record.segment, data=data)
 
 
-def _record_and_newest(archive: Archive, task_id: str) -> tuple[TaskRecord | None, bytes | None]:
+def _record_and_newest(archive: Archive, task_id: str) -> tuple[TaskRecord | None, bytes]:
     """Read a closed task and the bytes of the newest segment of its ledger, in one thread."""
     found = archive.find_record(record_name("tasks", task_id))
     record = None if found is None else TaskRecord.model_validate(found)
-    if record is None or record.segment is None:
-        return record, None
-    return record, archive.get(record.segment.sha256)
+    newest = None if record is None else record.segment
+    return record, b"" if newest is None else archive.get(newest.sha256)
 
 
 async def turns(archive: Archive, state: SessionState, upto: int | None = None) -> list[CommitRef]:

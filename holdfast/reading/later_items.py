@@ -39,8 +39,8 @@ class UnreadSteps(UnreadMembers):
         """Take the ledger.
 
         Args:
-            data: Bytes of its segments, oldest first, which could be read before: a third of what
-                is read of them.
+            data: Bytes of its segments, oldest first, which could be read before: a fraction of
+                what is read of them.
             team: The agent that has made the steps as it is now.
         """
         self._data = data
