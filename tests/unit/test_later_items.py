@@ -130,7 +130,8 @@ def shown(result: Any) -> str:
 
 
 def is_unread(result: Any) -> bool:
-    return LATER.isdisjoint(vars(result))
+    members: dict[str, Any] = vars(result)
+    return LATER.isdisjoint(members)
 
 
 def types(result: Any) -> list[str]:
