@@ -32,6 +32,20 @@ class Segment(NamedTuple):
     entries: list[Json]
 
 
+class Part(NamedTuple):
+    """A segment of a ledger that was read.
+
+    Attributes:
+        segment: The segment.
+        data: Its bytes: less than its entries need in memory, and `entries_in` reads them again.
+        entries: Its entries, oldest first.
+    """
+
+    segment: SegmentRef
+    data: bytes
+    entries: list[Entry]
+
+
 async def write_segment(
     archive: Archive, entries: Sequence[Entry], before: SegmentRef | None = None
 ) -> SegmentRef:
@@ -50,9 +64,18 @@ async def write_segment(
 
 async def read_segment(archive: Archive, segment: SegmentRef) -> Segment:
     """Read one segment."""
-    data = json.loads(await archive.aget(segment.sha256))
-    before = data["before"]
-    return Segment(SegmentRef.model_validate(before) if before else None, data["entries"])
+    return _parsed(await archive.aget(segment.sha256))
+
+
+def _parsed(data: bytes) -> Segment:
+    found = json.loads(data)
+    before = found["before"]
+    return Segment(SegmentRef.model_validate(before) if before else None, found["entries"])
+
+
+def entries_in(data: bytes) -> list[Entry]:
+    """Return the entries that the bytes of a segment hold, oldest first."""
+    return [Entry.model_validate(each) for each in _parsed(data).entries]
 
 
 async def read_back(
@@ -61,9 +84,16 @@ async def read_back(
     """Yield segments with their entries, the newest segment first."""
     segment = newest
     while segment is not None:
-        found = await read_segment(archive, segment)
-        yield segment, [Entry.model_validate(data) async for data in unhurried(found.entries)]
-        segment = found.before
+        part, before = await _read_part(segment, await archive.aget(segment.sha256))
+        yield segment, part.entries
+        segment = before
+
+
+async def _read_part(segment: SegmentRef, data: bytes) -> tuple[Part, SegmentRef | None]:
+    """Read the bytes of a segment; return it with the name of the one before it."""
+    found = _parsed(data)
+    entries = [Entry.model_validate(each) async for each in unhurried(found.entries)]
+    return Part(segment, data, entries), found.before
 
 
 async def unhurried(items: Iterable[T]) -> AsyncIterator[T]:
@@ -84,14 +114,25 @@ async def read_archived(
         newest: The newest segment, None when nothing is archived.
         skip: Number of entries not to read, counted from the oldest.
     """
-    parts: list[list[Entry]] = []
-    if skip >= archived_entries(newest):
-        return []
-    async for segment, entries in read_back(archive, newest):
-        parts.append(entries[max(skip - segment.start, 0) :])
-        if segment.start <= skip:
-            break
-    return [entry for part in reversed(parts) for entry in part]
+    parts = await read_parts(archive, newest, skip=skip)
+    return [e for part in parts for e in part.entries[max(skip - part.segment.start, 0) :]]
+
+
+async def read_parts(archive: Archive, newest: SegmentRef | None, *, skip: int = 0) -> list[Part]:
+    """Read the segments that hold archived ledger entries, oldest first.
+
+    Args:
+        archive: And those after it: as for `read_archived`.
+        newest: See above.
+        skip: See above.
+    """
+    parts: list[Part] = []
+    segment = newest
+    # Not by read_back: a generator that is left in its middle has the event loop close it later.
+    while segment is not None and skip < archived_entries(segment):
+        part, segment = await _read_part(segment, await archive.aget(segment.sha256))
+        parts.append(part)
+    return parts[::-1]
 
 
 async def write_messages(archive: Archive, messages: Sequence[Message]) -> str:

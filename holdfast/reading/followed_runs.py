@@ -19,7 +19,8 @@ from holdfast.errors import ArchiveError, NotFoundError, NoWorkerError, QueryFai
 from holdfast.models.openai.output_items import shown_items
 from holdfast.reading.reader import Reader
 from holdfast.reading.recorded import Recorded, read_before, read_recorded
-from holdfast.reading.run_results import LONG_STEPS, run_data
+from holdfast.reading.resolved import LONG_STEPS
+from holdfast.reading.run_results import run_data
 from holdfast.values.base import Json
 from holdfast.values.text.logs import log
 

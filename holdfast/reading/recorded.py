@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 
 from holdfast.archive.contents import read_json, resolve_message
-from holdfast.archive.segments import read_archived, read_messages, turns, unhurried
+from holdfast.archive.segments import Part, read_messages, read_parts, turns
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.models.openai.output_items import shown_items
 from holdfast.reading.reader import Reader
-from holdfast.reading.resolved import resolved
+from holdfast.reading.resolved import Steps, resolved_steps
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, OpenState, StepRecord
 from holdfast.task.data.state import SessionState
 from holdfast.task.ledger.references import output_of
-from holdfast.task.step_body import StepBody, body_of
+from holdfast.task.step_body import StepBody
 from holdfast.task.undo import active_steps
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
@@ -63,7 +63,7 @@ class Recorded:
     Attributes:
         task: The task.
         head: Agent, session and rules.
-        steps: The completed steps of the present branch, oldest first, then those that are open, or
+        made: The completed steps of the present branch, oldest first, then those that are open, or
             were when the task ended.
         entries: The whole ledger, oldest first; its texts are not put in.
         approvals: What waits for a person.
@@ -77,11 +77,12 @@ class Recorded:
         last_step: The step that is in progress, else the last one.
         view: What the agent whose turn it is sees in place of the first messages, if it does.
         began: The agent as the task began with it, if that was asked for.
+        data: Bytes of the archived segments of the whole ledger of a closed task, oldest first.
     """
 
     task: Task
     head: TaskHead
-    steps: list[StepBody]
+    made: Steps
     entries: list[Entry]
     approvals: list[Approval]
     output: Json
@@ -91,6 +92,12 @@ class Recorded:
     last_step: TaskStep
     view: View | None
     began: AgentSnapshot | None = None
+    data: tuple[bytes, ...] = ()
+
+    @property
+    def steps(self) -> list[StepBody]:
+        """The steps as readers see them; they are made when they are first asked for."""
+        return self.made.bodies
 
 
 async def read_recorded(
@@ -111,6 +118,7 @@ async def read_recorded(
     """
     record = await reader.records.read(task_id)
     approvals: list[Approval] = []
+    parts: list[Part] = []
     if record is None:
         task = await reader.task(task_id)
         head = await reader.head(task_id)
@@ -118,19 +126,19 @@ async def read_recorded(
         if task.status == "waiting":
             approvals = [a for a in await reader.approvals(task_id) if a.status == "open"]
     else:
+        parts = await read_parts(reader.archive, record.segment)
         task, head, opens = Task.model_validate(record.task), record.head, record.opens
-        entries = await read_archived(reader.archive, record.segment)
+        entries = [entry for part in parts for entry in part.entries]
         if task.stored is not None:
             task = task.model_copy(update={"input": await reader.text(task.stored)})
     steps = active_steps(entries)
     last = steps[-1] if steps else None
     last_step = opens[0].open.step if opens else last.step if last else TaskStep()
     output = await read_json(last.output, last.stored, reader.text) if last else None
-    bodies = chain(map(body_of, steps), map(body_of, opens))
     return Recorded(
         task=task,
         head=head,
-        steps=[await resolved(of, reader.text) async for of in unhurried(bodies)],
+        made=await resolved_steps([*steps, *opens], reader.text),
         entries=entries,
         approvals=approvals,
         output=output,
@@ -140,6 +148,7 @@ async def read_recorded(
         last_step=last_step,
         view=await _view(reader, steps, last_step),
         began=await read_snapshot(reader, head) if servers else None,
+        data=tuple(part.data for part in parts),
     )
 
 

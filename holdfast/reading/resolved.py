@@ -2,15 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from holdfast.archive.contents import ReadText, resolve_message
-from holdfast.task.step_body import JournalPart, StepBody, StepCall
+from holdfast.archive.segments import unhurried
+from holdfast.task.data.records import OpenState, StepRecord
+from holdfast.task.step_body import JournalPart, StepBody, StepCall, body_of
 from holdfast.values.messages import Message
+from holdfast.values.runs.usage import CallCost
 
 PartT = TypeVar("PartT", StepBody, JournalPart)
+
+LONG_STEPS = 64
+"""A run of more steps is long: to make its result takes more than 10 ms."""
+
+
+class Steps:
+    """The steps of a task, of which the bodies are made when they are first asked for.
+
+    Attributes:
+        records: The steps as the ledger has them.
+        whole: The same, if their bodies can be made of them alone, and that is little work; else
+            empty.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[StepRecord | OpenState],
+        *,
+        whole: Sequence[StepRecord] = (),
+        bodies: list[StepBody] | None = None,
+    ) -> None:
+        """Take the steps.
+
+        Args:
+            records: The steps as the ledger has them.
+            whole: The same, if they are completed, without archived texts, and not many.
+            bodies: Their bodies with the archived texts put in, of other steps.
+        """
+        self.records = tuple(records)
+        self.whole = tuple(whole)
+        self._bodies = bodies
+
+    def costs(self) -> Iterator[CallCost]:
+        """Yield the cost of each model call that was answered in them, oldest first."""
+        for of in self.records:
+            for entry in of.journal:
+                if entry.answer is not None:
+                    yield CallCost(entry.answer.usage, entry.answer.failed)
+
+    @property
+    def bodies(self) -> list[StepBody]:
+        """The steps as readers see them, archived texts put in."""
+        if self._bodies is None:
+            self._bodies = [body_of(of) for of in self.records]
+        return self._bodies
+
+
+async def resolved_steps(records: Sequence[StepRecord | OpenState], text: ReadText) -> Steps:
+    """Put the archived texts into steps; what need not be made at once is left for later.
+
+    Args:
+        records: The steps as the ledger has them.
+        text: Reads a text of the archive, as `Reader.text`.
+    """
+    whole = [of for of in records[:LONG_STEPS] if isinstance(of, StepRecord) and _is_whole(of)]
+    if len(whole) == len(records):
+        return Steps(records, whole=whole)
+    bodies = unhurried(map(body_of, records))
+    return Steps(records, bodies=[await resolved(of, text) async for of in bodies])
+
+
+def _is_whole(of: StepRecord) -> bool:
+    """Whether there is nothing in a completed step that `resolved` would have to read."""
+    answers = (entry.answer for entry in of.journal if entry.answer is not None)
+    said = (*of.adds, *(answer.message for answer in answers))
+    if any(message.kept is not None for message in said):
+        return False
+    outcomes = (*of.outcomes, *(each for entry in of.journal for each in entry.outcomes))
+    contents = (*(each.content for each in said), *(each.content for each in outcomes))
+    return all(isinstance(content, str) for content in contents)
 
 
 async def resolved(body: StepBody, text: ReadText) -> StepBody:

@@ -26,9 +26,9 @@ from holdfast.errors import (
     NotFoundError,
 )
 from holdfast.models.base import ToolSpec
+from holdfast.reading.later_items import response
 from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
-from holdfast.reading.run_results import response
 from holdfast.reading.streams.follower import Follower
 from holdfast.task.happenings import (
     CallAsked,

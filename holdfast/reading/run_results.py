@@ -12,19 +12,21 @@ from holdfast.agents.agent_base import users_agent
 from holdfast.agents.handoffs.filters import input_left
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem, turn_keys
-from holdfast.agents.items.typed_items import Unread, UnreadList, raw_of
+from holdfast.agents.items.typed_items import Unread, raw_of
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.item_reading import step_items, step_messages
-from holdfast.agents.runs.results import ModelResponse, RunData, RunResult, said_by, said_in
+from holdfast.agents.runs.results import RunData, RunResult
+from holdfast.agents.runs.sayings import said_by, said_in
 from holdfast.agents.runs.teams import Team, team_of
-from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.output_items import made_items, shown_items
+from holdfast.reading.later_items import responses, unread_steps
 from holdfast.reading.recorded import Recorded
+from holdfast.reading.resolved import LONG_STEPS
 from holdfast.task.data.calls import Approval
-from holdfast.task.ledger.references import cost_of
+from holdfast.task.guardrails_due import GUARDRAIL
 from holdfast.task.people.decisions import asked_call
 from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
@@ -32,13 +34,10 @@ from holdfast.values.checks.json_shapes import as_text
 from holdfast.values.code.context_data import KEY, CallersContext
 from holdfast.values.messages import Message, user
 from holdfast.values.runs.run_context import Origin, RunContextWrapper
-from holdfast.values.runs.usage import Usage, answered_after
+from holdfast.values.runs.usage import Usage
 
 ANSWERED = ("answered", "finished")
 DECIDABLE = ("tool", "unknown", "question")
-
-LONG_STEPS = 64
-"""A run of more steps is long: to make its result takes more than 10 ms."""
 
 
 def run_data(
@@ -61,48 +60,92 @@ def run_data(
     Raises:
         UserError: The recorded context does not fit the class of the object any more.
     """
+    return RunData(**_members(recorded, agent, given=given, context=context, config=config))
+
+
+def _members(
+    recorded: Recorded,
+    agent: Agent,
+    *,
+    given: RunInput | None,
+    context: CallersContext | None,
+    config: RunConfig | None,
+) -> dict[str, Any]:
+    """Make the members of a RunData by name; arguments are those of `run_data`."""
     task = recorded.task
     team = team_of(agent, first=task.agent)
     if recorded.began is not None:
         team.learn(recorded.began)
     asked = interruptions(recorded, team)
     last_agent = team.of(recorded.last_step.agent)
-    guards = guardrail_results(
-        recorded.entries,
-        recorded.steps,
-        first=task.agent,
-        known=known_guardrails(agent, config),
-        output=typed_output(last_agent.made_output, recorded.checked),
-    )
-    by_step = [step_items(of, team) for of in recorded.steps]
-    items: list[RunItem] = [item for made in by_step for item in made]
     said = _input(recorded, given)
-    responses = [response(answer) for of in recorded.steps for answer in of.answers]
-    return RunData(
-        input=said,
-        new_items=[*items, *asked],
-        raw_responses=responses,
-        last_agent=users_agent(last_agent),
-        last_member=last_agent.name,
-        context_wrapper=RunContextWrapper(
+    unread = unread_steps(recorded, team)
+    return {
+        **({"new_items": unread} if unread else _made(recorded, team, asked, said)),
+        **_guards(recorded, agent, last_agent, config, by_tools=unread is None),
+        "input": said,
+        "last_agent": users_agent(last_agent),
+        "last_member": last_agent.name,
+        "context_wrapper": RunContextWrapper(
             context=_context(task.extra_state, context),
-            usage=Usage.of(task.usage, (each.usage for each in responses)),
+            usage=Usage.of(task.usage, recorded.made.costs()),
             task_id=task.task_id,
             origin=Origin(task.extra_state.get(KEY)),
         ),
-        task_id=task.task_id,
-        interruptions=asked,
-        input_guardrail_results=guards.input,
-        output_guardrail_results=guards.output,
-        tool_input_guardrail_results=guards.tool_input,
-        tool_output_guardrail_results=guards.tool_output,
-        max_turns=None if task.budget is None else task.budget.max_turns,
-        normalized=_normalized(recorded),
-        normalized_has_input=recorded.view is not None and not recorded.view.ref.input,
-        moved=_moved(recorded, said, by_step),
-        dropped=_dropped(recorded, by_step),
-        reasoning_item_id_policy=recorded.head.run.reasoning_ids,
+        "task_id": task.task_id,
+        "interruptions": asked,
+        "max_turns": None if task.budget is None else task.budget.max_turns,
+        "normalized": _normalized(recorded),
+        "normalized_has_input": recorded.view is not None and not recorded.view.ref.input,
+        "reasoning_item_id_policy": recorded.head.run.reasoning_ids,
+    }
+
+
+def _made(
+    recorded: Recorded,
+    team: Team,
+    asked: Sequence[ToolApprovalItem],
+    said: str | list[dict[str, Json]],
+) -> dict[str, Any]:
+    """Make the members of a run that are its items and answers."""
+    by_step = [step_items(of, team) for of in recorded.steps]
+    items: list[RunItem] = [item for made in by_step for item in made]
+    return {
+        "new_items": [*items, *asked],
+        "raw_responses": responses(recorded.steps),
+        "moved": _moved(recorded, said, by_step),
+        "dropped": _dropped(recorded, by_step),
+    }
+
+
+def _guards(
+    recorded: Recorded, agent: Agent, last: Agent, config: RunConfig | None, *, by_tools: bool
+) -> dict[str, Any]:
+    """Make the members of a run that are results of guardrails.
+
+    Args:
+        recorded: The run's task.
+        agent: As for `run_data`.
+        last: The agent that ran last.
+        config: As for `run_data`.
+        by_tools: Whether guardrails of tools may have results; else those of the run alone.
+    """
+    events = (entry.event for entry in recorded.entries)
+    if not by_tools and not any(event and event.kind == GUARDRAIL for event in events):
+        return {}
+    guards = guardrail_results(
+        recorded.entries,
+        recorded.steps if by_tools else (),
+        first=recorded.task.agent,
+        known=known_guardrails(agent, config),
+        output=typed_output(last.made_output, recorded.checked),
     )
+    return {
+        "input_guardrail_results": guards.input,
+        "output_guardrail_results": guards.output,
+        "tool_input_guardrail_results": guards.tool_input,
+        "tool_output_guardrail_results": guards.tool_output,
+    }
 
 
 def known_guardrails(agent: Agent, config: RunConfig | None) -> Known:
@@ -121,7 +164,8 @@ def run_result(
     config: RunConfig | None = None,
 ) -> RunResult:
     """Make the result of a run; arguments are those of `run_data`."""
-    data = run_data(recorded, agent, given=given, context=context, config=config)
+    members = _members(recorded, agent, given=given, context=context, config=config)
+    last_agent: Agent = members["last_agent"]
     task = recorded.task
     waiting = [point(approval) for approval in recorded.approvals]
     if task.paused and not waiting:
@@ -130,8 +174,8 @@ def run_result(
         waiting = [task.error]
     output = recorded.output if task.status in ANSWERED else None
     return RunResult(
-        **vars(data),
-        final_output=typed_output(data.last_agent.made_output, output),
+        **members,
+        final_output=typed_output(last_agent.made_output, output),
         waiting_for=() if task.status in ANSWERED else tuple(waiting),
     )
 
@@ -149,7 +193,7 @@ async def run_result_beside(
     Arguments are those of `run_data`. The caller's context object changes in its own loop.
     """
     make = partial(run_result, recorded, agent, given=given, config=config)
-    if len(recorded.steps) <= LONG_STEPS:
+    if len(recorded.made.records) <= LONG_STEPS:
         return make(context=context)
     made = await asyncio.to_thread(make)
     made.context_wrapper.context = _context(recorded.task.extra_state, context)
@@ -184,15 +228,6 @@ def _call(approval: Approval, shown_id: str) -> RawItem | Unread:
     call = asked_call(approval, approval.arguments)
     [written] = made_items(Message(role="assistant", calls=(call,), item_ids=("", shown_id)))
     return raw_of({**written, "name": call.name} if call.kind else written)
-
-
-def response(answer: ModelAnswer) -> ModelResponse:
-    """Return a model's answer in the form of the Agents SDK."""
-    return ModelResponse(
-        output=UnreadList(map(Unread, made_items(answer.message))),
-        usage=answered_after(cost_of(answer), answer.failed),
-        response_id=answer.response_id or None,
-    )
 
 
 def listed(given: RunInput) -> str | list[dict[str, Json]]:

@@ -31,7 +31,7 @@ from holdfast.models.openai.items import (
     to_response_items,
 )
 from holdfast.models.openai.output_items import made_items, shown_items
-from holdfast.reading.run_results import response
+from holdfast.reading.later_items import response
 from holdfast.task.data.head import STEPS
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers.context.model_calls import read

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
@@ -68,9 +66,17 @@ class Updates:
         self._waiting = 0
         self._begun_with: Pending | None = None
         if core.given.asked:
-            tell = partial(may_rest, workflow.info().workflow_id)
-            self._begun_with = Pending(core.given.asked, RunRequest(all=True), tell)
-            core.requests.add(self._begun_with)
+            own = Pending(core.given.asked, RunRequest(all=True), self._tell_of_rest)
+            core.requests.add(own)
+            self._begun_with = own
+
+    def _tell_of_rest(self) -> None:
+        """Tell a client in this process that the request which came with the start has a reply.
+
+        Of the end of the task it learns from the server.
+        """
+        if not self._core.closed:
+            may_rest(workflow.info().workflow_id)
 
     def check_run(self, asked: RunRequest) -> None:
         """Refuse a request to run that cannot be served.

@@ -6,6 +6,7 @@ run has thousands of items.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple, get_args
@@ -33,17 +34,25 @@ class Unread(NamedTuple):
 
     item: dict[str, Json]
 
-    def read(self) -> Any:
-        """Return the raw item."""
-        return typed(self.item)
+    def read(self, name: str) -> dict[str, Any]:
+        """Return the raw item as the member of this name."""
+        return {name: typed(self.item)}
 
 
 class UnreadList(list[Unread]):
     """The raw items of an answer that has not been read yet."""
 
-    def read(self) -> list[Any]:
-        """Return the raw items."""
-        return [each.read() for each in self]
+    def read(self, name: str) -> dict[str, Any]:
+        """Return the raw items as the member of this name."""
+        return {name: [typed(each.item) for each in self]}
+
+
+class UnreadMembers(ABC):
+    """What some members of an object are made of, all of them when one is first read."""
+
+    @abstractmethod
+    def read(self, name: str) -> dict[str, Any]:
+        """Return these members by name; one of them is asked for by this name."""
 
 
 def left_unread(owner: Any, name: str) -> Any:
@@ -60,13 +69,16 @@ def left_unread(owner: Any, name: str) -> Any:
 def read_once(owner: Any, name: str) -> Any:
     """Return a member that is made when it is first read, the same to all threads.
 
+    What else is made of the same is kept, too, unless it was set by hand.
+
     Raises:
         AttributeError: The owner has neither the member nor what it is made of.
     """
     members: dict[str, Any] = owner.__dict__
     unread = left_unread(owner, name)
     if unread is not None:
-        members.setdefault(name, unread.read())
+        for each, made in unread.read(name).items():
+            members.setdefault(each, made)
         members.pop("_unread", None)
     if name not in members:  # else another thread has made it since it was looked for
         msg = f"{type(owner).__name__!r} object has no attribute {name!r}"

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, cast
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import is_named_for, users_agent
+from holdfast.agents.agent_base import is_named_for
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import (
     OF_PROVIDER,
@@ -23,10 +23,7 @@ from holdfast.agents.items.run_items import (
 )
 from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from holdfast.agents.items.typed_items import raw_of
-from holdfast.agents.nesting.agent_tool import AgentTool
-from holdfast.agents.runs.teams import Team, team_of
-from holdfast.agents.tools.decorator import Tool
-from holdfast.agents.tools.foreign.servers import ServerTool
+from holdfast.agents.runs.teams import Team, ToldTool, team_of
 from holdfast.models.openai.local_items import LOCAL_RESULTS, shell_text
 from holdfast.models.openai.output_items import made_items
 from holdfast.task.ledger.references import last_round
@@ -34,7 +31,6 @@ from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_text, is_object
 from holdfast.values.messages import Message, ToolCall
-from holdfast.values.text.redact import bare_addresses
 
 
 def step_items(of: StepBody, team: Team) -> list[RunItem]:
@@ -166,8 +162,8 @@ def _items(
         for raw in made_items(message):
             item = _item(raw, agent, ids, team, tools)
             if isinstance(item, ToolCallItem | ToolCallOutputItem):
-                tool = team.tool(agent, tools.get(item.call_id or "", ""))
-                _tell_tool(item, tool, raw)
+                told = team.told(agent, tools.get(item.call_id or "", ""))
+                _tell_tool(item, told, raw)
             found.append(item)
     return found
 
@@ -206,28 +202,17 @@ def _item(
 
 
 def _tell_tool(
-    item: ToolCallItem | ToolCallOutputItem, tool: Tool | None, raw: dict[str, Json]
+    item: ToolCallItem | ToolCallOutputItem, told: ToldTool | None, raw: dict[str, Json]
 ) -> None:
     """Add to an item what this process knows of its tool."""
     if raw.get("type") == "mcp_call":  # of a server that the provider asks
         server = as_text(raw.get("server_label"))
         item.tool_origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name=server)
-    if tool is None:
+    if told is None:
         return
     if isinstance(item, ToolCallItem):
-        item.description = tool.description or None
-        item.title = tool.title or None if isinstance(tool, ServerTool) else None
-    if isinstance(tool, ServerTool):
-        server = bare_addresses(tool.server.name)
-        item.tool_origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name=server)
-    elif isinstance(tool, AgentTool):
-        item.tool_origin = ToolOrigin(
-            ToolOriginType.AGENT_AS_TOOL,
-            agent_name=users_agent(tool.agent).name,
-            agent_tool_name=tool.name,
-        )
-    else:
-        item.tool_origin = ToolOrigin(ToolOriginType.FUNCTION)
+        item.description, item.title = told.description, told.title
+    item.tool_origin = told.origin
 
 
 def _known_by(call: ToolCall) -> tuple[str, str, str]:

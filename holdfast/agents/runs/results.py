@@ -10,24 +10,26 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResult
 from holdfast.agents.items.raw_items import replayable
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
-from holdfast.agents.items.typed_items import UnreadList, left_unread, read_once
+from holdfast.agents.items.typed_items import UnreadList, UnreadMembers, left_unread, read_once
 from holdfast.agents.nesting.nested_run import AgentToolInvocation, invocation_of
 from holdfast.agents.runs.item_helpers import ItemHelpers
 from holdfast.agents.runs.model_input import without_reasoning_id
+from holdfast.agents.runs.sayings import is_said_by
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.runs.state_form import item_form
 from holdfast.agents.runs.summaries import summary
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
-from holdfast.errors import AgentsException, InvalidArgumentError
-from holdfast.models.openai.items import from_response_items
+from holdfast.errors import AgentsException
 from holdfast.values.base import Json
-from holdfast.values.messages import Message
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage
 from holdfast.values.text.html import table
 
 T = TypeVar("T")
+
+LATER = ("new_items", "raw_responses")
+"""Members of a run that may be made when one of both is first read."""
 
 
 @dataclass
@@ -128,6 +130,14 @@ class RunData:
     last_member: str = field(default="", repr=False)
     earlier: int = field(default=0, repr=False)
 
+    def __post_init__(self) -> None:
+        """Leave the items and the answers unread, if they are, until one of both is asked for."""
+        given: object = self.new_items
+        if isinstance(given, UnreadMembers):
+            self.__dict__["_unread"] = given
+            for name in LATER:
+                del self.__dict__[name]
+
     @property
     def usage(self) -> Usage:
         """Cost of the run."""
@@ -217,6 +227,15 @@ class RunData:
         if agent is not None:
             self.__dict__["_released"] = weakref.ref(agent)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all members, for copies and others: what is not made yet is made."""
+        _ = self.new_items
+        return self.__dict__
+
+    def __dir__(self) -> list[str]:
+        """List the members, also those that are not made yet."""
+        return sorted({*super().__dir__(), *LATER})
+
     def __str__(self) -> str:
         """Return a short summary; `repr` has everything."""
         return summary(self, type(self).__name__)
@@ -224,11 +243,13 @@ class RunData:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return the last agent after `release_agents`.
+            """Return what is made when it is read, or the last agent after `release_agents`.
 
             Raises:
-                AgentsException: Nothing else has it any more.
+                AgentsException: Nothing else has the last agent any more.
             """
+            if name in LATER:
+                return read_once(self, name)
             if name != "last_agent" or "_released" not in self.__dict__:
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(msg)
@@ -237,26 +258,6 @@ class RunData:
                 msg = "The last agent was released, and nothing else has it any more."
                 raise AgentsException(msg)
             return agent
-
-
-def is_said_by(item: dict[str, Json], by: RunItem) -> bool:
-    """Whether an item of an input says what an item of a run does."""
-    said = said_in(item)
-    return said is not None and said == said_by(by)
-
-
-def said_by(item: RunItem) -> list[Message] | None:
-    """Return what an item of a run says, as messages; None if it is not in any input alone."""
-    return None if isinstance(item, ToolApprovalItem) else said_in(item.to_input_item())
-
-
-def said_in(item: dict[str, Json]) -> list[Message] | None:
-    """Return what an item of an input says, as messages; None if it cannot be read alone."""
-    try:
-        said = from_response_items([item])
-    except InvalidArgumentError:
-        return None
-    return [each.model_copy(update={"item_ids": ()}) for each in said]  # filters may drop them
 
 
 RunErrorDetails = RunData

@@ -11,17 +11,20 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import as_member, names_apart, users_agent, walk, walk_all
 from holdfast.agents.handoffs.handoff import HandoffTool
+from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from holdfast.agents.nesting.agent_tool import AgentTool
 from holdfast.agents.parts.declared import as_handoff
 from holdfast.agents.tools.decorator import Tool
+from holdfast.agents.tools.foreign.servers import ServerTool
 from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.values.text.logs import log
+from holdfast.values.text.redact import bare_addresses
 
 
 def reachable(agents: Iterable[Agent]) -> tuple[Agent, ...]:
@@ -114,6 +117,39 @@ def _leading_to(tool: Any, made: Mapping[int, Agent]) -> Any:
     return copied
 
 
+class ToldTool(NamedTuple):
+    """What an item tells of its tool.
+
+    Attributes:
+        description: Its description, if it has one.
+        title: Its short name for people, if it has one.
+        origin: Where it comes from.
+    """
+
+    description: str | None
+    title: str | None
+    origin: ToolOrigin
+
+    @classmethod
+    def of(cls, tool: Tool) -> ToldTool:
+        """Return what items tell of a tool as it is now."""
+        title = tool.title or None if isinstance(tool, ServerTool) else None
+        return cls(tool.description or None, title, _origin(tool))
+
+
+def _origin(tool: Tool) -> ToolOrigin:
+    if isinstance(tool, ServerTool):
+        server = bare_addresses(tool.server.name)
+        return ToolOrigin(ToolOriginType.MCP, mcp_server_name=server)
+    if isinstance(tool, AgentTool):
+        return ToolOrigin(
+            ToolOriginType.AGENT_AS_TOOL,
+            agent_name=users_agent(tool.agent).name,
+            agent_tool_name=tool.name,
+        )
+    return ToolOrigin(ToolOriginType.FUNCTION)
+
+
 class Team:
     """The agents of a run by the names that its task knows, see `members`."""
 
@@ -129,6 +165,7 @@ class Team:
         self._own = frozenset(self._agents)
         self._began: AgentSnapshot | None = None
         self._tools: dict[tuple[str, str], Tool | None] = {}
+        self._told: dict[tuple[str, str], ToldTool | None] = {}
 
     @property
     def lacks_servers(self) -> bool:
@@ -139,6 +176,7 @@ class Team:
         """Take the first agent and its team as the task began with them, with tools of servers."""
         self._began = began
         self._tools.clear()
+        self._told.clear()
 
     def name_of(self, agent: object) -> str:
         """Return the name by which the task knows an agent of the user's; empty for another."""
@@ -163,6 +201,31 @@ class Team:
             began = next((each for each in known if each.name == agent.name), None)
             self._tools[key] = agent.tool(name, began)
         return self._tools[key]
+
+    def told(self, agent: Agent, name: str) -> ToldTool | None:
+        """Return what items tell of an agent's tool of a name; None for one that is not known."""
+        key = (agent.name, name)
+        if key not in self._told:
+            tool = self.tool(agent, name) if name else None
+            self._told[key] = None if tool is None else ToldTool.of(tool)
+        return self._told[key]
+
+    def alone(self, name: str, tools: Iterable[str]) -> Team:
+        """Return a team of one agent as it is now, whatever becomes of the agent afterwards.
+
+        It is for items that are made later, of steps in which the agent calls no handoff: it has
+        none of them.
+
+        Args:
+            name: The agent.
+            tools: Names of the tools that it has called.
+        """
+        agent = self.of(name)
+        member = as_member(users_agent(agent), agent.name, shares=False)
+        member.handoffs = []
+        made = Team(self._first, [member])
+        made._told = {(member.name, each): self.told(agent, each) for each in tools}
+        return made
 
     def target(self, agent: Agent, handoff: str, named: str) -> Agent:
         """Return the agent that one has handed the task to.

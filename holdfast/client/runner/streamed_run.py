@@ -322,7 +322,7 @@ class RunResultStreaming(Streamed[RunResult]):
         """The result, as far as it is known: whole once the run is over, else what was read."""
         made = self._whole
         if made is not None:
-            return made if isinstance(made, RunResult) else RunResult(**vars(made))
+            return made if isinstance(made, RunResult) else RunResult(**made.__getstate__())
         return RunResult(
             input=self._given,
             new_items=list(self._items.values()),

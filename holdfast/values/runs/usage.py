@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pydantic import ConfigDict, PrivateAttr
 
@@ -32,6 +32,37 @@ class RequestUsage:
     output_tokens_details: Any = field(default_factory=OutputTokensDetails)
 
 
+class CallCost(NamedTuple):
+    """What one model call of a run cost, as it is recorded.
+
+    Attributes:
+        cost: The cost.
+        failed: How many attempts had failed before the one that was answered.
+    """
+
+    cost: UsageRecord
+    failed: int = 0
+
+    def entries(self) -> list[RequestUsage]:
+        """Return its entry, if it has tokens, after one of none for each failed attempt."""
+        is_known = self.failed or self.cost.total_tokens
+        before = [RequestUsage(0, 0, 0) for _ in range(self.failed)]
+        return [*before, _entry(self.cost)] if is_known else before
+
+
+class _Unread:
+    """The costs of calls whose entries have not been asked for yet."""
+
+    def __init__(self, calls: Iterable[CallCost]) -> None:
+        self._calls = tuple(calls)
+
+    def read(self) -> list[RequestUsage]:
+        """Return the entries, the same list to all threads and to shallow copies of a cost."""
+        made = [entry for call in self._calls for entry in call.entries()]
+        entries: list[RequestUsage] = self.__dict__.setdefault("_made", made)
+        return entries
+
+
 class Usage(UsageRecord):
     """What model calls cost: a copy of the record's for code of the user's, which may add to it.
 
@@ -42,7 +73,7 @@ class Usage(UsageRecord):
 
     model_config = ConfigDict(frozen=False)
 
-    _entries: list[RequestUsage] = PrivateAttr(default_factory=list[RequestUsage])
+    _entries: list[RequestUsage] | _Unread = PrivateAttr(default_factory=list[RequestUsage])
 
     if not TYPE_CHECKING:
 
@@ -79,27 +110,32 @@ class Usage(UsageRecord):
         ) -> None: ...
 
     @classmethod
-    def of(cls, record: UsageRecord, calls: Iterable[UsageRecord] = ()) -> Self:
+    def of(cls, record: UsageRecord, calls: Iterable[CallCost] | None = None) -> Self:
         """Copy a cost.
 
         Args:
             record: The cost.
-            calls: The cost of each of its calls, where it is known.
+            calls: The cost of each of its calls, where it is known, and the record does not say it.
         """
         made = cls(**{name: getattr(record, name) for name in UsageRecord.model_fields})
-        known = copy.deepcopy(record.request_usage_entries) if isinstance(record, Usage) else []
-        made._entries = [*known, *(each for call in calls for each in _copied_entries(call))]
+        if calls is not None:
+            made._entries = _Unread(calls)
+        elif isinstance(record, Usage):
+            made._entries = copy.deepcopy(record.request_usage_entries)
         return made
 
     @property
     def request_usage_entries(self) -> list[RequestUsage]:
         """The cost of each call, oldest first, where it is known."""
-        return self._entries
+        entries = self._entries  # another thread may read it, too
+        if isinstance(entries, _Unread):
+            self._entries = entries = entries.read()
+        return entries
 
     def add(self, other: UsageRecord) -> None:
         """Add another cost to this one; its entries are copied, or made if it is one call."""
         total = UsageRecord.__add__(self, other)
-        self._entries += _copied_entries(other)
+        self.request_usage_entries.extend(_copied_entries(other))
         for name in UsageRecord.model_fields:
             setattr(self, name, getattr(total, name))
 
@@ -145,8 +181,7 @@ def answered_after(cost: UsageRecord, failed: int) -> Usage:
     """
     made = Usage.of(cost)
     if failed:
-        made.request_usage_entries.extend(RequestUsage(0, 0, 0) for _ in range(failed))
-        made.request_usage_entries.append(_entry(cost))
+        made.request_usage_entries.extend(CallCost(cost, failed).entries())
     return made
 
 

@@ -40,6 +40,7 @@ from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import attributes, memo
 from holdfast.task.data.commands import Command, Receipt, RunReply, RunRequest, Verb, compose
 from holdfast.task.data.state import TaskInput
+from holdfast.task.data.wire import TaskResult
 from holdfast.task.queries.labels import details_of, title_of
 from holdfast.tracing.rules import in_trace
 from holdfast.values.base import Json
@@ -224,7 +225,8 @@ class TaskClient(TaskUpdates):
         An end that is not the usual one, or that cannot be read, is not told apart from a rest:
         the request that follows meets it again.
         """
-        ending = asyncio.ensure_future(self._client.get_workflow_handle(task_id).result())
+        handle = self._client.get_workflow_handle(task_id, result_type=TaskResult)
+        ending = asyncio.ensure_future(handle.result())
         ending.add_done_callback(lambda done: done.cancelled() or done.exception())
         resting = asyncio.ensure_future(rests.wait())
         try:
@@ -233,7 +235,10 @@ class TaskClient(TaskUpdates):
                 timeout=FOLLOW_SECONDS,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            return ending.done() and ending.exception() is None
+            if not ending.done() or ending.exception() is not None:
+                return False
+            self._reader.records.ended(task_id, ending.result().seal.record)
+            return True
         finally:
             ending.cancel()
             resting.cancel()

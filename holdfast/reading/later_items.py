@@ -1,0 +1,108 @@
+"""Items and answers of a run that are made when they are first asked for.
+
+Most programs look at no more of a result than its final output. What a result says must not depend
+on when it is read, so only work is left for later: all texts are there, and what is known here of
+the agent and its tools is looked up before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from holdfast.agents.items.typed_items import Unread, UnreadList, UnreadMembers
+from holdfast.agents.runs.item_reading import step_items
+from holdfast.agents.runs.results import ModelResponse
+from holdfast.agents.runs.teams import Team
+from holdfast.archive.segments import entries_in
+from holdfast.models.base import ModelAnswer
+from holdfast.models.openai.output_items import made_items
+from holdfast.reading.recorded import Recorded
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.records import StepRecord
+from holdfast.task.ledger.references import cost_of
+from holdfast.task.step_body import StepBody, body_of
+from holdfast.task.undo import active_steps
+from holdfast.values.messages import ToolCall
+from holdfast.values.runs.usage import answered_after
+
+LARGEST_UNREAD = 256_000
+"""Bytes of a ledger that are kept at most, and read again when its items are asked for: what else
+is in it, such as changes of a large context, must not be kept with a result."""
+
+
+class UnreadSteps(UnreadMembers):
+    """The steps of a run whose items and answers have not been asked for yet."""
+
+    def __init__(self, data: Sequence[bytes], team: Team) -> None:
+        """Take the ledger.
+
+        Args:
+            data: Bytes of its segments, oldest first, which could be read before: a fraction of
+                what is read of them.
+            team: The agent that has made the steps as it is now.
+        """
+        self._data = data
+        self._team = team
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Return the items and the answers, by the names that they have in a result."""
+        del name  # both are made of the same, which need not be kept for one of them
+        entries = (entry for data in self._data for entry in entries_in(data))
+        bodies = [body_of(of) for of in active_steps(entries)]
+        items = [item for of in bodies for item in step_items(of, self._team)]
+        return {"new_items": items, "raw_responses": responses(bodies)}
+
+
+def unread_steps(recorded: Recorded, team: Team) -> UnreadSteps | None:
+    """Return what the items and answers of a run are made of later; None if they are made at once.
+
+    They are made later of a run that is over, has no archived texts, and has had one agent all the
+    time, which has called none of its handoffs and no tool that has guardrails.
+
+    Args:
+        recorded: The run's task.
+        team: The run's agents.
+    """
+    if not recorded.data or sum(map(len, recorded.data)) > LARGEST_UNREAD:
+        return None
+    steps = recorded.made.whole
+    names = {at.agent or recorded.task.agent for of in steps for at in (of.step, *of.next)}
+    if len(names) != 1 or recorded.view is not None or recorded.approvals:
+        return None
+    if any(outcome.guards for of in steps for outcome in _outcomes(of)):
+        return None
+    called = {call.name for of in steps for call in _calls(of)}
+    agent = team.of(*names)
+    if not called.isdisjoint(each.tool_name for each in agent.made_handoffs):
+        return None
+    return UnreadSteps(recorded.data, team.alone(agent.name, called))
+
+
+def responses(steps: Sequence[StepBody]) -> list[ModelResponse]:
+    """Return the answers of models in steps in the form of the Agents SDK."""
+    return [response(answer) for of in steps for answer in of.answers]
+
+
+def response(answer: ModelAnswer) -> ModelResponse:
+    """Return a model's answer in the form of the Agents SDK."""
+    return ModelResponse(
+        output=UnreadList(map(Unread, made_items(answer.message))),
+        usage=answered_after(cost_of(answer), answer.failed),
+        response_id=answer.response_id or None,
+    )
+
+
+def _calls(of: StepRecord) -> Iterator[ToolCall]:
+    """Yield all calls that messages or records of a step have, some of them more than once."""
+    answers = (entry.answer for entry in of.journal if entry.answer is not None)
+    said = chain(of.adds, (answer.message for answer in answers))
+    yield from chain.from_iterable(message.calls for message in said)
+    yield from of.calls
+    yield from chain.from_iterable(entry.calls for entry in of.journal)
+
+
+def _outcomes(of: StepRecord) -> Iterator[Outcome]:
+    yield from of.outcomes
+    yield from chain.from_iterable(entry.outcomes for entry in of.journal)

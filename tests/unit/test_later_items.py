@@ -1,0 +1,485 @@
+"""Items and answers of results that are made when they are first read, and say the same."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any, cast
+
+import pytest
+from pydantic import ValidationError
+
+from holdfast import Agent, RequestUsage, handoff, tool
+from holdfast import Usage as RunUsage
+from holdfast.agents.items.run_items import ToolCallItem, member_of
+from holdfast.agents.runs.item_reading import step_items
+from holdfast.agents.runs.teams import team_of
+from holdfast.archive.archive import Archive
+from holdfast.archive.segments import write_record, write_segment
+from holdfast.errors import ArchiveError, DigestMismatchError
+from holdfast.models.base import ModelAnswer
+from holdfast.reading import later_items
+from holdfast.reading.reader import Reader
+from holdfast.reading.recorded import Recorded, read_recorded
+from holdfast.reading.resolved import LONG_STEPS
+from holdfast.reading.run_results import run_data, run_result
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.guard_rules import ToolGuarded
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Entry, EventRecord, JournalEntry, StepRecord
+from holdfast.task.data.state import TaskRecord
+from holdfast.task.guardrails_due import GUARDRAIL
+from holdfast.task.ledger.references import SAID_IN_ADDS
+from holdfast.values.base import canonical
+from holdfast.values.messages import Blob, Message, ToolCall, Usage, assistant, user
+from holdfast.values.steps import Task, TaskStep
+
+COST = Usage(requests=1, input_tokens=10, output_tokens=2)
+CALL = ToolCall(id="c1", name="look", arguments='{"where": "there"}')
+LATER = {"new_items", "raw_responses"}
+KINDS = ["tool_call_item", "tool_call_output_item", "message_output_item"]
+
+
+@tool(effect="read")
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"seen {where}"
+
+
+def listen(where: str) -> str:
+    """Listen."""
+    return where
+
+
+def ann(**options: Any) -> Agent:
+    return Agent("ann", tools=[copy.copy(look)], **options)
+
+
+def asked(call: ToolCall = CALL, *, failed: int = 0, **more: Any) -> StepRecord:
+    """Record a step in which the model calls a tool."""
+    answer = ModelAnswer(message=SAID_IN_ADDS, usage=COST, failed=failed, response_id="r1")
+    step: dict[str, Any] = {
+        "n": 1,
+        "step": TaskStep(input="q"),
+        "adds": (
+            user("q"),
+            assistant("", calls=(call,)),
+            Message(role="tool", call_id=call.id, content="seen there"),
+        ),
+        "calls": (call,),
+        "outcomes": (Outcome(at=2),),
+        "journal": (JournalEntry(request="", answer=answer),),
+    }
+    return StepRecord(**{**step, **more})
+
+
+def answered(n: int = 2, text: str = "done", **more: Any) -> StepRecord:
+    """Record a step in which the model answers."""
+    answer = ModelAnswer(message=SAID_IN_ADDS, usage=COST)
+    step: dict[str, Any] = {
+        "n": n,
+        "step": TaskStep(),
+        "adds": (assistant(text),),
+        "output": text,
+        "last": True,
+        "journal": (JournalEntry(request="", answer=answer),),
+    }
+    return StepRecord(**{**step, **more})
+
+
+async def closed(archive: Archive, *found: StepRecord | EventRecord, **more: Any) -> Reader:
+    """Archive the task "t" with these steps and events in two segments, and return its reader."""
+    entries = [
+        Entry(step=each) if isinstance(each, StepRecord) else Entry(event=each) for each in found
+    ]
+    first = await write_segment(archive, entries[:1])
+    newest = await write_segment(archive, entries[1:], before=first)
+    task = Task(
+        task_id="t", input="q", agent="ann", status="finished", usage=COST + COST, steps=len(found)
+    )
+    record = TaskRecord(task=task.wire(), head=TaskHead(agent="ann"), segment=newest, **more)
+    await write_record(archive, "t", record)
+    return Reader(cast("Any", None), archive)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path / "archive")
+
+
+@pytest.fixture
+async def recorded(archive: Archive) -> Recorded:
+    return await read_recorded(await closed(archive, asked(failed=1), answered()), "t")
+
+
+def at_once(recorded: Recorded) -> Recorded:
+    """Return the record without what its items could be made of later."""
+    return dataclasses.replace(recorded, data=())
+
+
+def shown(result: Any) -> str:
+    """Return all that a result says, also of what its repr leaves out."""
+    names = [(member_of(each), each.agent.name) for each in result.new_items]
+    costs = result.usage.request_usage_entries
+    return f"{result!r} {names} {costs} {result.to_input_list()} {result.last_member}"
+
+
+def is_unread(result: Any) -> bool:
+    members: dict[str, Any] = vars(result)
+    return LATER.isdisjoint(members)
+
+
+def types(result: Any) -> list[str]:
+    return [each.type for each in result.new_items]
+
+
+# ---- when they are made
+
+
+@pytest.mark.parametrize("first", sorted(LATER))
+def test_both_are_made_when_one_is_read_and_only_once(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    made: list[int] = []
+
+    def noted(of: Any, team: Any) -> Any:
+        made.append(of.n)
+        return step_items(of, team)
+
+    monkeypatch.setattr(later_items, "step_items", noted)
+    result = run_result(recorded, ann())
+    assert (result.final_output, result.usage.total_tokens, made) == ("done", 24, [])
+    found = getattr(result, first)
+    assert result.new_items is result.new_items
+    assert result.raw_responses is result.raw_responses
+    assert getattr(result, first) is found
+    assert (made, types(result)) == ([1, 2], KINDS)
+    assert [each.response_id for each in result.raw_responses] == ["r1", None]
+
+
+def test_what_is_read_later_is_what_is_made_at_once(recorded: Recorded) -> None:
+    agent = ann()
+    for make in (run_data, run_result):
+        later, soon = make(recorded, agent), make(at_once(recorded), agent)
+        assert is_unread(later)
+        assert not is_unread(soon)
+        assert shown(later) == shown(soon)
+        assert later == dataclasses.replace(later)
+        entries = later.usage.request_usage_entries
+        assert [each.total_tokens for each in entries] == [0, 12, 12]
+
+
+def test_nothing_is_left_of_the_record_once_they_are_made(recorded: Recorded) -> None:
+    result = run_result(recorded, ann())
+    assert result.new_items
+    assert "_unread" not in vars(result)
+
+
+def test_two_threads_that_read_at_once_get_the_same(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = Barrier(2, timeout=60)
+
+    def together(of: Any, team: Any) -> Any:
+        both.wait()
+        return step_items(of, team)
+
+    monkeypatch.setattr(later_items, "step_items", together)
+    result = run_result(recorded, ann())
+    with ThreadPoolExecutor(2) as pool:
+        items = pool.submit(lambda: result.new_items)
+        answers = pool.submit(lambda: result.raw_responses)
+        assert items.result() is result.new_items
+        assert answers.result() is result.raw_responses
+    assert types(result) == KINDS
+
+
+# ---- what has changed meanwhile
+
+
+def renamed(agent: Agent) -> None:
+    agent.name = "zoe"
+
+
+def without_tools(agent: Agent) -> None:
+    agent.tools.clear()
+
+
+def with_another_tool(agent: Agent) -> None:
+    agent.tools[:] = [tool(listen, name="look")]
+
+
+def with_a_tool_that_says_otherwise(agent: Agent) -> None:
+    agent.tools[0].description = "Another."
+
+
+def with_a_handoff_of_the_name(agent: Agent) -> None:
+    agent.handoffs.append(handoff(Agent("bob"), tool_name_override="look"))
+
+
+CHANGES = [
+    renamed,
+    without_tools,
+    with_another_tool,
+    with_a_tool_that_says_otherwise,
+    with_a_handoff_of_the_name,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_result_says_what_it_would_have_said_before_its_agent_was_changed(
+    recorded: Recorded, change: Callable[[Agent], None]
+) -> None:
+    agent, other = ann(), ann()
+    later, soon = run_result(recorded, agent), run_result(at_once(recorded), other)
+    change(agent)
+    change(other)
+    assert is_unread(later)
+    assert shown(later) == shown(soon)
+    assert {each.agent is agent is later.last_agent for each in later.new_items} == {True}
+    called = later.new_items[0]
+    assert isinstance(called, ToolCallItem)
+    assert called.description == "Look somewhere."
+
+
+def test_the_name_of_an_agent_as_a_tool_is_that_of_the_run() -> None:
+    low = Agent("low")
+    alone = team_of(Agent("ann", tools=[low.as_tool("look", "Ask.")])).alone("ann", ["look"])
+    low.name = "other"
+    told = alone.told(alone.of("ann"), "look")
+    assert told is not None
+    assert told.origin.agent_name == "low"
+
+
+async def test_what_the_archive_has_lost_is_read_before(archive: Archive, tmp_path: Path) -> None:
+    recorded = await read_recorded(await closed(archive, asked(), answered()), "t")
+    result = run_result(recorded, ann())
+    for file in [*tmp_path.rglob("*")]:
+        if file.is_file():
+            file.unlink()
+    assert (is_unread(result), types(result)) == (True, KINDS)
+
+
+# ---- what is made at once
+
+
+async def test_items_with_archived_texts_are_made_at_once(archive: Archive) -> None:
+    text = "a long answer"
+    blob = Blob(sha256=await archive.aput(text.encode()), size=len(text))
+    items = b'[{"type": "reasoning", "id": "rs_1", "summary": []}]'
+    kept = Blob(sha256=await archive.aput(items), size=len(items))
+    said = assistant("").model_copy(update={"content": blob})
+    thought = assistant("done").model_copy(update={"kept": kept})
+    outcome = Outcome(content=blob)
+    for steps in (
+        [asked(), answered(adds=(said,), output=None, stored=blob)],
+        [asked(), answered(adds=(thought,))],
+        [asked(outcomes=(outcome,), adds=asked().adds[:2]), answered()],
+    ):
+        recorded = await read_recorded(await closed(archive, *steps), "t")
+        assert recorded.made.whole == ()
+        result = run_result(recorded, ann())
+        assert not is_unread(result)
+        assert [each for each in types(result) if each != "reasoning_item"] == KINDS
+        assert text in repr(result) or "rs_1" in repr(result)
+
+
+GUARDED = Outcome(at=2, guards=(ToolGuarded(name="g", kind="input", behavior="allow"),))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [asked(next=(TaskStep(agent="bob"),)), answered(step=TaskStep(agent="bob"))],
+        [asked(ToolCall(id="c1", name="transfer_to_bob")), answered()],
+        [asked(outcomes=(GUARDED,)), answered()],
+    ],
+)
+async def test_items_of_other_runs_are_made_at_once(
+    archive: Archive, steps: list[StepRecord]
+) -> None:
+    recorded = await read_recorded(await closed(archive, *steps), "t")
+    result = run_result(recorded, ann(handoffs=[Agent("bob")]))
+    assert not is_unread(result)
+    assert len(result.new_items) == 3
+    assert len(result.tool_input_guardrail_results) == len(steps[0].outcomes[0].guards)
+
+
+async def test_items_of_a_long_run_or_a_large_ledger_are_made_at_once(archive: Archive) -> None:
+    long = [answered(n) for n in range(1, LONG_STEPS + 2)]
+    large = [asked(patch={"seen": "x" * later_items.LARGEST_UNREAD}), answered()]
+    for steps in (long, large):
+        recorded = await read_recorded(await closed(archive, *steps), "t")
+        assert not is_unread(run_result(recorded, ann()))
+
+
+async def test_results_of_guardrails_of_the_run_are_there_beside_items_that_are_not(
+    archive: Archive,
+) -> None:
+    body: dict[str, Any] = {"kind": "output", "name": "g", "agent": "ann", "tripped": False}
+    event = EventRecord(kind=GUARDRAIL, at=1.0, body=body)
+    recorded = await read_recorded(await closed(archive, asked(), answered(), event), "t")
+    result = run_result(recorded, ann())
+    [found] = result.output_guardrail_results
+    assert (found.agent_output, found.guardrail.get_name()) == ("done", "g")
+    assert result.input_guardrail_results == []
+    assert is_unread(result)
+
+
+async def test_undone_steps_are_no_part_of_what_is_read_later(archive: Archive) -> None:
+    undo = EventRecord(kind="undone", at=1.0, body={"n": 2, "steps": ["s2"]})
+    ledger = (asked(), answered(text="wrong"), undo, answered(text="right"))
+    recorded = await read_recorded(await closed(archive, *ledger), "t")
+    later, soon = run_result(recorded, ann()), run_result(at_once(recorded), ann())
+    assert is_unread(later)
+    assert shown(later) == shown(soon)
+    assert (types(later), "wrong" in shown(later)) == (KINDS, False)
+
+
+# ---- what is wrong
+
+
+async def test_what_the_archive_has_of_a_run_is_checked_before_its_result(archive: Archive) -> None:
+    reader = await closed(archive, asked(), answered())
+    newest = (await read_recorded(reader, "t")).data[-1]
+    [blob] = [each for each in Path(archive.url).rglob("*") if _bytes(each) == newest]
+    blob.write_bytes(newest.replace(b"done", b"gone"))
+    with pytest.raises(DigestMismatchError):
+        await read_recorded(reader, "t")
+    blob.unlink()
+    with pytest.raises(ArchiveError):
+        await read_recorded(reader, "t")
+
+
+def _bytes(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
+async def test_an_entry_that_cannot_be_read_fails_the_run_and_not_its_reader(
+    archive: Archive,
+) -> None:
+    odd = {"before": None, "entries": [{"step": {"n": "one"}}]}
+    segment = await write_segment(archive, [Entry(step=answered())])
+    name = await archive.aput(canonical(odd))
+    task = Task(task_id="t", agent="ann", status="finished")
+    record = TaskRecord(
+        task=task.wire(),
+        head=TaskHead(agent="ann"),
+        segment=segment.model_copy(update={"sha256": name}),
+    )
+    await write_record(archive, "t", record)
+    with pytest.raises(ValidationError):
+        await read_recorded(Reader(cast("Any", None), archive), "t")
+
+
+# ---- what programs do with a result
+
+
+def plain_agent() -> Agent:
+    """Make an agent that can be pickled."""
+    return Agent("ann")
+
+
+COPIES: list[Callable[[Any], Any]] = [
+    copy.copy,
+    copy.deepcopy,
+    dataclasses.replace,
+    lambda result: pickle.loads(pickle.dumps(result)),
+]
+
+
+@pytest.mark.parametrize("copied", COPIES)
+@pytest.mark.parametrize("is_read", [False, True])
+def test_copies_have_the_items_whenever_they_are_made(
+    recorded: Recorded, copied: Callable[[Any], Any], *, is_read: bool
+) -> None:
+    for make in (run_data, run_result):
+        result: Any = make(recorded, plain_agent())
+        if is_read:
+            assert result.new_items
+        before = shown(make(at_once(recorded), plain_agent()))
+        made = copied(result)
+        assert shown(made) == before
+        assert shown(result) == before
+        shares = copied in (copy.copy, dataclasses.replace)
+        assert (made.new_items is result.new_items) is shares
+        assert (made.raw_responses is result.raw_responses) is shares
+
+
+def test_members_that_are_set_by_hand_stay(recorded: Recorded) -> None:
+    result = run_result(recorded, ann())
+    result.new_items = []
+    assert len(result.raw_responses) == 2
+    assert result.new_items == []
+    assert "_unread" not in vars(result)
+
+
+def test_a_result_that_was_not_read_is_equal_to_one_that_was(recorded: Recorded) -> None:
+    agent = ann()
+    mine, other = run_result(recorded, agent), run_result(recorded, agent)
+    other.context_wrapper = mine.context_wrapper
+    assert other.new_items
+    assert is_unread(mine)
+    assert mine == other
+    mine, other = run_result(recorded, agent), run_result(recorded, agent)
+    other.context_wrapper, other.raw_responses = mine.context_wrapper, []
+    assert mine != other
+
+
+def test_a_result_lists_its_members_and_lacks_others(recorded: Recorded) -> None:
+    result: Any = run_result(recorded, ann())
+    assert set(dir(result)) >= LATER
+    assert is_unread(result)
+    for _ in range(2):
+        assert result.new_items
+        with pytest.raises(AttributeError, match="new_item'"):
+            _ = result.new_item
+    del result.new_items
+    with pytest.raises(AttributeError, match="new_items"):
+        _ = result.new_items
+
+
+def test_agents_are_released_with_items_that_nobody_has_read(recorded: Recorded) -> None:
+    for is_whole in (True, False):
+        agent = ann()
+        result = run_result(recorded, agent)
+        result.release_agents(release_new_items=is_whole)
+        items = [each.agent for each in result.new_items]
+        assert {each is agent for each in items} == {True}
+        held = ["agent" in vars(each) for each in result.new_items]
+        assert set(held) == {not is_whole}
+
+
+def test_a_state_has_the_items(recorded: Recorded) -> None:
+    result = run_result(recorded, ann())
+    state = result.to_state().to_json()
+    assert [each["type"] for each in state["generated_items"]] == KINDS
+
+
+# ---- the cost of each call
+
+
+def test_costs_of_calls_are_made_once_for_all_threads_and_shallow_copies(
+    recorded: Recorded,
+) -> None:
+    usage = run_result(recorded, ann()).usage
+    shallow, deep = copy.copy(usage), copy.deepcopy(usage)
+    both = Barrier(2, timeout=60)
+
+    def read(of: RunUsage) -> list[RequestUsage]:
+        both.wait()
+        return of.request_usage_entries
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(read, (usage, shallow))
+    assert first is second is usage.request_usage_entries
+    assert first == deep.request_usage_entries == pickle.loads(pickle.dumps(usage))._entries
+    assert first is not deep.request_usage_entries
+    usage.add(COST)
+    assert [each.total_tokens for each in usage.request_usage_entries] == [0, 12, 12, 12]
+    assert len((usage + deep).request_usage_entries) == 7
