@@ -24,7 +24,7 @@ def rest_of(task_id: str) -> Generator[asyncio.Event]:
     """Yield an event of the running loop that is set when a task of this process may rest."""
     rests = asyncio.Event()
     wake = asyncio.get_running_loop().call_soon_threadsafe
-    tell = partial(wake, rests.set, context=Context())
+    tell = partial(wake, rests.set, context=Context())  # not that of the workflow which tells
     with _lock:
         _waiting.setdefault(task_id, []).append(tell)
     try:

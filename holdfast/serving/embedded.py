@@ -115,7 +115,6 @@ class LocalEngine:
         self._agents: dict[str, dict[str, Agent]] = {}
         self._lent: dict[str, set[str]] = {}
         self._kept: set[str] = set()
-        self._left: set[str] = set()
         self._serving: dict[str, _Served] = {}
         self._client: Client | None = None
         self._resources = AsyncExitStack()
@@ -176,6 +175,16 @@ class LocalEngine:
         """Whether a worker serves an agent."""
         return queue_of(app, agent) in self._serving
 
+    def client_of(self, queue: str) -> Client | None:
+        """Return the client of the worker that serves a queue, if there is one.
+
+        It alone can begin a task of the queue in the reply to its start. Each worker has a client
+        of its own: Temporal's SDK refuses a second worker of the same queue on one, as that of a
+        program, or while the one before stops.
+        """
+        served = self._serving.get(queue)
+        return None if served is None else served.workers.client
+
     def polls(self, queue: str) -> bool:
         """Whether a worker takes tasks from a queue."""
         return queue in self._serving
@@ -212,8 +221,7 @@ class LocalEngine:
 
     async def _stop(self, served: _Served) -> None:
         if self._host is not None:
-            has_stopped = await self._host.stop(served.workers, GRACE)
-            self._left.update(() if has_stopped else served.workers.queues)
+            await self._host.stop(served.workers, GRACE)
 
     def _let_go(self, queue: str) -> None:
         """Forget the agent of a queue whose worker was stopped."""
@@ -292,10 +300,7 @@ class LocalEngine:
             raise InvalidArgumentError(_NOT_STARTED)
 
         async def make(host: Host) -> Workers:
-            # The caller's client, whose new tasks then begin in this worker with one request less.
-            client = self._client
-            if client is None or queue in self._left:  # one client has one worker of a queue
-                client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
+            client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
             options = {
                 "graceful_shutdown_timeout": GRACE,
                 "workflow_task_executor": host.workflows,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from holdfast import Agent, AgentRunner, Runner, tool
-from holdfast.client.agent_runner.task_client import task_client
-from holdfast.client.agent_runner.task_client.task_client import TaskClient
-from holdfast.errors import HoldfastError, NoWorkerError, StepFailedError, TaskExistsError
+from holdfast.client.agent_runner.task_client import ends
+from holdfast.client.agent_runner.task_client.updates import TaskUpdates
+from holdfast.errors import HoldfastError, StepFailedError, TaskExistsError
 from holdfast.models.openai.responses import ResponsesModel
-from holdfast.reading import presence
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.requests import updates
-from tests.support.rig import MakeAgent, Rig, event_types, histories, until
+from tests.support.rig import MakeAgent, Rig, event_types, histories
 from tests.support.runs import Runs, tools
 
 ACCEPTED, COMPLETED = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED", "WORKFLOW_EXECUTION_UPDATE_COMPLETED"
@@ -23,7 +23,7 @@ ACCEPTED, COMPLETED = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED", "WORKFLOW_EXECUTION_
 @pytest.fixture
 def run(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Runs that take the way of an embedded engine: the worker of the rig has the same client."""
-    monkeypatch.setattr(TaskClient, "start_and_run", TaskClient.start_and_follow)
+    monkeypatch.setattr(AgentRunner, "_worker_client", lambda own, _: own.client)
     return Runs(rig, make_agent)
 
 
@@ -31,12 +31,21 @@ def run(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Run
 def unheard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no hint come, as when the task is in another process, and ask it soon."""
     monkeypatch.setattr(updates, "may_rest", list[str]().append)
-    monkeypatch.setattr(task_client, "FOLLOW_SECONDS", 0.05)
+    monkeypatch.setattr(ends, "FOLLOW_SECONDS", 0.05)
 
 
 async def test_a_finished_run_was_begun_with_its_start_and_asked_for_no_reply(
-    run: Runs, model: FakeOpenAI
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    updates_sent: list[str] = []
+    real = TaskUpdates._update
+
+    async def update(own: TaskUpdates, task_id: str, *given: Any) -> Any:
+        updates_sent.append(task_id)
+        return await real(own, task_id, *given)
+
+    monkeypatch.setattr(TaskUpdates, "_update", update)
+
     @tool(effect="read")
     def look() -> str:
         """Look."""
@@ -49,7 +58,10 @@ async def test_a_finished_run_was_begun_with_its_start_and_asked_for_no_reply(
     [history] = await histories(run.runner.client, result.task_id)
     begun = history.events[0].workflow_execution_started_event_attributes
     assert begun.eager_execution_accepted
-    assert ACCEPTED not in await event_types(run.runner.client, result.task_id)
+    assert (updates_sent, ACCEPTED in await event_types(run.runner.client, result.task_id)) == (
+        [],
+        False,
+    )
 
 
 async def test_an_embedded_engine_begins_its_runs_with_their_start(model: FakeOpenAI) -> None:
@@ -160,20 +172,3 @@ async def test_an_id_that_is_taken_is_refused(run: Runs, model: FakeOpenAI) -> N
     with pytest.raises(TaskExistsError):
         await Runner.run(agent, "q", runner=run.runner, task_id=name)
     assert first.final_output == "done"
-
-
-async def test_a_run_without_a_worker_waits_for_one(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(presence, "PATIENCE_SECONDS", 0.0)
-    agent = run.make_agent()
-    name = f"{run.rig.app}-alone"
-    with pytest.raises(NoWorkerError):
-        await Runner.run(agent, "q", runner=run.runner, task_id=name)
-    model.reply("done")
-    await run.rig.serve(agent)
-
-    async def is_closed() -> bool:
-        return (await run.runner.get_task(name)).status == "finished"
-
-    await until(is_closed)

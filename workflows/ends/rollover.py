@@ -62,7 +62,7 @@ class Rollover:
         carried = core.ledger.carried()
         began: dict[str, object] = {"extra_state": {}, "described": None}  # they are in it
         workflow.continue_as_new(
-            core.given.model_copy(update={**began, "carried": carried, "asked": ""})
+            core.given.model_copy(update={**began, "carried": carried, "run_request": ""})
         )
 
     async def _archive(self) -> SegmentRef | None:

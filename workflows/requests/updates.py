@@ -65,8 +65,8 @@ class Updates:
         self._commands = commands
         self._waiting = 0
         self._begun_with: Pending | None = None
-        if core.given.asked:
-            own = Pending(core.given.asked, RunRequest(all=True), self._tell_of_rest)
+        if core.given.run_request:
+            own = Pending(core.given.run_request, RunRequest(all=True), self._tell_of_rest)
             core.requests.add(own)
             self._begun_with = own
 

@@ -310,6 +310,10 @@ class RunnerBase:
         """Return what a new task must know of its agent, if this process serves it."""
         return None if self._engine is None else await self._engine.described(self.app, head)
 
+    def _worker_client(self, queue: str) -> Client | None:
+        """Return the client of the worker of this process that serves a queue, if there is one."""
+        return None if self._engine is None else self._engine.client_of(queue)
+
     def _require_agent(self, agent: str) -> None:
         if self._engine is not None:
             self._engine.require(self.app, agent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal, cast
 
 from holdfast.client.agent_runner.base import Images
@@ -237,7 +238,8 @@ class TaskCreation(TaskReading):
         if self.is_embedded:
             user_calls.carry(task_id)
         queue, tasks = self._queue_for(head.agent), self._tasks
-        run = tasks.start_and_follow if self.is_embedded else tasks.start_and_run
+        here = self._worker_client(queue)
+        run = partial(tasks.start_and_follow, here=here) if here else tasks.start_and_run
         try:
             await run(task_id, given, queue, title or input or "", started)
         except TaskExistsError:

@@ -203,7 +203,7 @@ class TimeTravel(TaskCreation):
         given = given.model_copy(update={"images": old.images, "carried": carried})
         new = new_id(head.agent) if task_id is None else task_id
         origin = (old.task_id, path[-1].n)
-        await self._tasks.start(new, given, queue, old.input, origin)
+        await self._tasks.start(new, given, queue, old.input, origin=origin)
         return Task(
             task_id=new,
             input=old.input,

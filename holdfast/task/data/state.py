@@ -67,8 +67,8 @@ class TaskInput(Value):
         secret: Shared with the parent, if there is one: the signals between them carry it.
         described: What the activity `describe` would find out, if who started the task serves its
             agent and has found it out.
-        asked: Id of a request to run the task to its end, as if it had come by the update `run`
-            with the start; its client fetches the reply by that update, if at all.
+        run_request: Id of a request to run the task to its end, as if it had come with the start
+            by the update `run`; its client fetches the reply by that update, if at all.
     """
 
     head: TaskHead
@@ -87,7 +87,7 @@ class TaskInput(Value):
     on_dollars: Literal["", "ask", "finish", "fail"] = ""
     secret: str = ""
     described: Described | None = None
-    asked: str = ""
+    run_request: str = ""
 
     @property
     def has_request(self) -> bool:

@@ -14,6 +14,7 @@ from holdfast.errors import HoldfastError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import server_errors, to_error
 from holdfast.task.data.state import TaskRecord
+from holdfast.task.data.wire import TaskResult
 from holdfast.values.pauses import pauses
 
 FIRST_PAUSE_SECONDS = 0.05
@@ -21,6 +22,10 @@ LONGEST_PAUSE_SECONDS = 2.0
 GROWTH = 1.5
 """How many times as long as the one before each pause is."""
 CLOSING_SECONDS = 120.0
+
+FOLLOW_SECONDS = 20.0
+"""How long a task may run in this process before it is asked for a reply, which costs a workflow
+task. It may have moved to a worker of another process, from which no hint comes that it rests."""
 
 
 class TaskEnds:
@@ -68,6 +73,30 @@ class TaskEnds:
         if record.failure is not None:
             raise to_error(record.failure, task_id=task_id)
         return record
+
+    async def has_finished(self, task_id: str, rests: asyncio.Event) -> bool:
+        """Wait for a task; return whether it has finished well, so that it need not be asked.
+
+        Else it may rest, or takes long, or has another end, or its end could not be read: the
+        request that follows meets that again.
+        """
+        handle = self._reader.client.get_workflow_handle(task_id, result_type=TaskResult)
+        ending = asyncio.ensure_future(handle.result())
+        ending.add_done_callback(lambda done: done.cancelled() or done.exception())
+        resting = asyncio.ensure_future(rests.wait())
+        try:
+            await asyncio.wait(
+                {ending, resting},
+                timeout=FOLLOW_SECONDS,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not ending.done() or ending.exception() is not None:
+                return False
+            self._reader.records.ended(task_id, ending.result().seal.record)
+            return True
+        finally:
+            ending.cancel()
+            resting.cancel()
 
     async def _missing(self, task_id: str, error: RPCError) -> Exception:
         """Return the error for a task that an RPC did not find: closed, never created, or other."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import (
+    Client,
     WithStartWorkflowOperation,
     WorkflowUpdateHandle,
     WorkflowUpdateRPCTimeoutOrCancelledError,
@@ -40,7 +41,6 @@ from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import attributes, memo
 from holdfast.task.data.commands import Command, Receipt, RunReply, RunRequest, Verb, compose
 from holdfast.task.data.state import TaskInput
-from holdfast.task.data.wire import TaskResult
 from holdfast.task.queries.labels import details_of, title_of
 from holdfast.tracing.rules import in_trace
 from holdfast.values.base import Json
@@ -54,10 +54,6 @@ another activity does: a model call, an AgentWorker's step, an `undo=`."""
 
 DEFERRABLE = frozenset[Verb]({"feedback", "edit_step", "drop_step"})
 """Verbs that can wait, and are refused then."""
-
-FOLLOW_SECONDS = 2.0
-"""How long a task may run in this process before it is asked for a reply. It may have moved to a
-worker of another process, from which no hint comes that it rests."""
 
 RECEIPT_SECONDS = 1.0
 """How long to wait for a worker process that can answer with the receipt of a recorded command."""
@@ -74,7 +70,9 @@ class TaskClient(TaskUpdates):
         given: TaskInput,
         queue: str,
         title: str,
+        *,
         origin: tuple[str, int] | None = None,
+        here: Client | None = None,
     ) -> float:
         """Start a task; return the time of its creation that the server keeps with it.
 
@@ -84,6 +82,8 @@ class TaskClient(TaskUpdates):
             queue: Its queue.
             title: The request as lists of tasks show its beginning.
             origin: Of a fork, the task that it departs from, and the number of the step.
+            here: Client of a worker of this process that serves the queue: the reply to the start
+                then has the first workflow task, for which the worker need not ask.
 
         Raises:
             TaskExistsError: There is a task of this id, open or closed.
@@ -95,7 +95,7 @@ class TaskClient(TaskUpdates):
         now = time.time()
         try:
             with server_errors():
-                await self._client.start_workflow(
+                await (here or self._client).start_workflow(
                     AGENT_TASK,
                     given,
                     id=task_id,
@@ -105,7 +105,7 @@ class TaskClient(TaskUpdates):
                     memo=memo(title, now=now, origin=origin),
                     static_summary=title_of(given.head.agent, title),
                     static_details=details_of(given.head.agent, title),
-                    request_eager_start=True,
+                    request_eager_start=here is not None,
                 )
         except WorkflowAlreadyStartedError as error:
             raise TaskExistsError(task_id) from error
@@ -140,7 +140,9 @@ class TaskClient(TaskUpdates):
         try:
             await presence.expect(queue, task_id=task_id, request_id=request_id)
         except NoWorkerError:
-            await self._start(task_id, given, queue, title, started)
+            await self.start(task_id, given, queue, title)
+            if started is not None:
+                started()
             raise
         await self._refuse_archived(task_id)
         presence.started(task_id, queue)
@@ -182,11 +184,21 @@ class TaskClient(TaskUpdates):
         queue: str,
         title: str,
         started: Callable[[], None] | None = None,
+        *,
+        here: Client,
     ) -> None:
         """Do what `start_and_run` does, for a task that a worker of this process serves.
 
         That costs the server less: the reply to the start has the task's first workflow task, and
         its end is awaited in the history. Only a task that rests before it is closed is asked why.
+
+        Args:
+            task_id: As for `start_and_run`, like those after it.
+            given: See above.
+            queue: See above.
+            title: See above.
+            started: See above; it costs nothing.
+            here: As for `start`.
 
         Raises:
             TaskExistsError: As for `start_and_run`, like the others.
@@ -194,54 +206,14 @@ class TaskClient(TaskUpdates):
             HoldfastError: As there.
         """
         request_id = unique_id()
-        given = given.model_copy(update={"asked": request_id})
+        given = given.model_copy(update={"run_request": request_id})
         with rest_of(task_id) as rests:
-            try:
-                await self._reader.presence.expect(queue, task_id=task_id, request_id=request_id)
-            except NoWorkerError:
-                await self._start(task_id, given, queue, title, started)
-                raise
-            await self._start(task_id, given, queue, title, started)
-            finishes = await self._finishes(task_id, rests)
-        if not finishes:
+            await self.start(task_id, given, queue, title, here=here)
+            if started is not None:
+                started()
+            has_finished = await self.has_finished(task_id, rests)
+        if not has_finished:
             await self._run(task_id, RunRequest(all=True), request_id, again=True)
-
-    async def _start(
-        self,
-        task_id: str,
-        given: TaskInput,
-        queue: str,
-        title: str,
-        started: Callable[[], None] | None,
-    ) -> None:
-        """Start a task, and say so."""
-        await self.start(task_id, given, queue, title)
-        if started is not None:
-            started()
-
-    async def _finishes(self, task_id: str, rests: asyncio.Event) -> bool:
-        """Whether a task finishes before it may rest, and before it is time to ask it.
-
-        An end that is not the usual one, or that cannot be read, is not told apart from a rest:
-        the request that follows meets it again.
-        """
-        handle = self._client.get_workflow_handle(task_id, result_type=TaskResult)
-        ending = asyncio.ensure_future(handle.result())
-        ending.add_done_callback(lambda done: done.cancelled() or done.exception())
-        resting = asyncio.ensure_future(rests.wait())
-        try:
-            await asyncio.wait(
-                {ending, resting},
-                timeout=FOLLOW_SECONDS,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if not ending.done() or ending.exception() is not None:
-                return False
-            self._reader.records.ended(task_id, ending.result().seal.record)
-            return True
-        finally:
-            ending.cancel()
-            resting.cancel()
 
     async def _start_and_ask(
         self,
