@@ -25,6 +25,7 @@ from holdfast.reading.queries import TaskQueries
 from holdfast.task.data.seal import Seal, is_sealed
 from holdfast.task.data.state import TaskRecord
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.code import user_calls
 
 SEALS_KEPT = 10_000
@@ -69,14 +70,14 @@ class Records:
         if data is None:
             return None
         record = TaskRecord.model_validate(data)
-        if record.prepared and not await self._counts(task_id, data, found):
+        if record.prepared and not await self._counts(task_id, as_object(data), found):
             return None
         return record
 
-    async def _counts(self, task_id: str, data: Json, found: WorkflowExecution | None) -> bool:
+    async def _counts(
+        self, task_id: str, data: dict[str, Json], found: WorkflowExecution | None
+    ) -> bool:
         """Whether a task has ended by its prepared record."""
-        if not isinstance(data, dict):
-            return False
         if is_sealed(data, self._seals.get(task_id, "")):
             return True
         try:

@@ -478,7 +478,7 @@ async def test_what_was_checked_survives_continue_as_new(
 async def refuse_to_close(
     guarding: Guarding, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, task_id: str
 ) -> tuple[Recorder, Any]:
-    """End a run by a guardrail that trips once, and fail to close it, locally and by an activity."""
+    """End a run by a guardrail that trips once, and fail to close it, both ways."""
     check, left, real = Recorder(trips=True), [1, 2], segments.write_record
 
     async def write_record(*given: Any) -> Any:

@@ -25,6 +25,7 @@ from holdfast.task.data.records import Entry, OpenState, SegmentRef
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import CommitRef, TaskRecord
 from holdfast.values.base import ChainRef, Json, extend, extend_json
+from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.steps import Task
 
 CONSISTENT = "The steps, events, arguments, results and decisions fit the digest of the ledger."
@@ -116,7 +117,7 @@ async def _kept(reader: Reader, task_id: str, found: Verification) -> _Kept | No
 
 async def _is_left(reader: Reader, task_id: str, data: Json) -> bool:
     """Whether a record was prepared for an end that the task did not come to."""
-    is_prepared = isinstance(data, dict) and bool(data.get("prepared"))
+    is_prepared = bool(as_object(data).get("prepared"))
     return is_prepared and await _sealed(reader, task_id) == UNSEALED
 
 
