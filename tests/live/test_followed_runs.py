@@ -21,7 +21,7 @@ from holdfast import (
 )
 from holdfast.agents.handoffs.filters import remove_all_tools
 from holdfast.archive.archive import Archive
-from holdfast.archive.segments import read_messages, read_record
+from holdfast.archive.segments import Part, read_closed, read_messages
 from holdfast.errors import BlobMissingError
 from holdfast.models import from_response_items
 from holdfast.reading import recorded
@@ -205,13 +205,13 @@ async def test_a_run_before_it_whose_record_is_damaged_is_left_out(
     async with AgentRunner.local(agent, data_dir=None) as runner:
         first = await Runner.run(agent, "Q", runner=runner)
 
-        async def read(archive: Archive, task_id: str) -> TaskRecord | None:
+        async def read(archive: Archive, task_id: str) -> tuple[TaskRecord, list[Part]] | None:
             if task_id == first.task_id:
                 msg = "blob 1 is missing"
                 raise BlobMissingError(msg)
-            return await read_record(archive, task_id)
+            return await read_closed(archive, task_id)
 
-        monkeypatch.setattr(recorded, "read_record", read)
+        monkeypatch.setattr(recorded, "read_closed", read)
         result = await Runner.run(agent, first.to_state(), runner=runner)
     assert (texts(result), result.usage.requests) == (["Q", "one", "two"], 1)
     assert "blob 1 is missing" in caplog.text
