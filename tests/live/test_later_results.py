@@ -23,8 +23,7 @@ def run(rig: Rig, make_agent: MakeAgent) -> Runs:
 
 
 def is_unread(data: Any) -> bool:
-    members: dict[str, Any] = vars(data)
-    return {"new_items", "raw_responses"}.isdisjoint(members)
+    return {"new_items", "raw_responses"}.isdisjoint(data.__dict__)
 
 
 def types(data: Any) -> list[str]:

@@ -130,8 +130,7 @@ def shown(result: Any) -> str:
 
 
 def is_unread(result: Any) -> bool:
-    members: dict[str, Any] = vars(result)
-    return LATER.isdisjoint(members)
+    return LATER.isdisjoint(result.__dict__)
 
 
 def types(result: Any) -> list[str]:
