@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from temporalio.client import Client, WorkflowHandle
 
 from holdfast import Agent, AgentRunner, Runner, tool
 from holdfast.client.agent_runner.task_client import ends
-from holdfast.client.agent_runner.task_client.updates import TaskUpdates
 from holdfast.errors import HoldfastError, StepFailedError, TaskExistsError
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
@@ -23,7 +23,12 @@ ACCEPTED, COMPLETED = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED", "WORKFLOW_EXECUTION_
 @pytest.fixture
 def run(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Runs that take the way of an embedded engine: the worker of the rig has the same client."""
-    monkeypatch.setattr(AgentRunner, "_worker_client", lambda own, _: own.client)
+    client = rig.engine.client
+
+    def worker_client(_own: AgentRunner, _queue: str) -> Client:
+        return client
+
+    monkeypatch.setattr(AgentRunner, "_worker_client", worker_client)
     return Runs(rig, make_agent)
 
 
@@ -37,14 +42,14 @@ def unheard(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_finished_run_was_begun_with_its_start_and_asked_for_no_reply(
     run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    updates_sent: list[str] = []
-    real = TaskUpdates._update
+    asked: list[str] = []
+    real: Any = vars(WorkflowHandle)["execute_update"]
 
-    async def update(own: TaskUpdates, task_id: str, *given: Any) -> Any:
-        updates_sent.append(task_id)
-        return await real(own, task_id, *given)
+    async def ask(own: WorkflowHandle[Any, Any], *given: Any, **more: Any) -> Any:
+        asked.append(own.id)
+        return await real(own, *given, **more)
 
-    monkeypatch.setattr(TaskUpdates, "_update", update)
+    monkeypatch.setattr(WorkflowHandle, "execute_update", ask)
 
     @tool(effect="read")
     def look() -> str:
@@ -58,7 +63,7 @@ async def test_a_finished_run_was_begun_with_its_start_and_asked_for_no_reply(
     [history] = await histories(run.runner.client, result.task_id)
     begun = history.events[0].workflow_execution_started_event_attributes
     assert begun.eager_execution_accepted
-    assert not updates_sent
+    assert not asked
     assert ACCEPTED not in await event_types(run.runner.client, result.task_id)
 
 
