@@ -20,6 +20,7 @@ from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
 from holdfast.client.agent_runner.task_client.ends import TaskEnds
 from holdfast.errors import (
+    InvalidArgumentError,
     TaskAbandonedError,
     TaskClosedError,
     TaskExistsError,
@@ -280,6 +281,27 @@ async def test_a_prepared_record_that_is_written_late_is_as_good_as_that_of_the_
     assert (await read_recorded(Reader(runner.client, runner.archive), task_id)).output == "done"
     verified = await runner.verify(task_id)
     assert (verified, IN_MEMO in verified.proved) == ([], True)
+
+
+async def test_a_finalize_that_comes_too_late_is_refused(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, writes: Writes
+) -> None:
+    await rig.serve(make_agent())
+    runner, task_id = rig.runner(), f"{rig.app}-prepared"
+    model.reply("early")
+    model.reply("late")
+    await runner.create_task("Go.", task_id=task_id)
+    await runner.run_task(task_id)
+    finalizing = asyncio.create_task(runner.finalize_response(task_id))
+    await writes.first()
+    await say(runner, task_id, "And then?")
+    writes.go_on()
+    with pytest.raises(InvalidArgumentError):
+        await finalizing
+    assert (await runner.get_task(task_id)).status == "running"
+    assert str(await runner.run_task(task_id)) == "late"
+    assert str(await runner.finalize_response(task_id)) == "late"
+    assert await runner.verify(task_id) == []
 
 
 async def unused() -> Client:
