@@ -16,6 +16,7 @@ from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputIte
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.runs.item_helpers import ItemHelpers, RunInput
 from holdfast.agents.runs.item_reading import handoff_names, result_item, step_items
+from holdfast.agents.runs.later_items import response
 from holdfast.agents.runs.teams import Team
 from holdfast.agents.tools.context import ToolContext, names_in_context
 from holdfast.archive.contents import read_json
@@ -26,7 +27,6 @@ from holdfast.errors import (
     NotFoundError,
 )
 from holdfast.models.base import ToolSpec
-from holdfast.reading.later_items import response
 from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
 from holdfast.reading.streams.follower import Follower

@@ -16,13 +16,12 @@ from holdfast.agents.items.typed_items import Unread, raw_of
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
-from holdfast.agents.runs.item_helpers import RunInput
+from holdfast.agents.runs.item_helpers import RunInput, said_by, said_in
 from holdfast.agents.runs.item_reading import step_items, step_messages
+from holdfast.agents.runs.later_items import UnreadSteps, responses, unread_steps
 from holdfast.agents.runs.results import RunData, RunResult
-from holdfast.agents.runs.sayings import said_by, said_in
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models.openai.output_items import made_items, shown_items
-from holdfast.reading.later_items import responses, unread_steps
 from holdfast.reading.recorded import Recorded
 from holdfast.reading.resolved import LONG_STEPS
 from holdfast.task.data.calls import Approval
@@ -79,7 +78,7 @@ def _members(
     asked = interruptions(recorded, team)
     last_agent = team.of(recorded.last_step.agent)
     said = _input(recorded, given)
-    unread = unread_steps(recorded, team)
+    unread = _unread(recorded, team)
     return {
         **({"new_items": unread} if unread else _made(recorded, team, asked, said)),
         **_guards(recorded, agent, last_agent, config, by_tools=unread is None),
@@ -99,6 +98,14 @@ def _members(
         "normalized_has_input": recorded.view is not None and not recorded.view.ref.input,
         "reasoning_item_id_policy": recorded.head.run.reasoning_ids,
     }
+
+
+def _unread(recorded: Recorded, team: Team) -> UnreadSteps | None:
+    """Return what items and answers are made of when they are read; None if they are made now."""
+    if recorded.approvals or recorded.view is not None:
+        return None
+    steps = recorded.made.whole
+    return unread_steps(recorded.data, steps, team, first=recorded.task.agent)
 
 
 def _made(

@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from holdfast import Agent, RequestUsage, handoff, tool
 from holdfast import Usage as RunUsage
 from holdfast.agents.items.run_items import ToolCallItem, member_of
+from holdfast.agents.runs import later_items
 from holdfast.agents.runs.item_reading import step_items
 from holdfast.agents.runs.teams import team_of
 from holdfast.archive.archive import Archive
 from holdfast.archive.segments import write_record, write_segment
 from holdfast.errors import ArchiveError, DigestMismatchError
 from holdfast.models.base import ModelAnswer
-from holdfast.reading import later_items
 from holdfast.reading.reader import Reader
 from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.reading.resolved import LONG_STEPS

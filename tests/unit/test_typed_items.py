@@ -22,6 +22,7 @@ from holdfast.agents.items.raw_items import RawItem, plain
 from holdfast.agents.items.run_items import InputItem, RunItem
 from holdfast.agents.items.typed_items import typed
 from holdfast.agents.runs.item_reading import message_items
+from holdfast.agents.runs.later_items import response
 from holdfast.agents.runs.teams import team_of
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.item_checks import FAKE_ID
@@ -31,7 +32,6 @@ from holdfast.models.openai.items import (
     to_response_items,
 )
 from holdfast.models.openai.output_items import made_items, shown_items
-from holdfast.reading.later_items import response
 from holdfast.task.data.head import STEPS
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers.context.model_calls import read

@@ -8,8 +8,11 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from holdfast.agents.items.raw_items import dumped, member, plain
-from holdfast.agents.items.run_items import MessageOutputItem, RunItem
+from holdfast.agents.items.run_items import MessageOutputItem, RunItem, ToolApprovalItem
+from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.items import from_response_items
 from holdfast.values.base import Json
+from holdfast.values.messages import Message
 
 RunInput = str | Sequence[dict[str, Json]]
 
@@ -133,3 +136,23 @@ def _part(given: Any) -> dict[str, Json] | None:
     ):
         return None
     return {"type": name, **{each: fields[each] for each in fields if each in members}}
+
+
+def is_said_by(item: dict[str, Json], by: RunItem) -> bool:
+    """Whether an item of an input says what an item of a run does."""
+    said = said_in(item)
+    return said is not None and said == said_by(by)
+
+
+def said_by(item: RunItem) -> list[Message] | None:
+    """Return what an item of a run says, as messages; None if it is not in any input alone."""
+    return None if isinstance(item, ToolApprovalItem) else said_in(item.to_input_item())
+
+
+def said_in(item: dict[str, Json]) -> list[Message] | None:
+    """Return what an item of an input says, as messages; None if it cannot be read alone."""
+    try:
+        said = from_response_items([item])
+    except InvalidArgumentError:
+        return None
+    return [each.model_copy(update={"item_ids": ()}) for each in said]  # filters may drop them

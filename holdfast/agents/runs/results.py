@@ -12,9 +12,8 @@ from holdfast.agents.items.raw_items import replayable
 from holdfast.agents.items.run_items import RunItem, ToolApprovalItem
 from holdfast.agents.items.typed_items import UnreadList, UnreadMembers, left_unread, read_once
 from holdfast.agents.nesting.nested_run import AgentToolInvocation, invocation_of
-from holdfast.agents.runs.item_helpers import ItemHelpers
+from holdfast.agents.runs.item_helpers import ItemHelpers, is_said_by
 from holdfast.agents.runs.model_input import without_reasoning_id
-from holdfast.agents.runs.sayings import is_said_by
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.runs.state_form import item_form
 from holdfast.agents.runs.summaries import summary

@@ -18,7 +18,6 @@ from holdfast.agents.runs.teams import Team
 from holdfast.archive.segments import entries_in
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.output_items import made_items
-from holdfast.reading.recorded import Recorded
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import StepRecord
 from holdfast.task.ledger.references import cost_of
@@ -55,21 +54,22 @@ class UnreadSteps(UnreadMembers):
         return {"new_items": items, "raw_responses": responses(bodies)}
 
 
-def unread_steps(recorded: Recorded, team: Team) -> UnreadSteps | None:
+def unread_steps(
+    data: Sequence[bytes], steps: Sequence[StepRecord], team: Team, *, first: str
+) -> UnreadSteps | None:
     """Return what the items and answers of a run are made of later; None if they are made at once.
 
-    They are made later of a run that is over, has no archived texts, and has had one agent all the
-    time, which has called none of its handoffs and no tool that has guardrails.
+    They are made later of a run which has had one agent all the time, that has called none of its
+    handoffs and no tool that has guardrails.
 
     Args:
-        recorded: The run's task.
-        team: The run's agents.
+        data: Bytes of the segments of its ledger, oldest first.
+        steps: Its steps, which are in that, and have no archived texts; none if it has others.
+        team: Its agents.
+        first: Name of the agent that it began with.
     """
-    if not recorded.data or sum(map(len, recorded.data)) > LARGEST_UNREAD:
-        return None
-    steps = recorded.made.whole
-    names = {at.agent or recorded.task.agent for of in steps for at in (of.step, *of.next)}
-    if len(names) != 1 or recorded.view is not None or recorded.approvals:
+    names = {at.agent or first for of in steps for at in (of.step, *of.next)}
+    if len(names) != 1 or not 0 < sum(map(len, data)) <= LARGEST_UNREAD:
         return None
     if any(outcome.guards for of in steps for outcome in _outcomes(of)):
         return None
@@ -77,7 +77,7 @@ def unread_steps(recorded: Recorded, team: Team) -> UnreadSteps | None:
     agent = team.of(*names)
     if not called.isdisjoint(each.tool_name for each in agent.made_handoffs):
         return None
-    return UnreadSteps(recorded.data, team.alone(agent.name, called))
+    return UnreadSteps(data, team.alone(agent.name, called))
 
 
 def responses(steps: Sequence[StepBody]) -> list[ModelResponse]:
