@@ -410,6 +410,16 @@ def test_copies_have_the_items_whenever_they_are_made(
         assert (made.raw_responses is result.raw_responses) is shares
 
 
+@pytest.mark.parametrize("copied", COPIES)
+def test_copies_have_what_was_set_by_hand(recorded: Recorded, copied: Callable[[Any], Any]) -> None:
+    result = run_result(recorded, plain_agent())
+    result.new_items = []
+    made = copied(result)
+    assert made.new_items == []
+    assert len(made.__dict__["raw_responses"]) == 2
+    assert "_unread" not in vars(made)
+
+
 def test_members_that_are_set_by_hand_stay(recorded: Recorded) -> None:
     result = run_result(recorded, ann())
     result.new_items = []

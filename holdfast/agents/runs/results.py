@@ -228,7 +228,8 @@ class RunData:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all members, for copies and others: what is not made yet is made."""
-        _ = self.new_items
+        for name in LATER:  # one of them may have been set by hand
+            getattr(self, name, None)
         return self.__dict__
 
     def __dir__(self) -> list[str]:
