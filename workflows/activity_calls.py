@@ -14,7 +14,6 @@ from temporalio.exceptions import (
     ApplicationError,
     FailureError,
     TimeoutType,
-    is_cancelled_exception,
 )
 from temporalio.exceptions import (
     TimeoutError as TemporalTimeout,
@@ -233,11 +232,7 @@ async def _close_here(sent: CloseInput) -> Closed | None:
             retry_policy=RetryPolicy(maximum_attempts=1),
             summary=sent.status,
         )
-    except (
-        FailureError
-    ) as error:  # an ActivityError; of one without an answer, in a replay its cause
-        if is_cancelled_exception(error):
-            raise
+    except FailureError:  # an ActivityError; of one without an answer, in a replay its cause
         return None
     return found
 

@@ -34,7 +34,8 @@ SEALS_KEPT = 10_000
 class Records:
     """Reads the records of tasks that have ended.
 
-    A seal that was found once stays: nothing follows the end of a task.
+    A seal that was found once stays: nothing follows the end of a task, unless its workflow is
+    reset with Temporal's own tools.
     """
 
     def __init__(self, tasks: TaskQueries, archive: Archive) -> None:
@@ -66,29 +67,35 @@ class Records:
         Raises:
             ConnectError: The server could not be reached.
         """
-        data = await self._archive.afind_record(record_name("tasks", task_id))
-        if data is None:
-            return None
-        record = TaskRecord.model_validate(data)
-        if record.prepared and not await self._counts(task_id, as_object(data), found):
-            return None
-        return record
-
-    async def _counts(
-        self, task_id: str, data: dict[str, Json], found: WorkflowExecution | None
-    ) -> bool:
-        """Whether a task has ended by its prepared record."""
-        if is_sealed(data, self._seals.get(task_id, "")):
-            return True
+        data, known = await self._found(task_id), self._seals.get(task_id, "")
+        if data is None or _counts(data, known):
+            if known:
+                self.ended(task_id, known)
+            return _record(data)
         try:
             found = found or await self._tasks.describe(task_id)
         except TaskNotFoundError:
-            return True
+            return _record(data)
         seal = await seal_of(found)
-        if seal is None or not is_sealed(data, seal.record):
-            return False
+        if seal is None:
+            return None
         self.ended(task_id, seal.record)
-        return True
+        if not _counts(data, seal.record):  # the task may have gone on since it was read, and ended
+            data = await self._found(task_id)
+        return _record(data) if data is not None and _counts(data, seal.record) else None
+
+    async def _found(self, task_id: str) -> Json | None:
+        return await self._archive.afind_record(record_name("tasks", task_id))
+
+
+def _record(data: Json | None) -> TaskRecord | None:
+    return None if data is None else TaskRecord.model_validate(data)
+
+
+def _counts(data: Json, seal: str) -> bool:
+    """Whether a record counts where the run has this seal, or none that is known."""
+    found = as_object(data)
+    return not found.get("prepared") or is_sealed(found, seal)
 
 
 async def seal_of(found: WorkflowExecution) -> Seal | None:

@@ -10,11 +10,19 @@ from temporalio.client import Client, WorkflowHandle
 
 from holdfast import Agent, AgentRunner, Runner, tool
 from holdfast.client.agent_runner.task_client import ends
-from holdfast.errors import HoldfastError, StepFailedError, TaskExistsError
+from holdfast.client.agent_runner.task_client.ends import TaskEnds
+from holdfast.errors import (
+    HoldfastError,
+    MaxTurnsExceeded,
+    StepFailedError,
+    TaskAbandonedError,
+    TaskExistsError,
+)
 from holdfast.models.openai.responses import ResponsesModel
+from holdfast.reading.presence import Presence
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.requests import updates
-from tests.support.rig import MakeAgent, Rig, event_types, histories
+from tests.support.rig import MakeAgent, Rig, event_types, histories, until
 from tests.support.runs import Runs, tools
 
 ACCEPTED, COMPLETED = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED", "WORKFLOW_EXECUTION_UPDATE_COMPLETED"
@@ -125,6 +133,61 @@ async def test_a_failed_step_is_not_run_again_for_a_reply_that_is_asked_for_late
 ) -> None:
     await run.serve()
     await failing(run, model)
+
+
+@pytest.fixture
+def unseen(run: Runs) -> None:
+    """Let the client have seen no worker of the queue, as that of an embedded engine."""
+    run.runner.reader.presence = Presence(run.runner.client)
+
+
+@pytest.mark.usefixtures("unseen")
+async def test_a_verdict_is_raised(run: Runs, model: FakeOpenAI) -> None:
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    model.call("look")
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        await run("q", look, max_turns=1)
+    assert caught.value.run_data is not None
+    assert len(caught.value.run_data.new_items) == 2
+
+
+@pytest.mark.usefixtures("unseen")
+async def test_an_abandon_of_somebody_is_raised(run: Runs, model: FakeOpenAI) -> None:
+    held = asyncio.Event()
+
+    @tool(effect="read", inline=False)
+    async def hold() -> None:
+        """Wait for ever."""
+        held.set()
+        await asyncio.Event().wait()
+
+    model.call("hold")
+    agent, name = await run.serve(hold), f"{run.rig.app}-left"
+    running = asyncio.create_task(Runner.run(agent, "q", runner=run.runner, task_id=name))
+    await held.wait()
+    await run.runner.abandon(name, "no need", by="ann")
+    with pytest.raises(TaskAbandonedError, match="no need"):
+        await running
+
+
+@pytest.mark.usefixtures("unseen")
+async def test_a_run_that_has_finished_when_it_is_asked_has_its_result(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def late(own: TaskEnds, task_id: str, _rests: asyncio.Event) -> bool:
+        async def is_closed() -> bool:
+            return (await own.ended(task_id)) is not None
+
+        await until(is_closed)
+        return False
+
+    monkeypatch.setattr(TaskEnds, "has_finished", late)
+    model.reply("done")
+    assert (await run("q")).final_output == "done"
 
 
 async def test_a_run_whose_step_is_undone_says_so(run: Runs, model: FakeOpenAI) -> None:

@@ -230,6 +230,7 @@ class RunData:
         """Return all members, for copies and others: what is not made yet is made."""
         for name in LATER:  # one of them may have been set by hand
             getattr(self, name, None)
+        self.__dict__.pop("_unread", None)
         return self.__dict__
 
     def __dir__(self) -> list[str]:

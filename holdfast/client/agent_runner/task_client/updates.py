@@ -220,10 +220,10 @@ class TaskUpdates(TaskEnds):
         """
         for arg in args:
             gate.check_value(arg, "The request")
-        await self.expect_worker(task_id, request_id)
         run_id, failing_since = "", None
         for pause in pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, GROWTH):
             try:
+                await self.expect_worker(task_id, request_id)
                 reply = await self._update(task_id, name, request_id, kind, *args)
             except TaskClosedError:
                 if not again:
