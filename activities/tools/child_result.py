@@ -16,7 +16,7 @@ from holdfast.activities.failures import clean_message
 from holdfast.agents.runs.teams import team_of
 from holdfast.errors import EngineError
 from holdfast.reading.reader import Reader
-from holdfast.reading.recorded import read_recorded
+from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.server_errors import to_error
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.wire import ToolInput
@@ -82,7 +82,7 @@ class ChildRun:
             ChildUnreadError: It could not be read.
             HoldfastError: The error that ended it.
         """
-        from holdfast.reading.run_results import ANSWERED, run_result
+        from holdfast.reading.runs.run_results import ANSWERED, run_result
 
         reader = self._reader
         with _reading():

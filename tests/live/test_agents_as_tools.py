@@ -25,7 +25,7 @@ from holdfast.errors import (
     UndoFailedError,
     UndoRefusedError,
 )
-from holdfast.reading.recorded import Recorded, read_recorded
+from holdfast.reading.runs.recorded import Recorded, read_recorded
 from holdfast.testing import FakeOpenAI, ScriptedModel, call
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext

@@ -23,8 +23,8 @@ from holdfast.agents.handoffs.filters import remove_all_tools
 from holdfast.archive.segments import read_messages
 from holdfast.errors import BlobMissingError
 from holdfast.models import from_response_items
-from holdfast.reading import recorded
 from holdfast.reading.records import Records
+from holdfast.reading.runs import recorded
 from holdfast.task.data.state import TaskRecord
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import Message, ToolCall

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import RunContextWrapper, Runner, tool
 from holdfast.agents.runs.results import RunResult
-from holdfast.reading import run_results
+from holdfast.reading.runs import run_results
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
 from tests.support.rig import MakeAgent, Rig
 

@@ -455,7 +455,7 @@ async def test_a_limit_of_one_begins_a_call_when_the_one_before_has_ended(
     assert order == [1, 2, 3]
     events = await event_types(run.runner.client, "loop-limit")
     ends = ("ACTIVITY_TASK_SCHEDULED", "ACTIVITY_TASK_COMPLETED")
-    assert [event for event in events if event in ends] == list(ends) * 7
+    assert [event for event in events if event in ends] == list(ends) * 6
 
 
 async def test_of_several_failures_the_first_in_call_order_is_raised(

@@ -29,7 +29,7 @@ from holdfast.errors import (
 from holdfast.reading.audit.task_verification import ENDED_OUTSIDE, IN_MEMO, OPEN
 from holdfast.reading.queries import TaskQueries
 from holdfast.reading.reader import Reader
-from holdfast.reading.recorded import read_recorded
+from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.step_events import ChatEnd
 from holdfast.reading.streams.follower import Follower
 from holdfast.testing import FakeOpenAI, hang

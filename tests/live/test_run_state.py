@@ -14,7 +14,7 @@ from holdfast.client.runner import one_run as running
 from holdfast.client.runner import streamed_run
 from holdfast.client.runner.runner import RunState
 from holdfast.errors import StepFailedError
-from holdfast.reading.recorded import read_recorded
+from holdfast.reading.runs.recorded import read_recorded
 from holdfast.testing import FakeOpenAI, call, paced
 from tests.support.rig import MakeAgent, Rig, until_status
 from tests.support.runs import Runs, look, outputs, tools

@@ -25,9 +25,9 @@ from holdfast.archive.segments import write_record, write_segment
 from holdfast.errors import ArchiveError, DigestMismatchError
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.reader import Reader
-from holdfast.reading.recorded import Recorded, read_recorded
-from holdfast.reading.resolved import LONG_STEPS
-from holdfast.reading.run_results import run_data, run_result
+from holdfast.reading.runs.recorded import Recorded, read_recorded
+from holdfast.reading.runs.resolved import LONG_STEPS
+from holdfast.reading.runs.run_results import run_data, run_result
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.task.data.head import TaskHead

@@ -19,7 +19,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UserError,
 )
-from holdfast.reading.recorded import Recorded
+from holdfast.reading.runs.recorded import Recorded
 from holdfast.task.data.head import RunChange, RunSetting
 from holdfast.values.code.code_refs import forget, hold, take_back
 from holdfast.values.steps import CLOSED

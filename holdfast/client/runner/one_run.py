@@ -40,10 +40,10 @@ from holdfast.errors import (
     TaskExistsError,
     UserError,
 )
-from holdfast.reading.followed_runs import add_followed
-from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.reading.run_hooks import HookFailed, HookNotifier
-from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result_beside
+from holdfast.reading.runs.followed_runs import add_followed
+from holdfast.reading.runs.recorded import Recorded, read_recorded
+from holdfast.reading.runs.run_results import known_guardrails, listed, run_data, run_result_beside
 from holdfast.task.data.failures import HANDOFF_MISSING, TOOL_CHANGED, TOOL_MISSING
 from holdfast.task.data.head import TaskHead
 from holdfast.values.code import raised, user_calls

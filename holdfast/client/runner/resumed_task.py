@@ -11,7 +11,7 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.runner.run_call import RunCall
 from holdfast.errors import UserError
-from holdfast.reading.recorded import Recorded, read_snapshot
+from holdfast.reading.runs.recorded import Recorded, read_snapshot
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.values.steps import CLOSED
 from holdfast.values.text.logs import log

@@ -36,10 +36,10 @@ from holdfast.errors import (
     TaskNotFoundError,
     UserError,
 )
-from holdfast.reading.followed_runs import add_followed
 from holdfast.reading.reader import Reader
-from holdfast.reading.recorded import read_recorded
-from holdfast.reading.run_results import run_data
+from holdfast.reading.runs.followed_runs import add_followed
+from holdfast.reading.runs.recorded import read_recorded
+from holdfast.reading.runs.run_results import run_data
 from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,

@@ -15,7 +15,7 @@ from holdfast.errors import TaskNotFoundError
 from holdfast.models.base import Delta
 from holdfast.models.draft import Frame, deltas_of, goes_on, units_of
 from holdfast.reading.reader import Reader
-from holdfast.reading.recorded import read_snapshot
+from holdfast.reading.runs.recorded import read_snapshot
 from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
     ItemEventName,

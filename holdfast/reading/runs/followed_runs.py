@@ -18,9 +18,9 @@ from holdfast.agents.runs.teams import has_servers, team_of
 from holdfast.errors import ArchiveError, NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.models.openai.output_items import shown_items
 from holdfast.reading.reader import Reader
-from holdfast.reading.recorded import Recorded, read_before, read_recorded
-from holdfast.reading.resolved import LONG_STEPS
-from holdfast.reading.run_results import run_data
+from holdfast.reading.runs.recorded import Recorded, read_before, read_recorded
+from holdfast.reading.runs.resolved import LONG_STEPS
+from holdfast.reading.runs.run_results import run_data
 from holdfast.values.base import Json
 from holdfast.values.text.logs import log
 

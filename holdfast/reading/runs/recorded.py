@@ -11,7 +11,7 @@ from holdfast.archive.segments import Part, read_messages, read_parts, turns
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.models.openai.output_items import shown_items
 from holdfast.reading.reader import Reader
-from holdfast.reading.resolved import Steps, resolved_steps
+from holdfast.reading.runs.resolved import Steps, resolved_steps
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import SessionRef, TaskHead

@@ -22,8 +22,8 @@ from holdfast.agents.runs.later_items import UnreadSteps, responses, unread_step
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models.openai.output_items import made_items, shown_items
-from holdfast.reading.recorded import Recorded
-from holdfast.reading.resolved import LONG_STEPS
+from holdfast.reading.runs.recorded import Recorded
+from holdfast.reading.runs.resolved import LONG_STEPS
 from holdfast.task.data.calls import Approval
 from holdfast.task.guardrails_due import GUARDRAIL
 from holdfast.task.people.decisions import asked_call

@@ -1,0 +1,1 @@
+"""Results of runs, made of the records of tasks."""
