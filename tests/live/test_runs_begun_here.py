@@ -18,9 +18,8 @@ from holdfast.errors import (
     TaskAbandonedError,
     TaskExistsError,
 )
-from holdfast.models.openai.responses import ResponsesModel
 from holdfast.reading.presence import Presence
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.workflows.requests import updates
 from tests.support.rig import MakeAgent, Rig, event_types, histories, until
 from tests.support.runs import Runs, tools
@@ -75,9 +74,8 @@ async def test_a_finished_run_was_begun_with_its_start_and_asked_for_no_reply(
     assert ACCEPTED not in await event_types(run.runner.client, result.task_id)
 
 
-async def test_an_embedded_engine_begins_its_runs_with_their_start(model: FakeOpenAI) -> None:
-    agent = Agent(name="agent", model=ResponsesModel("m", base_url=model.base_url, api_key="k"))
-    model.reply("done")
+async def test_an_embedded_engine_begins_its_runs_with_their_start() -> None:
+    agent = Agent(name="agent", model=ScriptedModel(["done"]))
     async with AgentRunner.local(agent, data_dir=None) as runner:
         result = await Runner.run(agent, "q", runner=runner)
         [history] = await histories(runner.client, result.task_id)
