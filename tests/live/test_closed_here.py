@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import AgentRunner, Task
 from holdfast.activities import heartbeat
 from holdfast.archive.archive import Archive
 from holdfast.engine.clocks import Clocks
@@ -26,6 +27,15 @@ def known_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "_clocks", clocks)
 
 
+async def answered(make_runner: MakeRunner, model: FakeOpenAI) -> tuple[AgentRunner, Task]:
+    """Run a task up to its answer; it is not finalized yet."""
+    runner = await make_runner()
+    model.reply("done")
+    task = await runner.create_task("Go.")
+    await runner.run_task(task)
+    return runner, task
+
+
 async def markers_of(runner: Any, task_id: str) -> int:
     """Count the local activities that a task has run."""
     runs = await histories(runner.client, task_id)
@@ -36,10 +46,7 @@ async def markers_of(runner: Any, task_id: str) -> int:
 async def test_a_task_that_ends_takes_no_activity_to_close(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
-    runner = await make_runner()
-    model.reply("done")
-    task = await runner.create_task("Go.")
-    await runner.run_task(task)
+    runner, task = await answered(make_runner, model)
     assert str(await runner.finalize_response(task)) == "done"
     assert await activities_of(runner.client, task.task_id) == ["describe", "step"]
     assert await markers_of(runner, task.task_id) == 1
@@ -64,10 +71,7 @@ async def test_a_turn_for_a_session_is_chosen_by_an_activity(
 async def test_an_archive_that_fails_is_met_again_by_an_activity(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = await make_runner()
-    model.reply("done")
-    task = await runner.create_task("Go.")
-    await runner.run_task(task)
+    runner, task = await answered(make_runner, model)
     write = Archive.put_record
     failed: list[str] = []
 
@@ -92,10 +96,7 @@ async def test_a_worker_that_was_held_up_leaves_the_closing_to_an_activity(
     clocks = Clocks()
     clocks.delay(time.time() + 60, time.time())  # so all that follows was a minute on its way
     monkeypatch.setattr(heartbeat, "_clocks", clocks)
-    runner = await make_runner()
-    model.reply("done")
-    task = await runner.create_task("Go.")
-    await runner.run_task(task)
+    runner, task = await answered(make_runner, model)
     await runner.finalize_response(task)
     assert await activities_of(runner.client, task.task_id) == ["describe", "step", "close"]
     assert await markers_of(runner, task.task_id) == 1
@@ -106,10 +107,7 @@ async def test_an_archive_that_hangs_does_not_hold_up_the_task(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(activity_calls, "AT_ONCE", timedelta(seconds=0.5))
-    runner = await make_runner()
-    model.reply("done")
-    task = await runner.create_task("Go.")
-    await runner.run_task(task)
+    runner, task = await answered(make_runner, model)
     write, hung = Archive.aput_record, asyncio.Event()
 
     async def hang_once(self: Archive, name: str, data: Any) -> None:
@@ -128,10 +126,7 @@ async def test_an_archive_that_hangs_does_not_hold_up_the_task(
 async def test_an_abandoned_task_is_closed_at_once(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
-    runner = await make_runner()
-    model.reply("done")
-    task = await runner.create_task("Go.")
-    await runner.run_task(task)
+    runner, task = await answered(make_runner, model)
     await runner.abandon(task, reason="not needed", by="anna")
     await until_status(runner, task, "abandoned")
     assert "close" not in await activities_of(runner.client, task.task_id)

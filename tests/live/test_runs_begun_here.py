@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from holdfast import Agent, AgentRunner, Runner, tool
+from holdfast import Agent, AgentRunner, Runner, Tool, tool
 from holdfast.client.agent_runner.task_client import ends
 from holdfast.client.agent_runner.task_client.ends import TaskEnds
 from holdfast.errors import (
@@ -133,6 +133,19 @@ async def test_a_failed_step_is_not_run_again_for_a_reply_that_is_asked_for_late
     await failing(run, model)
 
 
+def holding() -> tuple[Tool, asyncio.Event]:
+    """Make a tool that waits for ever, and an event that says that it was called."""
+    held = asyncio.Event()
+
+    @tool(effect="read", inline=False)
+    async def hold() -> None:
+        """Wait for ever."""
+        held.set()
+        await asyncio.Event().wait()
+
+    return hold, held
+
+
 @pytest.fixture
 def unseen(run: Runs) -> None:
     """Let the client have seen no worker of the queue, as that of an embedded engine."""
@@ -155,14 +168,7 @@ async def test_a_verdict_is_raised(run: Runs, model: FakeOpenAI) -> None:
 
 @pytest.mark.usefixtures("unseen")
 async def test_an_abandon_of_somebody_is_raised(run: Runs, model: FakeOpenAI) -> None:
-    held = asyncio.Event()
-
-    @tool(effect="read", inline=False)
-    async def hold() -> None:
-        """Wait for ever."""
-        held.set()
-        await asyncio.Event().wait()
-
+    hold, held = holding()
     model.call("hold")
     agent, name = await run.serve(hold), f"{run.rig.app}-left"
     running = asyncio.create_task(Runner.run(agent, "q", runner=run.runner, task_id=name))
@@ -189,14 +195,7 @@ async def test_a_run_that_has_finished_when_it_is_asked_has_its_result(
 
 
 async def test_a_run_whose_step_is_undone_says_so(run: Runs, model: FakeOpenAI) -> None:
-    held = asyncio.Event()
-
-    @tool(effect="read", inline=False)
-    async def hold() -> None:
-        """Wait for ever."""
-        held.set()
-        await asyncio.Event().wait()
-
+    hold, held = holding()
     model.call("hold")
     agent = await run.serve(hold)
     running = asyncio.create_task(
