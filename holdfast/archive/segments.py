@@ -165,15 +165,6 @@ async def write_record(archive: Archive, task_id: str, record: TaskRecord) -> Se
     return Seal(ledger=record.ledger, record=record_digest(data))
 
 
-async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:
-    """Read a closed task, or None when the archive has none of this id.
-
-    It may be a prepared record of a task that is open; `holdfast.reading.records` tells them apart.
-    """
-    found = await archive.afind_record(record_name("tasks", task_id))
-    return None if found is None else TaskRecord.model_validate(found)
-
-
 async def has_record(archive: Archive, task_id: str) -> bool:
     """Whether the archive has a record of a task, which is closed, or known to the server."""
     return await archive.ahas_record(record_name("tasks", task_id))

@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from holdfast import StepFailedError
-from holdfast.archive.segments import read_record
 from holdfast.task.data.state import MOST_LOST
 from tests.crash.lab import Lab, Labs
-from tests.support.rig import assert_replays
+from tests.support.rig import assert_replays, read_record
 
 POINTS = {
     "before the task closes": ("schedule:close", 1),

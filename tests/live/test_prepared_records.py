@@ -14,7 +14,6 @@ from temporalio.client import Client
 
 from holdfast import Agent, AgentRunner, Runner, RunResult
 from holdfast.archive.archive import Archive
-from holdfast.archive.segments import read_record
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
@@ -34,7 +33,7 @@ from holdfast.reading.step_events import ChatEnd
 from holdfast.reading.streams.follower import Follower
 from holdfast.testing import FakeOpenAI, hang
 from holdfast.workflows import activity_calls
-from tests.support.rig import MakeAgent, Rig, activities_of, event_types, until
+from tests.support.rig import MakeAgent, Rig, activities_of, event_types, read_record, until
 
 
 class Writes:

@@ -14,7 +14,7 @@ from holdfast import AgentRunner, Budget, Image, Task, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.names import blob_path
-from holdfast.archive.segments import read_record, read_segment
+from holdfast.archive.segments import read_segment
 from holdfast.engine.search_attributes import SEAL_MEMO
 from holdfast.errors import MaxTurnsExceeded
 from holdfast.reading.audit import session_verification as verifying_sessions
@@ -29,7 +29,7 @@ from holdfast.values.messages import ImagePart, user
 from tests.live.test_audit import long_task, rewrite
 from tests.live.test_fork import forget
 from tests.support.pictures import png, url_of
-from tests.support.rig import MakeRunner, Rig, histories, until_rolled, until_status
+from tests.support.rig import MakeRunner, Rig, histories, read_record, until_rolled, until_status
 
 
 @pytest.fixture

@@ -28,13 +28,14 @@ from temporalio.worker import Replayer, Worker
 from holdfast import Agent, AgentRunner, Task
 from holdfast.activities.notices.notifiers import Notifier
 from holdfast.activities.user_loop.user_loop import UserLoops
-from holdfast.archive.archive import Archive
+from holdfast.archive.archive import Archive, record_name
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.models.prices import Prices
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import Activities, HoldfastPlugin
 from holdfast.serving.worker_process import BUILD_ID, serving_worker
+from holdfast.task.data.state import TaskRecord
 from holdfast.values.checks.ids import queue_of
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
@@ -254,6 +255,12 @@ async def activities_of(client: Client, workflow_id: str) -> list[str]:
         for event in run.events
         if event.HasField("activity_task_scheduled_event_attributes")
     ]
+
+
+async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:
+    """Read the record of a task as the archive has it, also one that does not count."""
+    found = await archive.afind_record(record_name("tasks", task_id))
+    return None if found is None else TaskRecord.model_validate(found)
 
 
 async def heartbeats_of(client: Client, workflow_id: str) -> list[dict[str, Any]]:
