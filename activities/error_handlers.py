@@ -7,7 +7,8 @@ from typing import Any
 from temporalio import activity
 
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, history_before
+from holdfast.activities.data.seen import history_before
+from holdfast.activities.data.source import Source
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.steps.agent_code import RegisteredCode
@@ -89,12 +90,12 @@ class HandlingActivities:
         inputs = [] if given_in is None else [given_in]
         said = [*messages, *inputs, *(answer.message for answer in answers)]
         asked = [message for message in said[:1] if message.role == "user"]
-        before = shown_items([*await history_before(source, head), *asked])
+        before = shown_items([*(await history_before(source, head)).messages, *asked])
         is_text = not head.history and not head.has_session and asked and not asked[0].images
         run_input: str | list[dict[str, Json]] = asked[0].text if is_text else before
         view = opened.step.history
         if view is not None:
-            seen = (await source.stored_list(view.sha256))[: view.given]
+            seen = (await source.stored_list(view.sha256)).messages[: view.given]
             left = input_left(view, seen)
             if left is not None:
                 run_input, before = left, shown_items(seen)

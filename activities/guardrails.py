@@ -10,7 +10,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, history_before, task_id, worker_identity
+from holdfast.activities.data.seen import history_before
+from holdfast.activities.data.source import Source, task_id, worker_identity
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import beside, ensure_ours, heartbeats
 from holdfast.activities.spans import checked
@@ -32,7 +33,7 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
 from holdfast.values.code.typed_data import class_name
 from holdfast.values.code.user_calls import naming
-from holdfast.values.messages import Blob, clean, user
+from holdfast.values.messages import Blob, Message, clean, user
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.usage import Usage
 
@@ -129,7 +130,9 @@ class GuardingActivities:
         asks = text is not None or bool(opened.step.images)
         if text is not None and not opened.step.images and not head.has_session:
             return text
-        messages = () if asks and not head.has_session else await history_before(self._source, head)
+        messages: tuple[Message, ...] = ()
+        if head.has_session or not asks:
+            messages = (await history_before(self._source, head)).messages
         if asks:
             messages = (*messages, user(text or "", opened.step.images))
         return shown_items([await self._source.rehydrate(each) for each in messages])

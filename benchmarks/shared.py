@@ -70,6 +70,19 @@ def arguments(done: int) -> dict[str, str]:
     return {"query": blob(MODEL_BYTES - 13, done)}
 
 
+def id_of(done: int) -> str:
+    """Return the id of that tool call."""
+    return f"call_{done}"
+
+
+def done_with(newest: str | None) -> int:
+    """Return how many tool calls are done, from the id of the newest that is; None for none.
+
+    A model that counts them would take a time that grows with the task, and is not a stack's own.
+    """
+    return 0 if newest is None else int(newest.removeprefix("call_")) + 1
+
+
 def looked_up(query: str) -> str:
     """Return what the tool returns."""
     return blob(TOOL_BYTES, int(query[:6]))

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import json
 
-from benchmarks.shared import ANSWER, INSTRUCTIONS, TOOL, arguments, looked_up, turns_in
+from benchmarks.shared import (
+    ANSWER,
+    INSTRUCTIONS,
+    TOOL,
+    arguments,
+    done_with,
+    id_of,
+    looked_up,
+    turns_in,
+)
 from holdfast import Agent, Message, ToolCall, Usage, tool
 from holdfast.models import Model, ModelAnswer, ModelRequest
 
@@ -16,12 +25,12 @@ class BenchModel:
 
     async def respond(self, request: ModelRequest) -> ModelAnswer:
         """Answer at once."""
-        asked = next(m for m in reversed(request.messages) if m.role == "user")
-        done = sum(message.role == "tool" for message in request.messages)
+        asked, last = request.messages[0], request.messages[-1]
+        done = done_with(last.call_id if last.role == "tool" else None)
         usage = Usage(requests=1, input_tokens=10, output_tokens=10)
         if done >= turns_in(asked.text):
             return ModelAnswer(message=Message(role="assistant", content=ANSWER), usage=usage)
-        call = ToolCall(id=f"call_{done}", name=TOOL, arguments=json.dumps(arguments(done)))
+        call = ToolCall(id=id_of(done), name=TOOL, arguments=json.dumps(arguments(done)))
         return ModelAnswer(message=Message(role="assistant", calls=(call,)), usage=usage)
 
 

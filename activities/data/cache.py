@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
+from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.recent import Recent
+from holdfast.activities.data.weights import WEIGHTS, weight
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import InputRef, JournalEntry
 from holdfast.task.data.state import head_digest
-from holdfast.values.base import ChainRef, Json, canonical, extend
-from holdfast.values.messages import Blob, Message, Part, TextPart, ToolCall, Usage
+from holdfast.values.base import ChainRef, Json, extend
+from holdfast.values.messages import Message, ToolCall, Usage
 
 LIMIT_BYTES = 64 * 1024 * 1024
 TASK_BYTES = 2000
@@ -79,6 +82,7 @@ class TaskMemory:
         recorded: Messages of the transcript as history holds them, oldest first.
         resolved: The same messages with archived contents put in.
         digests: Digest of the chain after each message.
+        not_text: Positions of the messages whose content is more than a text, in order.
         expected: What this process believes comes next in the transcript.
         calls: Step number to its newest open calls; a few steps may be in progress at once.
         results: (step, call) to the recorded tool message.
@@ -98,11 +102,12 @@ class TaskMemory:
     run: str = ""
     head: TaskHead | None = None
     head_digest: str = ""
-    history: tuple[Message, ...] | None = None
-    lists: dict[str, tuple[Message, ...]] = field(default_factory=dict[str, tuple[Message, ...]])
+    history: Conversation | None = None
+    lists: dict[str, Conversation] = field(default_factory=dict[str, Conversation])
     recorded: list[Message] = field(default_factory=list[Message])
     resolved: list[Message] = field(default_factory=list[Message])
     digests: list[str] = field(default_factory=list[str])
+    not_text: list[int] = field(default_factory=list[int])
     expected: list[Slot] = field(default_factory=list[Slot])
     calls: dict[int, tuple[ToolCall, ...]] = field(default_factory=dict[int, tuple[ToolCall, ...]])
     results: dict[tuple[int, int], Message] = field(default_factory=dict[tuple[int, int], Message])
@@ -152,6 +157,8 @@ class TaskMemory:
     def append(self, recorded: Sequence[Message], resolved: Sequence[Message]) -> None:
         """Add messages that are known to come next."""
         for message, whole in zip(recorded, resolved, strict=True):
+            if not isinstance(whole.content, str):
+                self.not_text.append(len(self.resolved))
             self.recorded.append(message)
             self.resolved.append(whole)
             self.digests.append(extend(self.digests[-1] if self.digests else "", (message,)))
@@ -166,6 +173,7 @@ class TaskMemory:
         del self.recorded[length:]
         del self.resolved[length:]
         del self.digests[length:]
+        del self.not_text[bisect_left(self.not_text, length) :]
         self.expect(())
 
     def forget(self) -> None:
@@ -177,9 +185,12 @@ class TaskMemory:
         self.recorded = list(older.recorded)
         self.resolved = list(older.resolved)
         self.digests = list(older.digests)
-        self._count("transcript", older.part("transcript"))
+        self.not_text = list(older.not_text)
+        self.expected = list(older.expected)
         self.calls = dict(older.calls)
-        self._count("calls", older.part("calls"))
+        self.results = dict(older.results)
+        for name in ("transcript", "expected", "calls", "results"):
+            self._count(name, older.part(name))
 
     # ---- what comes next
 
@@ -222,15 +233,15 @@ class TaskMemory:
         """Remember the output of a completed step."""
         self._keep_newest("outputs", self.outputs, ref, output)
 
-    def put_history(self, history: tuple[Message, ...]) -> None:
+    def put_history(self, history: Conversation) -> None:
         """Remember the conversation before the task."""
         self.history = history
-        self._count("history", sum(weight(message) for message in history))
+        self._count("history", sum(map(weight, history.messages)))
 
-    def put_list(self, sha256: str, messages: tuple[Message, ...]) -> None:
+    def put_list(self, sha256: str, found: Conversation) -> None:
         """Remember what an agent sees in the place of the transcript's beginning."""
-        self.lists = {sha256: messages}
-        self._count("lists", sum(weight(message) for message in messages))
+        self.lists = {sha256: found}
+        self._count("lists", sum(map(weight, found.messages)))
 
     # ---- the answer that was paid for
 
@@ -282,49 +293,6 @@ class TaskMemory:
         self._parts[name] = size
         self.size += change
         self._tally.total += change
-
-
-def weight(message: Message) -> int:
-    """Return the rough size of a message in bytes: texts, images, calls and provider items."""
-    match message.content:
-        case str(text):
-            content = len(text)
-        case Blob():
-            content = 100
-        case parts:
-            content = sum(_part_weight(part) for part in parts)
-    items = len(canonical(list(message.items))) if message.items else 0
-    return 200 + content + items + sum(call_weight(call) for call in message.calls)
-
-
-def _part_weight(part: Part) -> int:
-    return len(part.text) if isinstance(part, TextPart) else len(part.url) + 200
-
-
-def call_weight(call: ToolCall) -> int:
-    """Return the rough size of a call in bytes."""
-    return 100 + len(call.arguments)
-
-
-def entry_weight(entry: JournalEntry) -> int:
-    """Return the rough size of an answered call in bytes."""
-    size = 200 + sum(call_weight(call) for call in entry.calls)
-    if entry.answer is not None:
-        size += weight(entry.answer.message)
-    if entry.memo is not None:
-        size += len(canonical(entry.memo.output))
-    for call, outcome in zip(entry.calls, entry.outcomes, strict=False):
-        size += weight(outcome.message(call)) + len(canonical(outcome.patch))
-    return size
-
-
-WEIGHTS: dict[str, Callable[[Any], int]] = {
-    "calls": lambda calls: sum(map(call_weight, calls)),
-    "journal": lambda journal: sum(map(entry_weight, journal)),
-    "outputs": lambda output: len(canonical(output)),
-    "paid": lambda paid: entry_weight(paid.entry),
-}
-"""Part of a memory that keeps the newest of several to the rough size of one, in bytes."""
 
 
 class Cache:

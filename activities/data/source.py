@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Sequence
+from contextlib import aclosing
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -15,24 +16,32 @@ from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.cache import TaskMemory
+from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.large_values import LargeValues
 from holdfast.archive.contents import read_json
-from holdfast.archive.segments import read_archived, read_messages, turns
+from holdfast.archive.segments import archived_step, read_back, read_messages
 from holdfast.errors import DigestMismatchError, QueryFailedError
 from holdfast.task.data.calls import call_digest
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
-from holdfast.task.data.head import SessionRef, TaskHead
-from holdfast.task.data.records import Entry, InputRef, JournalEntry, OpenStep, usual_step
-from holdfast.task.data.state import SessionState, head_digest
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import (
+    Entry,
+    InputRef,
+    JournalEntry,
+    OpenStep,
+    SegmentRef,
+    usual_step,
+)
+from holdfast.task.data.state import head_digest
 from holdfast.task.data.wire import AdvanceInput, ToolInput
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.queries.last_page import take
 from holdfast.task.queries.pages import StepView
 from holdfast.task.queries.views import View, ViewRequest
-from holdfast.task.undo import active_messages, active_steps
+from holdfast.task.undo import UNDONE, active_messages
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.messages import Message, ToolCall
-from holdfast.values.steps import Task, TaskStep
+from holdfast.values.steps import Task
 
 T = TypeVar("T")
 
@@ -76,7 +85,7 @@ class Source(LargeValues):
             return memory.head
         return self.cache.head(known)
 
-    async def transcript(self, at: ChainRef) -> list[Message]:
+    async def transcript(self, at: ChainRef) -> tuple[Message, ...]:
         """Return the first `at.length` messages, contents resolved, after checking their digest.
 
         Raises:
@@ -92,7 +101,7 @@ class Source(LargeValues):
                     await self._fetch(memory, at)
                 else:
                     memory.append(guess, [await self.resolve(message) for message in guess])
-            return memory.resolved[: at.length]
+            return tuple(memory.resolved)[: at.length]
 
     async def _fetch(self, memory: TaskMemory, at: ChainRef) -> None:
         """Ask for what is missing; once more for everything when the digest does not fit."""
@@ -114,12 +123,28 @@ class Source(LargeValues):
         got = await self._view(ViewRequest(have=have, upto=upto))
         messages: Sequence[Message] = got.messages
         if got.segment is not None:
-            entries = await read_archived(self.archive, got.segment)
-            messages = active_messages(entries)[have : got.base]
+            messages = await self._archived(got.segment, have, got.base)
         if not messages:
             msg = f"Task {task_id()!r} lacks messages {have} to {upto} of its transcript."
             raise DigestMismatchError(msg)
         memory.append(messages, [await self.resolve(message) for message in messages])
+
+    async def _archived(self, newest: SegmentRef, have: int, upto: int) -> list[Message]:
+        """Return archived messages of the transcript, without the first `have` ones.
+
+        The newest segments end with them, so that a worker that knows the rest need not read a long
+        task from its beginning. After an undo that reached into the archive they do not, which the
+        digest shows; then all is asked for.
+        """
+        entries: list[Entry] = []
+        async with aclosing(read_back(self.archive, newest)) as segments:
+            async for _, older in segments:
+                entries = [*older, *entries]
+                if have and not any(_is_undone(each) for each in entries):
+                    said = active_messages(entries)
+                    if len(said) >= upto - have:
+                        return said[have - upto :]
+        return active_messages(entries)[have:upto]
 
     async def opened(self, given: AdvanceInput) -> OpenStep:
         """Return the open step, with its input resolved."""
@@ -216,10 +241,7 @@ class Source(LargeValues):
 
     async def _output(self, ref: InputRef) -> Json:
         view = await self._query("step", StepView, ref.n)
-        record = view.record
-        if record is None:
-            entries = await read_archived(self.archive, view.segment)
-            record = next((step for step in active_steps(entries) if step.n == ref.n), None)
+        record = view.record or await archived_step(self.archive, view.segment, ref.n)
         if record is None or output_digest(record) != ref.digest:
             msg = f"Step {ref.n} of task {task_id()!r} has not the output that was handed on."
             raise DigestMismatchError(msg)
@@ -251,12 +273,13 @@ class Source(LargeValues):
             return task
         return task.model_copy(update={"input": await self.text(task.stored)})
 
-    async def stored_list(self, sha256: str) -> tuple[Message, ...]:
+    async def stored_list(self, sha256: str) -> Conversation:
         """Read a list of messages of the archive, contents resolved."""
         memory = self.memory()
         if sha256 not in memory.lists:
             found = await read_messages(self.archive, sha256)
-            memory.put_list(sha256, tuple([await self.resolve(message) for message in found]))
+            whole = Conversation.of([await self.resolve(message) for message in found])
+            memory.put_list(sha256, whole)
         return memory.lists[sha256]
 
     # ---- the task
@@ -309,6 +332,11 @@ def _known(memory: TaskMemory, given: ToolInput) -> ToolCall | None:
     return call if call is not None and call_digest(call) == given.sha else None
 
 
+def _is_undone(entry: Entry) -> bool:
+    """Whether an entry says that steps before it were undone."""
+    return entry.event is not None and entry.event.kind == UNDONE
+
+
 def task_id() -> str:
     """Return the id of the task that the current activity works for."""
     return activity.info().workflow_id or ""
@@ -317,55 +345,3 @@ def task_id() -> str:
 def worker_identity() -> str:
     """Return the identity by which histories and audits name this worker."""
     return activity.client().identity
-
-
-async def history_before(source: Source, head: TaskHead) -> tuple[Message, ...]:
-    """Return the messages that the model sees before the task's own, oldest first."""
-    memory = source.memory()
-    if memory.history is None:
-        messages: list[Message] = []
-        if head.session is not None and head.session.commits:
-            messages.extend(await _session(source, head.session))
-        if head.reads is not None and head.reads.commits:
-            messages.extend(await _session(source, head.reads))
-        if head.history:
-            messages.extend(await read_messages(source.archive, head.history))
-        history = tuple([await source.resolve(message) for message in messages])
-        memory.put_history(history)
-        return history
-    return memory.history
-
-
-async def seen_before(
-    source: Source, head: TaskHead, step: TaskStep, at: ChainRef
-) -> tuple[tuple[Message, ...], list[Message]]:
-    """Return what a step's agent sees: what comes before the task's messages, and those."""
-    transcript = await source.transcript(at)
-    if step.history is None:
-        return await history_before(source, head), transcript
-    messages = await source.stored_list(step.history.sha256)
-    return messages, transcript[step.history.skip :]
-
-
-async def commits_now(head: TaskHead) -> ChainRef:
-    """Return the commits that the task's session has now; an unused session has none."""
-    if head.session is None or head.session.unread:
-        return ChainRef()
-    handle = activity.client().get_workflow_handle(head.session.id)
-    try:
-        state: SessionState = await handle.query("state", result_type=SessionState)
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return ChainRef()
-        raise
-    return ChainRef(state.base + len(state.commits), state.digest)
-
-
-async def _session(source: Source, session: SessionRef) -> list[Message]:
-    """Read the turns that the session had when the task began."""
-    handle = activity.client().get_workflow_handle(session.id)
-    state = await handle.query("state", result_type=SessionState)
-    messages: list[Message] = []
-    for turn in await turns(source.archive, state, session.commits):
-        messages.extend(await read_messages(source.archive, turn.sha256))
-    return messages

@@ -81,5 +81,7 @@ def newest_answer(journal: Sequence[JournalEntry]) -> ModelAnswer | None:
 
 
 def _after_answer(request: ModelRequest) -> tuple[Message, ...]:
-    places = [k for k, each in enumerate(request.messages) if each.role == "assistant"]
-    return request.messages[places[-1] + 1 :] if places else request.messages
+    messages = request.messages
+    backwards = range(len(messages), 0, -1)
+    start = next((k for k in backwards if messages[k - 1].role == "assistant"), 0)
+    return messages[start:]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from operator import attrgetter
 from typing import Literal
 
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError
 from temporalio.service import RPCError
 
+from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.source import Source
 from holdfast.activities.heartbeat import FAILED, Pulse, ensure_ours, tell_server
 from holdfast.activities.spans import answered, model_call
@@ -109,6 +109,7 @@ class Asking:
         code: RegisteredCode,
         source: Source,
         *,
+        before: Conversation,
         hooks: StepHooks,
         head: TaskHead,
         given: AdvanceInput,
@@ -125,6 +126,7 @@ class Asking:
             model: The model.
             code: The agent's code.
             source: Where images are.
+            before: The messages before the step, with which most requests begin.
             hooks: Called with what is sent.
             head: The task's head.
             given: The activity's input.
@@ -138,6 +140,7 @@ class Asking:
         self._model = model
         self._code = code
         self._source = source
+        self._before = before
         self._hooks = hooks
         self._head = head
         self._given = given
@@ -206,13 +209,12 @@ class Asking:
 
     async def _with_images(self, request: ModelRequest) -> ModelRequest:
         """Put the bytes of images into a request; most conversations have none."""
-        contents = map(attrgetter("content"), request.messages)
-        if set(map(type, contents)) <= {str}:  # faster than a look at each of many messages
+        places = self._before.places_in(request.messages)
+        if not places:
             return request
-        messages = [
-            each if isinstance(each.content, str) else await self._source.rehydrate(each)
-            for each in request.messages
-        ]
+        messages = list(request.messages)
+        for place in places:
+            messages[place] = await self._source.rehydrate(messages[place])
         return request.model_copy(update={"messages": tuple(messages)})
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:

@@ -11,13 +11,8 @@ from temporalio import activity
 
 from holdfast.activities.data.agent_rules import makes_first_step, published
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import (
-    Source,
-    commits_now,
-    seen_before,
-    task_id,
-    worker_identity,
-)
+from holdfast.activities.data.seen import commits_now, seen_before
+from holdfast.activities.data.source import Source, task_id, worker_identity
 from holdfast.activities.failures import failure_by, heals_by_time, typed_failures
 from holdfast.activities.guardrails import failing_for_all
 from holdfast.activities.heartbeat import Pulse, ensure_ours, heartbeats
@@ -232,13 +227,14 @@ class StepActivities:
         code = RegisteredCode(agent, snapshot, head=head, registry=registry, source=source)
         journal = await source.journal(given)
         opened = await self._texts.whole(recorded)
-        history, transcript = await seen_before(source, head, opened.step, given.at)
-        hooks = StepHooks(agent, registry, source, head, opened, before=len(history))
+        seen = await seen_before(source, head, opened.step, given.at)
+        hooks = StepHooks(agent, registry, source, head, opened, before=len(seen.history))
         continuation = Continuation.of(head, opened, given.n)
         asking = Asking(
             await code.model(),
             code,
             source,
+            before=seen.whole(),
             hooks=hooks,
             head=head,
             given=given,
@@ -254,7 +250,7 @@ class StepActivities:
             agent=snapshot,
             head=head,
             opened=opened,
-            transcript=transcript,
+            transcript=seen.transcript,
             respond=asking,
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
@@ -262,7 +258,7 @@ class StepActivities:
             at=given.at,
             task_id=task_id(),
             n=given.n,
-            history=history,
+            history=seen.history,
             journal=[await self._texts.resolve(entry) for entry in journal],
             limit=given.limit,
             tokens=given.tokens,
@@ -275,7 +271,7 @@ class StepActivities:
         if snapshot.handoffs:
             ctx.handoffs = code.handoffs(
                 (given.branch, given.n),
-                given=len(history),
+                given=len(seen.history),
                 view=opened.step.history,
                 store=self._texts.keep_messages,
             )

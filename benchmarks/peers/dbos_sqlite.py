@@ -25,6 +25,8 @@ from benchmarks.shared import (
     Source,
     Stack,
     arguments,
+    done_with,
+    id_of,
     looked_up,
     main,
     prompt,
@@ -49,9 +51,10 @@ SCHEMA = {
 @DBOS.step()
 async def free_model(items: list[Item]) -> Item:
     """Answer at once, from the items alone."""
-    done = sum(each.get("type") == "function_call_output" for each in items)
+    newest = items[-1]
+    done = done_with(newest["call_id"] if newest.get("type") == "function_call_output" else None)
     if done < turns_in(items[0]["content"]):
-        call = {"id": f"fc_{done}", "call_id": f"call_{done}", "name": TOOL}
+        call = {"id": f"fc_{done}", "call_id": id_of(done), "name": TOOL}
         return {"type": "function_call", **call, "arguments": json.dumps(arguments(done))}
     return {"type": "message", "role": "assistant", "content": [{"text": ANSWER}]}
 

@@ -27,6 +27,8 @@ from benchmarks.shared import (
     Source,
     Stack,
     arguments,
+    done_with,
+    id_of,
     looked_up,
     main,
     prompt,
@@ -43,10 +45,11 @@ async def lookup(query: str) -> str:
 async def answer(state: MessagesState) -> dict[str, Any]:
     """Answer at once, from the messages alone."""
     messages = state["messages"]
-    done = sum(each.type == "tool" for each in messages)
+    newest = messages[-1]
+    done = done_with(newest.tool_call_id if newest.type == "tool" else None)
     if done == turns_in(str(messages[0].content)):
         return {"messages": [AIMessage(ANSWER)]}
-    call = {"name": TOOL, "args": arguments(done), "id": f"call_{done}"}
+    call = {"name": TOOL, "args": arguments(done), "id": id_of(done)}
     return {"messages": [AIMessage("", tool_calls=[call])]}
 
 

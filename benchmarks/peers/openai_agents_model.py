@@ -13,7 +13,7 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from benchmarks.shared import ANSWER, API_KEY, MODEL, TOOL, arguments, turns_in
+from benchmarks.shared import ANSWER, API_KEY, MODEL, TOOL, arguments, done_with, id_of, turns_in
 
 
 def _wanted(items: Any) -> tuple[int, int]:
@@ -21,7 +21,9 @@ def _wanted(items: Any) -> tuple[int, int]:
     if isinstance(items, str):
         return turns_in(items), 0
     wanted = next(turns_in(str(each["content"])) for each in items if each.get("role") == "user")
-    return wanted, sum(each.get("type") == "function_call_output" for each in items)
+    newest = items[-1]
+    is_result = newest.get("type") == "function_call_output"
+    return wanted, done_with(newest["call_id"] if is_result else None)
 
 
 class FreeModel(Model):
@@ -37,7 +39,7 @@ class FreeModel(Model):
         if done < wanted:
             output = ResponseFunctionToolCall(
                 id=f"fc_{done}",
-                call_id=f"call_{done}",
+                call_id=id_of(done),
                 name=TOOL,
                 arguments=json.dumps(arguments(done)),
                 type="function_call",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
 from typing import NamedTuple, TypeVar
 
 from holdfast.archive.archive import Archive, record_name
-from holdfast.task.data.records import Entry, SegmentRef, archived_entries
+from holdfast.task.data.records import Entry, SegmentRef, StepRecord, archived_entries
 from holdfast.task.data.seal import Seal, record_digest, signed
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.values.base import Json, canonical
@@ -80,13 +81,23 @@ def entries_in(data: bytes) -> list[Entry]:
 
 async def read_back(
     archive: Archive, newest: SegmentRef | None
-) -> AsyncIterator[tuple[SegmentRef, list[Entry]]]:
+) -> AsyncGenerator[tuple[SegmentRef, list[Entry]]]:
     """Yield segments with their entries, the newest segment first."""
     segment = newest
     while segment is not None:
         part, before = await _read_part(segment, await archive.aget(segment.sha256))
         yield segment, part.entries
         segment = before
+
+
+async def archived_step(archive: Archive, newest: SegmentRef | None, n: int) -> StepRecord | None:
+    """Read the completed step of the present branch that has this ordinal, if it is archived."""
+    async with aclosing(read_back(archive, newest)) as segments:
+        async for _, entries in segments:
+            for entry in reversed(entries):  # the newest of this number is not undone
+                if entry.step is not None and entry.step.n == n:
+                    return entry.step
+    return None
 
 
 async def _read_part(segment: SegmentRef, data: bytes) -> tuple[Part, SegmentRef | None]:

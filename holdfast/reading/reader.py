@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowExecution
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import read_json, resolve_message
-from holdfast.archive.segments import read_archived, read_back
+from holdfast.archive.segments import archived_step, read_archived
 from holdfast.errors import (
     NoWorkerError,
     QueryFailedError,
@@ -243,12 +243,9 @@ class Reader(TaskQueries):
             return StepView(segment=record.segment)
 
         view = await self.read(task_id, ask, recorded)
-        if view.record is not None:
-            return await self.output(task_id, body_of(view.record))
-        async for _, entries in read_back(self.archive, view.segment):
-            for entry in reversed(entries):  # the newest of this number is not undone
-                if entry.step is not None and entry.step.n == n:
-                    return await self.output(task_id, body_of(entry.step))
+        record = view.record or await archived_step(self.archive, view.segment, n)
+        if record is not None:
+            return await self.output(task_id, body_of(record))
         msg = f"Could not find step number {n} of task {task_id!r}"
         raise StepNotFoundError(msg)
 

@@ -21,9 +21,10 @@ from temporalio.testing import ActivityEnvironment
 
 from holdfast import Agent, tool
 from holdfast.activities.data import large_values
-from holdfast.activities.data.cache import Cache, TaskMemory, weight
+from holdfast.activities.data.cache import Cache, TaskMemory
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
+from holdfast.activities.data.weights import weight
 from holdfast.activities.tools.lookup import idempotency_key
 from holdfast.activities.tools.tool import ToolActivities
 from holdfast.archive.archive import Archive

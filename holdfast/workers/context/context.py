@@ -118,7 +118,8 @@ class StepContext:
         self.notes = opened.notes
         self.adds: list[Message] = list(opened.notes)
         self._head = head
-        self._before = (*history, *transcript)
+        # Added, not unpacked: with one that is empty, the other is not copied.
+        self._before = tuple(history) + tuple(transcript)
         self._paid = PaidCalls(self.record, self.stop, respond, ensure_ours, transcript)
         self._retrieve = retrieve
         self._ask_task = ask_task
@@ -130,7 +131,7 @@ class StepContext:
     @property
     def messages(self) -> tuple[Message, ...]:
         """The conversation as the model would see it now: history, transcript, this step's adds."""
-        return (*self._before, *self.adds)
+        return self._before + tuple(self.adds)
 
     @property
     def _leaves_model(self) -> bool:
@@ -294,14 +295,13 @@ class StepContext:
         request = ModelRequest(
             model=self._head.model or self.agent.model,
             instructions=self.agent.instructions if instructions is None else instructions,
-            messages=asked,
             tools=offered,
             tool_choice="none" if finishing else (choice or "auto"),
             settings=settings_within(self.agent, self._head, self._tokens),
             output=output_type,
             prompt=self.agent.prompt,
             leaves_model=self._leaves_model,
-        )
+        ).model_copy(update={"messages": asked})  # Messages all, which need no look at each of them
         key = request_digest(
             request,
             agent=self.agent,

@@ -1,0 +1,37 @@
+"""Messages, and which of them hold more than a text: found out once, not at each model call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+from holdfast.values.messages import Message
+
+
+class Conversation(NamedTuple):
+    """Messages that are read again and again.
+
+    Attributes:
+        messages: The messages, oldest first.
+        not_text: Positions of those whose content is more than a text, in order.
+    """
+
+    messages: tuple[Message, ...] = ()
+    not_text: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Self:
+        """Look at each of these messages."""
+        return cls(tuple(messages), tuple(places_not_text(messages)))
+
+    def places_in(self, messages: tuple[Message, ...]) -> list[int]:
+        """Return where messages that may begin with these hold more than a text, in order."""
+        known = len(self.messages)
+        if messages[:known] != self.messages:
+            return places_not_text(messages)
+        return [*self.not_text, *(known + k for k in places_not_text(messages[known:]))]
+
+
+def places_not_text(messages: Sequence[Message]) -> list[int]:
+    """Return the positions of the messages whose content is more than a text, in order."""
+    return [k for k, each in enumerate(messages) if not isinstance(each.content, str)]
