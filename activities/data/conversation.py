@@ -27,7 +27,8 @@ class Conversation(NamedTuple):
     def places_in(self, messages: tuple[Message, ...]) -> list[int]:
         """Return where messages that may begin with these hold more than a text, in order."""
         known = len(self.messages)
-        if messages[:known] != self.messages:
+        start = messages[:known]
+        if start is not self.messages and start != self.messages:
             return places_not_text(messages)
         return [*self.not_text, *(known + k for k in places_not_text(messages[known:]))]
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.task.data.records import Entry, SegmentRef, StepRecord, archived_entries
 from holdfast.task.data.seal import Seal, record_digest, signed
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.values.base import Json, canonical
+from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import Message
 
-T = TypeVar("T")
-
-AT_ONCE = 32
-"""Items of a record that are read before other work of the loop has its turn: about 3 ms."""
+HEAVY_BYTES = 64 * 1024
+"""Size of a segment above which it is read in a thread beside the event loop: about 2 ms."""
 
 
 class Segment(NamedTuple):
@@ -76,7 +75,7 @@ def _parsed(data: bytes) -> Segment:
 
 def entries_in(data: bytes) -> list[Entry]:
     """Return the entries that the bytes of a segment hold, oldest first."""
-    return [Entry.model_validate(each) for each in _parsed(data).entries]
+    return _entries(_parsed(data))
 
 
 async def read_back(
@@ -102,17 +101,19 @@ async def archived_step(archive: Archive, newest: SegmentRef | None, n: int) -> 
 
 async def _read_part(segment: SegmentRef, data: bytes) -> tuple[Part, SegmentRef | None]:
     """Read the bytes of a segment; return it with the name of the one before it."""
-    found = _parsed(data)
-    entries = [Entry.model_validate(each) async for each in unhurried(found.entries)]
-    return Part(segment, data, entries), found.before
+    if len(data) > HEAVY_BYTES:
+        return await asyncio.to_thread(_part, segment, data)
+    return _part(segment, data)
 
 
-async def unhurried(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield items of a long record; other work of the event loop has its turn in between."""
-    for k, item in enumerate(items, 1):
-        yield item
-        if k % AT_ONCE == 0:
-            await asyncio.sleep(0)
+def _part(segment: SegmentRef, data: bytes) -> tuple[Part, SegmentRef | None]:
+    with uncollected():
+        found = _parsed(data)
+        return Part(segment, data, _entries(found)), found.before
+
+
+def _entries(segment: Segment) -> list[Entry]:
+    return [Entry.model_validate(each) for each in segment.entries]
 
 
 async def read_archived(

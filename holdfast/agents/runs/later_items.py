@@ -23,6 +23,7 @@ from holdfast.task.data.records import StepRecord
 from holdfast.task.ledger.references import cost_of
 from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import active_steps
+from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import ToolCall
 from holdfast.values.runs.usage import answered_after
 
@@ -48,10 +49,11 @@ class UnreadSteps(UnreadMembers):
     def read(self, name: str) -> dict[str, Any]:
         """Return the items and the answers, by the names that they have in a result."""
         del name  # both are made of the same, which need not be kept for one of them
-        entries = (entry for data in self._data for entry in entries_in(data))
-        bodies = [body_of(of) for of in active_steps(entries)]
-        items = [item for of in bodies for item in step_items(of, self._team)]
-        return {"new_items": items, "raw_responses": responses(bodies)}
+        with uncollected():
+            entries = (entry for data in self._data for entry in entries_in(data))
+            bodies = [body_of(of) for of in active_steps(entries)]
+            items = [item for of in bodies for item in step_items(of, self._team)]
+            return {"new_items": items, "raw_responses": responses(bodies)}
 
 
 def unread_steps(

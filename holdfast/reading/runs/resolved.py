@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from holdfast.archive.contents import ReadText, resolve_message
-from holdfast.archive.segments import unhurried
 from holdfast.task.data.records import OpenState, StepRecord
 from holdfast.task.step_body import JournalPart, StepBody, StepCall, body_of
+from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import Message
 from holdfast.values.runs.usage import CallCost
 
 PartT = TypeVar("PartT", StepBody, JournalPart)
+
+AT_ONCE = 32
+"""Steps whose texts are read before other work of the event loop has its turn."""
 
 LONG_STEPS = 64
 """A run of more steps is long: to make its result takes more than 10 ms."""
@@ -68,15 +72,30 @@ async def resolved_steps(records: Sequence[StepRecord | OpenState], text: ReadTe
         records: The steps as the ledger has them.
         text: Reads a text of the archive, as `Reader.text`.
     """
-    whole = [of for of in records[:LONG_STEPS] if isinstance(of, StepRecord) and _is_whole(of)]
+    whole = [of for of in records[:LONG_STEPS] if _is_whole(of)]
     if len(whole) == len(records):
-        return Steps(records, whole=whole)
-    bodies = unhurried(map(body_of, records))
-    return Steps(records, bodies=[await resolved(of, text) async for of in bodies])
+        return Steps(records, whole=[of for of in whole if isinstance(of, StepRecord)])
+    is_long = len(records) > LONG_STEPS
+    made = await asyncio.to_thread(_bodies, records) if is_long else _bodies(records)
+    bodies, unread = made
+    for k, place in enumerate(unread, 1):
+        bodies[place] = await resolved(bodies[place], text)
+        if k % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return Steps(records, bodies=bodies)
 
 
-def _is_whole(of: StepRecord) -> bool:
-    """Whether there is nothing in a completed step that `resolved` would have to read."""
+def _bodies(records: Sequence[StepRecord | OpenState]) -> tuple[list[StepBody], list[int]]:
+    """Make the bodies of steps; say which of them may have texts in the archive."""
+    with uncollected():
+        unread = [k for k, of in enumerate(records) if not _is_whole(of)]
+        return [body_of(of) for of in records], unread
+
+
+def _is_whole(of: StepRecord | OpenState) -> bool:
+    """Whether this is a completed step in which there is nothing that `resolved` has to read."""
+    if not isinstance(of, StepRecord):
+        return False
     answers = (entry.answer for entry in of.journal if entry.answer is not None)
     said = (*of.adds, *(answer.message for answer in answers))
     if any(message.kept is not None for message in said):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ from holdfast.task.people.decisions import asked_call
 from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_text
+from holdfast.values.code.collection import uncollected
 from holdfast.values.code.context_data import KEY, CallersContext
 from holdfast.values.messages import Message, user
 from holdfast.values.runs.run_context import Origin, RunContextWrapper
@@ -202,9 +203,14 @@ async def run_result_beside(
     make = partial(run_result, recorded, agent, given=given, config=config)
     if len(recorded.made.records) <= LONG_STEPS:
         return make(context=context)
-    made = await asyncio.to_thread(make)
+    made = await asyncio.to_thread(_uncollected, make)
     made.context_wrapper.context = _context(recorded.task.extra_state, context)
     return made
+
+
+def _uncollected(make: Callable[[], RunResult]) -> RunResult:
+    with uncollected():
+        return make()
 
 
 def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
