@@ -8,13 +8,16 @@ from collections import Counter
 import pytest
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
+from holdfast.archive.archive import Archive
+from holdfast.archive.segments import read_back
 from holdfast.errors import StepFailedError
 from holdfast.task.data.closing import EntriesRequest
 from holdfast.task.data.commands import Verb
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from holdfast.workers import StepContext
-from tests.support.rig import MakeRunner, histories, until, until_status
+from tests.support.rig import MakeRunner, histories, read_record, until, until_status
+from tests.support.runs import look
 from tests.support.workers import Counting, Doing, ends
 
 ROLL = 40
@@ -301,3 +304,33 @@ async def test_a_step_by_its_ordinal_is_found_in_old_segments(make_runner: MakeR
     assert (await runner.get_completed_step(task, "s1")).output == 1
     assert (await runner.get_completed_step(task, "s20")).output == 20
     assert (await runner.get_task_output(task)).output == 20
+
+
+async def test_a_worker_does_not_read_again_what_it_has_run(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    whole = Archive.aget
+
+    async def watched(archive: Archive, sha256: str) -> bytes:
+        read.append(sha256)
+        return await whole(archive, sha256)
+
+    runner = await make_runner(look, roll_events=ROLL)
+    for k in range(40):
+        model.call("look", {"where": f"place {k}"})
+    model.reply("done")
+    monkeypatch.setattr(Archive, "aget", watched)
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    assert len(model.requests) == 41
+    assert await runs(runner, task) >= 3
+    before = [*read]
+    await runner.finalize_response(task)
+    record = await read_record(runner.archive, task.task_id)
+    assert record is not None
+    parts: list[str] = []
+    async for segment, _ in read_back(runner.archive, record.segment):
+        parts.append(segment.sha256)
+    assert len(parts) >= 3
+    assert set(parts).isdisjoint(before)

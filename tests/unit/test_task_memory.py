@@ -22,6 +22,7 @@ from temporalio.testing import ActivityEnvironment
 from holdfast import Agent, tool
 from holdfast.activities.data import large_values
 from holdfast.activities.data.cache import Cache, TaskMemory
+from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.data.weights import weight
@@ -55,7 +56,7 @@ def test_a_task_id_that_is_used_again_has_no_head_and_no_history() -> None:
     cache = Cache()
     memory = cache.task("t", "run1")
     memory.head = TaskHead(agent="old", snapshot="s")
-    memory.put_history((user("secret"),))
+    memory.put_history(Conversation.of([user("secret")]))
     memory.keep(1, ENTRY)
     again = cache.task("t", "run2")
     assert (again.head, again.history, again.unrecorded(1, "1")) == (None, None, None)
@@ -106,7 +107,8 @@ def test_everything_that_is_remembered_is_counted_and_uncounted() -> None:
     call = ToolCall(id="1", name="a", arguments=big)
     remember(memory, user(big), Message(role="assistant", items=({"data": big},)))
     assert cache.size > empty + 20_000
-    memory.put_history((Message(role="user", content=(ImagePart(kind="image", url=big),)),))
+    picture = Message(role="user", content=(ImagePart(kind="image", url=big),))
+    memory.put_history(Conversation.of([picture]))
     memory.put_journal(1, (JournalEntry(request="", answer=ModelAnswer(message=assistant(big))),))
     memory.open_calls(1, (call,))
     memory.put_result(1, 0, user(big))
@@ -115,7 +117,7 @@ def test_everything_that_is_remembered_is_counted_and_uncounted() -> None:
     memory.keep(1, ENTRY)
     assert empty + 70_000 < cache.size < empty + 75_000
     memory.forget()
-    memory.put_history(())
+    memory.put_history(Conversation())
     memory.drop_journal(1)
     memory.open_calls(1, ())
     memory.drop_result(1, 0)
@@ -196,10 +198,10 @@ async def test_two_attempts_of_a_step_in_one_process_do_not_mix_their_messages()
     source = Asked(messages)
     at = ChainRef(5, extend("", messages))
 
-    async def both() -> list[list[Message]]:
+    async def both() -> list[tuple[Message, ...]]:
         return list(await asyncio.gather(source.transcript(at), source.transcript(at)))
 
-    assert await ActivityEnvironment().run(both) == [messages, messages]
+    assert await ActivityEnvironment().run(both) == [tuple(messages)] * 2
     environment = ActivityEnvironment()
     memory = await environment.run(memory_of, source)
     assert memory.recorded == messages
