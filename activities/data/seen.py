@@ -55,7 +55,7 @@ async def history_before(source: Source, head: TaskHead) -> Conversation:
 async def seen_before(source: Source, head: TaskHead, step: TaskStep, at: ChainRef) -> Seen:
     """Return what a step's agent sees of the conversation before the step."""
     transcript, skip = await source.transcript(at), 0
-    places = [k for k in source.memory().not_text if k < at.length]  # it changes while others wait
+    places = tuple(source.memory().not_text)  # now: another attempt may change it meanwhile
     if step.history is None:
         history = await history_before(source, head)
     else:

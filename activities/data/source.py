@@ -38,7 +38,7 @@ from holdfast.task.ledger.references import output_digest
 from holdfast.task.queries.last_page import take
 from holdfast.task.queries.pages import StepView
 from holdfast.task.queries.views import View, ViewRequest
-from holdfast.task.undo import UNDONE, active_messages
+from holdfast.task.undo import active_messages
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import Task
@@ -133,17 +133,16 @@ class Source(LargeValues):
         """Return archived messages of the transcript, without the first `have` ones.
 
         The newest segments end with them, so that a worker that knows the rest need not read a long
-        task from its beginning. After an undo that reached into the archive they do not, which the
-        digest shows; then all is asked for.
+        task from its beginning. After an undo that reached into the archive, and is not there yet,
+        they do not; the digest shows it, and all is asked for.
         """
         entries: list[Entry] = []
         async with aclosing(read_back(self.archive, newest)) as segments:
             async for _, older in segments:
                 entries = [*older, *entries]
-                if have and not any(_is_undone(each) for each in entries):
-                    said = active_messages(entries)
-                    if len(said) >= upto - have:
-                        return said[have - upto :]
+                said = active_messages(entries) if have else []
+                if len(said) >= upto - have:
+                    return said[have - upto :]
         return active_messages(entries)[have:upto]
 
     async def opened(self, given: AdvanceInput) -> OpenStep:
@@ -330,11 +329,6 @@ def _known(memory: TaskMemory, given: ToolInput) -> ToolCall | None:
     calls = memory.calls.get(given.n, ())
     call = given.call or (calls[given.i] if given.i < len(calls) else None)
     return call if call is not None and call_digest(call) == given.sha else None
-
-
-def _is_undone(entry: Entry) -> bool:
-    """Whether an entry says that steps before it were undone."""
-    return entry.event is not None and entry.event.kind == UNDONE
 
 
 def task_id() -> str:

@@ -163,7 +163,7 @@ def test_what_is_expected_next_outlives_a_task_that_continued_as_new() -> None:
 async def test_the_output_of_an_archived_step_is_read_from_the_newest_segment_that_has_it() -> None:
     archive = Reading()
     first, second = step(2, output="undone"), step(2, output="repeated")
-    parts = await segments(archive, [step(1), first], [undone(2), second], [step(3)])
+    parts = await segments(archive, [step(1)], [first, undone(2), second], [step(3)])
     assert await archived_step(archive, parts[-1], 2) == second.step
     assert archive.read == [parts[2].sha256, parts[1].sha256]
     assert await archived_step(archive, parts[-1], 4) is None
