@@ -158,7 +158,7 @@ class ClosingActivities:
         blocked = await self._blocked(head, given, opens)
         if given.status == "finished" or transcript:
             with naming(f"finalize_task of agent {head.agent!r}", worker.finalize_task):
-                said = [*await invoke(worker.finalize_task, task, transcript), *blocked]
+                said = [*await invoke(worker.finalize_task, task, list(transcript)), *blocked]
         else:
             said = blocked or ([] if _is_empty(task) else [_input(task)])
         kept = [*before, *[await source.offload(message) for message in said]]

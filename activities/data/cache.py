@@ -167,6 +167,11 @@ class TaskMemory:
         self.results.clear()
         self._count("results", 0)
 
+    def conversation(self, length: int) -> Conversation:
+        """Return the first messages, contents resolved."""
+        places = self.not_text[: bisect_left(self.not_text, length)]
+        return Conversation(tuple(self.resolved)[:length], tuple(places))
+
     def cut(self, length: int) -> None:
         """Keep only the first `length` messages."""
         self._grow("transcript", -sum(weight(message) for message in self.resolved[length:]))
@@ -181,7 +186,7 @@ class TaskMemory:
         self.cut(0)
 
     def take_over(self, older: TaskMemory) -> None:
-        """Begin with what has a digest of the task's run before: it is checked at each use."""
+        """Begin with what the task's run before it knows and digests prove at each use."""
         self.recorded = list(older.recorded)
         self.resolved = list(older.resolved)
         self.digests = list(older.digests)
@@ -332,8 +337,9 @@ class Cache:
 
         The run id distinguishes a task from an earlier one of the same id, at no cost: a digest in
         the input of each activity would be in history for every call. A task that continues as new
-        gets a new run id as well. It keeps transcript and calls, whose digests are checked anyhow,
-        and reads its head and history once more: two queries in 2,000 events.
+        gets a new run id as well. It keeps transcript and calls, and what is expected to follow,
+        whose digests are checked anyhow, and reads its head and history once more: two queries in
+        2,000 events.
         """
         memory, loop = self._tasks.get(task_id), _running_loop()
         if memory is None or memory.run != run or memory.loop is not loop:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from operator import is_
+from typing import Self
 
 from holdfast.values.messages import Message
 
 
-class Conversation(NamedTuple):
+@dataclass(frozen=True)
+class Conversation:
     """Messages that are read again and again.
 
     Attributes:
@@ -28,7 +31,8 @@ class Conversation(NamedTuple):
         """Return where messages that may begin with these hold more than a text, in order."""
         known = len(self.messages)
         start = messages[:known]
-        if start is not self.messages and start != self.messages:
+        # By identity: to compare equal copies takes longer than to look at each of them.
+        if len(start) < known or not all(map(is_, start, self.messages)):
             return places_not_text(messages)
         return [*self.not_text, *(known + k for k in places_not_text(messages[known:]))]
 

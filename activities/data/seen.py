@@ -21,18 +21,14 @@ class Seen(NamedTuple):
     """The messages that a step's agent sees, without those that the step adds.
 
     Attributes:
-        history: Messages before the task's own, or in the place of the first of them.
-        transcript: The task's messages after those.
-        not_text: Positions in the whole of those whose content is more than a text, in order.
+        whole: All of them.
+        transcript: The task's own.
+        given: Number of those before the task's own, or in the place of the first of them.
     """
 
-    history: tuple[Message, ...]
+    whole: Conversation
     transcript: tuple[Message, ...]
-    not_text: tuple[int, ...]
-
-    def whole(self) -> Conversation:
-        """Return all of it."""
-        return Conversation(self.history + self.transcript, self.not_text)
+    given: int
 
 
 async def history_before(source: Source, head: TaskHead) -> Conversation:
@@ -54,15 +50,16 @@ async def history_before(source: Source, head: TaskHead) -> Conversation:
 
 async def seen_before(source: Source, head: TaskHead, step: TaskStep, at: ChainRef) -> Seen:
     """Return what a step's agent sees of the conversation before the step."""
-    transcript, skip = await source.transcript(at), 0
-    places = tuple(source.memory().not_text)  # now: another attempt may change it meanwhile
+    own, skip = await source.conversation(at), 0
     if step.history is None:
         history = await history_before(source, head)
     else:
         history, skip = await source.stored_list(step.history.sha256), step.history.skip
-    moved = len(history.messages) - skip
-    rest = (moved + k for k in places if k >= skip)
-    return Seen(history.messages, transcript[skip:], (*history.not_text, *rest))
+    given, transcript = len(history.messages), own.messages[skip:]
+    places = (given - skip + k for k in own.not_text if k >= skip)
+    # Added, not unpacked: with one that is empty, the other is not copied.
+    whole = Conversation(history.messages + transcript, (*history.not_text, *places))
+    return Seen(whole, transcript, given)
 
 
 async def commits_now(head: TaskHead) -> ChainRef:

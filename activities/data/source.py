@@ -91,6 +91,14 @@ class Source(LargeValues):
         Raises:
             DigestMismatchError: What is recorded does not give the digest.
         """
+        return (await self.conversation(at)).messages
+
+    async def conversation(self, at: ChainRef) -> Conversation:
+        """Return the same, and which of the messages hold more than a text.
+
+        Raises:
+            DigestMismatchError: As for `transcript`.
+        """
         memory = self.memory()
         async with memory.lock:  # two attempts of one step would append the same messages twice
             if memory.holds(at) and at.length < len(memory.recorded):
@@ -101,7 +109,7 @@ class Source(LargeValues):
                     await self._fetch(memory, at)
                 else:
                     memory.append(guess, [await self.resolve(message) for message in guess])
-            return tuple(memory.resolved)[: at.length]
+            return memory.conversation(at.length)
 
     async def _fetch(self, memory: TaskMemory, at: ChainRef) -> None:
         """Ask for what is missing; once more for everything when the digest does not fit."""
@@ -130,17 +138,21 @@ class Source(LargeValues):
         memory.append(messages, [await self.resolve(message) for message in messages])
 
     async def _archived(self, newest: SegmentRef, have: int, upto: int) -> list[Message]:
-        """Return archived messages of the transcript, without the first `have` ones.
+        """Return archived messages of the transcript, of `upto` those after the first `have`.
 
-        The newest segments end with them, so that a worker that knows the rest need not read a long
-        task from its beginning. After an undo that reached into the archive, and is not there yet,
-        they do not; the digest shows it, and all is asked for.
+        The newest segments end with them, so that a worker that knows the others need not read a
+        long task from its beginning. After an undo that reached into the archive, and is not there
+        yet, these are other messages; their digest shows it, and the caller asks for all.
         """
         entries: list[Entry] = []
+        count = 0
         async with aclosing(read_back(self.archive, newest)) as segments:
             async for _, older in segments:
                 entries = [*older, *entries]
-                said = active_messages(entries) if have else []
+                count += sum(len(each.step.adds) for each in older if each.step is not None)
+                if not have or count < upto - have:
+                    continue
+                said = active_messages(entries)
                 if len(said) >= upto - have:
                     return said[have - upto :]
         return active_messages(entries)[have:upto]

@@ -228,13 +228,13 @@ class StepActivities:
         journal = await source.journal(given)
         opened = await self._texts.whole(recorded)
         seen = await seen_before(source, head, opened.step, given.at)
-        hooks = StepHooks(agent, registry, source, head, opened, before=len(seen.history))
+        hooks = StepHooks(agent, registry, source, head, opened, before=seen.given)
         continuation = Continuation.of(head, opened, given.n)
         asking = Asking(
             await code.model(),
             code,
             source,
-            before=seen.whole(),
+            before=seen.whole,
             hooks=hooks,
             head=head,
             given=given,
@@ -258,7 +258,7 @@ class StepActivities:
             at=given.at,
             task_id=task_id(),
             n=given.n,
-            history=seen.history,
+            before=seen.whole.messages,
             journal=[await self._texts.resolve(entry) for entry in journal],
             limit=given.limit,
             tokens=given.tokens,
@@ -271,7 +271,7 @@ class StepActivities:
         if snapshot.handoffs:
             ctx.handoffs = code.handoffs(
                 (given.branch, given.n),
-                given=len(seen.history),
+                given=seen.given,
                 view=opened.step.history,
                 store=self._texts.keep_messages,
             )

@@ -90,7 +90,14 @@ async def read_back(
 
 
 async def archived_step(archive: Archive, newest: SegmentRef | None, n: int) -> StepRecord | None:
-    """Read the completed step of the present branch that has this ordinal, if it is archived."""
+    """Read a completed step of the present branch, None if it is not archived.
+
+    Args:
+        archive: The archive.
+        newest: The newest segment, None when nothing is archived.
+        n: Ordinal of the step, which the branch has: of one that was undone, and not repeated, the
+            undone step is found.
+    """
     async with aclosing(read_back(archive, newest)) as segments:
         async for _, entries in segments:
             for entry in reversed(entries):  # the newest of this number is not undone
@@ -140,7 +147,6 @@ async def read_parts(archive: Archive, newest: SegmentRef | None, *, skip: int =
     """
     parts: list[Part] = []
     segment = newest
-    # Not by read_back: a generator that is left in its middle has the event loop close it later.
     while segment is not None and skip < archived_entries(segment):
         part, segment = await _read_part(segment, await archive.aget(segment.sha256))
         parts.append(part)

@@ -363,7 +363,7 @@ async def test_the_agent_worker_chooses_what_the_session_keeps(
 ) -> None:
     class OnlyAnswer(Counting):
         def finalize_task(self, task: Task, transcript: Any) -> list[Message]:
-            return [user(task.input), transcript[-1]]
+            return [user(task.input), transcript.pop()]
 
     await rig.serve(make_agent(worker=OnlyAnswer(3)))
     runner = rig.runner()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import threading
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from holdfast.task.ledger.references import output_digest
 from holdfast.task.queries.pages import StepView
 from holdfast.task.queries.views import View, ViewRequest
 from holdfast.values.base import ChainRef, extend
+from holdfast.values.code import collection
 from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import ImagePart, Message, assistant, user
 from holdfast.values.steps import HistoryRef, TaskStep
@@ -213,6 +215,10 @@ def test_a_request_is_searched_for_images_where_it_is_not_what_was_known(
     known = Conversation.of([user("a"), PICTURE, user("b")])
     assert known.not_text == (1,)
     assert known.places_in(tuple(asked)) == places
+    begins = (*known.messages, *asked)
+    assert known.places_in(begins) == [1, *(3 + place for place in places)]
+    wrong = Conversation(known.messages, ())  # what is known is not looked at again
+    assert wrong.places_in(begins) == [3 + place for place in places]
 
 
 @pytest.mark.parametrize(
@@ -235,9 +241,30 @@ async def test_the_places_of_images_are_those_of_what_the_agent_sees(
         return await seen_before(source, head, TaskStep(history=view), at)
 
     found = await ActivityEnvironment().run(seen)
-    assert found.whole().messages == (*earlier, *own[skip or 0 :])
-    assert found.not_text == places
-    assert found.whole() == Conversation.of(found.whole().messages)
+    assert found.whole.messages == (*earlier, *own[skip or 0 :])
+    assert found.whole.not_text == places
+    assert (found.given, found.transcript) == (2, tuple(own[skip or 0 :]))
+
+
+async def test_the_places_of_images_are_known_of_a_task_that_was_forgotten_meanwhile() -> None:
+    own = [user("a"), PICTURE, user("b"), PICTURE]
+    archive = Reading()
+
+    class Forgetful(Archived):
+        async def _view(self, asked: ViewRequest) -> View:
+            self.cache.drop("test")
+            return await super()._view(asked.model_copy(update={"upto": 4}))
+
+    source = Forgetful(archive, await write_segment(archive, []), base=0)
+    source.said = own
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, workflow_id="test")
+
+    async def seen() -> Any:
+        head, at = TaskHead(agent="a", snapshot="s"), ChainRef(3, extend("", own[:3]))
+        return await seen_before(source, head, TaskStep(), at)
+
+    assert (await environment.run(seen)).whole == Conversation.of(own[:3])
 
 
 # ---- garbage collection
@@ -261,6 +288,20 @@ def test_nothing_is_collected_until_the_last_thread_has_left() -> None:
     leave.set()
     thread.join()
     assert gc.isenabled()
+
+
+def test_a_block_that_comes_late_does_not_join_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collection, "LONGEST_SECONDS", 0.0)
+    first = uncollected()
+    with first:
+        assert not gc.isenabled()
+        late = uncollected()
+        late.__enter__()
+    assert gc.isenabled()
+    late.__exit__(None, None, None)
+    assert gc.isenabled()
+    with uncollected():
+        assert not gc.isenabled()
 
 
 def test_garbage_is_collected_again_after_an_error() -> None:

@@ -143,7 +143,7 @@ class Play:
             inputs={id: self.outputs[id] for id in opened.step.prev_steps},
             task_id="t",
             n=len(self.outputs) + 1,
-            history=self.history,
+            before=(*self.history, *self.transcript),
             journal=list(journal),
             **given,
         )

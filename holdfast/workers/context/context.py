@@ -68,7 +68,7 @@ class StepContext:
         at: ChainRef | None = None,
         task_id: str = "",
         n: int = 1,
-        history: Sequence[Message] = (),
+        before: tuple[Message, ...] | None = None,
         journal: Sequence[JournalEntry] = (),
         limit: Literal["", "stop", "finish"] = "",
         tokens: int = 0,
@@ -92,7 +92,8 @@ class StepContext:
             at: Length and digest of the transcript; counted when left out.
             task_id: The task.
             n: Ordinal of the step.
-            history: Messages before the task: the session's or those given with the input.
+            before: What the model sees before this step's own messages: those of the session, or
+                given with the input, then the transcript; None for the transcript alone.
             journal: Calls answered by earlier runs of this step.
             limit: See AdvanceInput.
             tokens: Output tokens that are left; 0 for no limit.
@@ -118,8 +119,7 @@ class StepContext:
         self.notes = opened.notes
         self.adds: list[Message] = list(opened.notes)
         self._head = head
-        # Added, not unpacked: with one that is empty, the other is not copied.
-        self._before = tuple(history) + tuple(transcript)
+        self._before = tuple(transcript) if before is None else before
         self._paid = PaidCalls(self.record, self.stop, respond, ensure_ours, transcript)
         self._retrieve = retrieve
         self._ask_task = ask_task
@@ -301,7 +301,7 @@ class StepContext:
             output=output_type,
             prompt=self.agent.prompt,
             leaves_model=self._leaves_model,
-        ).model_copy(update={"messages": asked})  # Messages all, which need no look at each of them
+        ).model_copy(update={"messages": asked})  # no look at each of them: all are Messages
         key = request_digest(
             request,
             agent=self.agent,
