@@ -30,11 +30,14 @@ class Conversation:
     def places_in(self, messages: tuple[Message, ...]) -> list[int]:
         """Return where messages that may begin with these hold more than a text, in order."""
         known = len(self.messages)
-        start = messages[:known]
-        # By identity: to compare equal copies takes longer than to look at each of them.
-        if len(start) < known or not all(map(is_, start, self.messages)):
+        if not _is_same(messages[:known], self.messages):
             return places_not_text(messages)
         return [*self.not_text, *(known + k for k in places_not_text(messages[known:]))]
+
+
+def _is_same(left: tuple[Message, ...], right: tuple[Message, ...]) -> bool:
+    """Whether these are the same objects; to compare copies takes longer than to look at each."""
+    return left is right or (len(left) == len(right) and all(map(is_, left, right)))
 
 
 def places_not_text(messages: Sequence[Message]) -> list[int]:
