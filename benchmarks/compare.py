@@ -45,12 +45,13 @@ class Plan(NamedTuple):
     free: tuple[int, ...] = (100,)
     http: tuple[int, ...] = (10, 100, 300, 1000)
     loop: tuple[int, ...] = (100, 1000)
+    long: tuple[int, ...] = (1000, 10_000)
     tasks: int = 50
     task_turns: int = 5
     limit: float = 1800
 
 
-QUICK = Plan(rounds=1, free=(10,), http=(10,), loop=(10,), tasks=10, task_turns=2)
+QUICK = Plan(rounds=1, free=(10,), http=(10,), loop=(10,), long=(20,), tasks=10, task_turns=2)
 
 
 def is_installed(peer: Peer) -> bool:
@@ -121,8 +122,10 @@ class Run:
         many = ["--tasks", str(plan.tasks), "--task-turns", str(plan.task_turns)]
         if place == "memory":
             return many
-        loop = _listed("--loop", list(plan.loop)) if peer is OURS else []
-        sizes = [*self._sizes(peer, "free"), *self._sizes(peer, "http"), *loop]
+        own: list[str] = []
+        if peer is OURS:
+            own = [*_listed("--loop", list(plan.loop)), *_listed("--long", list(plan.long))]
+        sizes = [*self._sizes(peer, "free"), *self._sizes(peer, "http"), *own]
         return [*many, *sizes, "--limit", str(plan.limit)]
 
     def _sizes(self, peer: Peer, scenario: str) -> list[str]:

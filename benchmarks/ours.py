@@ -1,6 +1,8 @@
 """Holdfast at the work of benchmarks/shared.py, on the embedded server.
 
-One more scenario is only ours, as it needs to know when the model was called last:
+Two more scenarios are only ours. One, as its tasks are longer than peers can take:
+* long: as free.
+The other, as it needs to know when the model was called last:
 * loop: as http, while a callback is due every millisecond. It says how late that callback was at
   most, and in 99 of 100 cases, up to the end of the last model call; and, by itself, how late it
   was at most during a model call, and while the task's result was read. Client and worker share
@@ -21,7 +23,17 @@ from typing import Any
 from temporalio.worker import Replayer
 
 from benchmarks.histories import histories, replay_ms, size_of
-from benchmarks.shared import ANSWER, API_KEY, MODEL, Source, Stack, main, percentile, prompt
+from benchmarks.shared import (
+    ANSWER,
+    API_KEY,
+    MODEL,
+    Source,
+    Stack,
+    main,
+    measured,
+    percentile,
+    prompt,
+)
 from benchmarks.work import BenchModel, bench_agent
 from holdfast import Agent, AgentRunner, Runner
 from holdfast.client.agent_runner.task_ids import new_id
@@ -129,7 +141,9 @@ class Holdfast(Stack):
         return found
 
     async def more(self, given: Namespace) -> list[dict[str, Any]]:
-        return [await self._loop(turns) for turns in given.loop]
+        loop = [await self._loop(turns) for turns in given.loop]
+        long = [await measured(self, "free", turns, given) for turns in given.long]
+        return [*loop, *({**row, "scenario": "long"} for row in long)]
 
     async def _loop(self, turns: int) -> dict[str, Any]:
         """Run a task beside a callback that is due every millisecond."""

@@ -117,18 +117,45 @@ def compared(found: Results, figures: Iterator[Figure], titles: list[str]) -> Ta
 
 
 def loop(found: Results) -> Table:
-    """Make the table of the event loop, which is only ours."""
+    """Make the table of the event loop."""
     columns = {
         "latest in 99 of 100 cases": "lag_p99_ms",
         "latest during a model call": "call_lag_max_ms",
         "latest": "lag_max_ms",
         "latest while the result is read": "result_lag_max_ms",
     }
+    return own(found, "loop", columns, lambda value: f"{value:.1f} ms")
+
+
+def long(found: Results) -> Table:
+    """Make the table of long tasks."""
+    columns = {
+        "CPU a turn, ms": "cpu_ms_per_turn",
+        "time a turn, ms": "wall_ms_per_turn",
+        "bytes recorded": "bytes",
+        "events of the history a turn": "events_per_turn",
+        "runs of the workflow": "runs_of_the_workflow",
+        "replay, ms": "replay_ms",
+    }
+    return own(found, "long", columns, written)
+
+
+def own(
+    found: Results, scenario: str, columns: dict[str, str], write: Callable[[float], str]
+) -> Table:
+    """Make the table of a scenario that is only ours.
+
+    Args:
+        found: The figures.
+        scenario: Its name.
+        columns: Titles of columns, with the names of their figures.
+        write: Writes a figure.
+    """
     lines = [["turns", *columns]]
     for row in found.stacks[0].rows:
-        if row.scenario == "loop":
+        if row.scenario == scenario:
             figures = [row.figures.get(key) for key in columns.values()]
-            cells = ["-" if each is None else f"{each[0]:.1f} ms" for each in figures]
+            cells = ["-" if each is None else write(each[0]) for each in figures]
             lines.append([f"{row.turns:,}", *cells])
     return lines
 
@@ -165,6 +192,7 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "http": lambda found: markdown(compared(found, http(found), titles(found))),
     "many": lambda found: markdown(compared(found, many(found), titles(found))),
     "loop": lambda found: markdown(loop(found)),
+    "long": lambda found: markdown(long(found)),
 }
 
 
@@ -185,7 +213,8 @@ def shown(found: Results) -> str:
     """Return everything as one table for a terminal."""
     lines = [each for part in (free, http, many) for each in part(found)]
     names = [stack.name for stack in found.stacks]
-    return f"{padded(compared(found, iter(lines), names))}\n\n{padded(loop(found))}"
+    tables = compared(found, iter(lines), names), loop(found), long(found)
+    return "\n\n".join(map(padded, tables))
 
 
 def kept() -> Results:

@@ -171,6 +171,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--tasks", type=int, default=0, help="tasks of the scenario many")
     parser.add_argument("--task-turns", type=int, default=5, help="turns of each of those tasks")
     parser.add_argument("--loop", type=numbers, default=[], help="turns of our scenario loop")
+    parser.add_argument("--long", type=numbers, default=[], help="turns of our scenario long")
     parser.add_argument("--limit", type=float, default=1800, help="seconds that a task may take")
     parser.add_argument("--url", default="", help="address of benchmarks.http_server")
     parser.add_argument("--address", default="", help="host:port of a Temporal server")
@@ -178,10 +179,17 @@ def _parser(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-async def _task(
+async def measured(
     stack: Stack, source: Source, turns: int, given: argparse.Namespace
 ) -> dict[str, Any]:
-    """Run one task, and return its row."""
+    """Run one task, and return its row.
+
+    Args:
+        stack: What runs it.
+        source: Where the answers of the model come from, which names the row's scenario.
+        turns: How many turns it has.
+        given: The script's arguments.
+    """
     row: dict[str, Any] = {"scenario": source, "turns": turns}
     await stack.prepare()
     task_id, meter = uuid.uuid4().hex, Meter()
@@ -233,13 +241,13 @@ async def _measure(stack: Stack, given: argparse.Namespace) -> None:
     if given.free or given.tasks:
         await stack.run("free", 2, uuid.uuid4().hex)
     for turns in given.free:
-        _emit(await _task(stack, "free", turns, given))
+        _emit(await measured(stack, "free", turns, given))
     if given.tasks:
         _emit(await _many(stack, given))
     if given.http:
         await stack.run("http", 2, uuid.uuid4().hex)
     for turns in given.http:
-        row = await _task(stack, "http", turns, given)
+        row = await measured(stack, "http", turns, given)
         _emit(row)
         if "ended" in row:
             break  # longer tasks would be ended, too
