@@ -44,7 +44,7 @@ from holdfast.values.text.logs import log
 from holdfast.workers.context.context import StepContext
 from holdfast.workers.context.offer import Retrieve
 from holdfast.workers.driver import advance
-from holdfast.workers.function_calling.turn import who_used_tools
+from holdfast.workers.function_calling.turn import has_used_tools
 
 
 class Ready(NamedTuple):
@@ -284,7 +284,7 @@ class StepActivities:
         wanted = agent.settings_in(head).tool_choice
         if wanted in (None, "auto") or agent.keeps_tool_choice:
             return False
-        return agent.name in who_used_tools(first, await self._source.transcript(at))
+        return has_used_tools(agent.name, first, await self._source.transcript(at))
 
     def _expect(self, given: AdvanceInput, ready: Ready, advanced: Advanced) -> OpenState:
         """Remember what the task is about to record, so that it need not be asked for.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any, Literal
 
 import pytest
@@ -116,9 +117,13 @@ def test_who_has_used_tools_follows_handoffs() -> None:
         Message(role="tool", call_id="c1", content='{"assistant":"b"}'),
     ]
     used = [assistant("", calls=(call("look", "c2"),)), Message(role="tool", call_id="c2")]
-    assert turn.who_used_tools(first, [assistant("hi")]) == set()
-    assert turn.who_used_tools(first, handed) == {"a"}
-    assert turn.who_used_tools(first, [*handed, *used]) == {"a", "b"}
+    used_by = partial(turn.has_used_tools, first=first)
+    assert not used_by("a", transcript=[assistant("hi")])
+    assert [used_by(name, transcript=handed) for name in "ab"] == [True, False]
+    assert [used_by(name, transcript=[*handed, *used]) for name in "ab"] == [True, True]
+    rest = iter([*handed, *used])
+    assert used_by("a", transcript=rest)
+    assert len([*rest]) == len(handed) + len(used) - 1
 
 
 @pytest.mark.parametrize(

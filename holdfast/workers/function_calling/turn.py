@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -230,23 +230,24 @@ def final_result(results: Sequence[ResultT], behavior: str) -> ResultT | None:
     return next((each for each in results if is_named(each.tool_name, behavior)), None)
 
 
-def who_used_tools(first: AgentSnapshot, transcript: Sequence[Message]) -> set[str]:
-    """Return the names of the agents that have used tools in a task.
+def has_used_tools(name: str, first: AgentSnapshot, transcript: Iterable[Message]) -> bool:
+    """Whether an agent has used a tool in a task; no message after its first use is looked at.
 
     Args:
-        first: The agent that it began with, and its team.
-        transcript: Its messages, oldest first. They do not name their agent; it is found by
+        name: Its name.
+        first: The agent that the task began with, and its team.
+        transcript: The task's messages, oldest first. They do not name their agent; it is found by
             following the handoffs.
     """
-    used: set[str] = set()
     now = first
     calls: dict[str, ToolCall] = {}
     for message in transcript:
         kinds = {kind_of(item) for item in message.items}
-        if kinds & RUN_BY_PROVIDER or any(not call.server for call in message.calls):
-            used.add(now.name)
+        is_use = kinds & RUN_BY_PROVIDER or any(not call.server for call in message.calls)
+        if is_use and now.name == name:
+            return True
         if message.calls:
             calls = {call.id: call for call in message.calls}
         elif message.role == "tool" and message.call_id in calls:
             now = first.of(handed_to(calls[message.call_id], message, now.policies) or now.name)
-    return used
+    return False
