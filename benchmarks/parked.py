@@ -5,7 +5,8 @@
 One worker process serves all tasks, on the embedded server.
 
 * parked: `--tasks` tasks wait for an approval. `decision_ms` is the time from sending `approve` to
-  the step's output, median over `--decisions` tasks, while one task waits and while all do;
+  the step's output, median over `--decisions` tasks: of the oldest and the newest of all, and, in
+  turn with them, of one that waits alone on an engine of its own;
   `pending_s` of `pending_approvals()` and `list_s` of `list_tasks()` over all of them, the median
   of three; `history_events_while_parked` what a parked task's history gains over the whole run;
   `worker_mb` and `server_mb` the resident memory of the two processes before, and with all.
@@ -74,18 +75,33 @@ async def park(runner: AgentRunner, count: int) -> list[str]:
     return ids
 
 
-async def decide(runner: AgentRunner, task_ids: list[str]) -> float:
-    """Approve tasks one after the other; return the median time to their output in milliseconds."""
-    walls: list[float] = []
-    for task_id in task_ids:
-        start = time.perf_counter()
-        await runner.approve(f"{task_id}:1", by="bench")
-        output = await runner.run_step(task_id)
-        walls.append(time.perf_counter() - start)
-        if output.status != "done":
-            msg = f"task {task_id} still waits"
-            raise RuntimeError(msg)
-    return round(1000 * statistics.median(walls), 1)
+async def decide(runner: AgentRunner, task_id: str) -> float:
+    """Approve a task; return the time to its output in milliseconds."""
+    start = time.perf_counter()
+    await runner.approve(f"{task_id}:1", by="bench")
+    output = await runner.run_step(task_id)
+    wall = time.perf_counter() - start
+    if output.status != "done":
+        msg = f"task {task_id} still waits"
+        raise RuntimeError(msg)
+    return 1000 * wall
+
+
+async def decisions(runner: AgentRunner, ids: list[str], count: int) -> dict[str, float]:
+    """Time decisions about parked tasks, each in turn with one about a task that waits alone."""
+    walls: dict[str, list[float]] = {"alone": [], "oldest_of_all": [], "newest_of_all": []}
+    with tempfile.TemporaryDirectory() as directory:
+        async with served("benchmarks.parked:parking", Path(directory)) as (apart, _, _):
+            await decide(apart, (await park(apart, 1))[0])
+            for old, new in zip(ids[:count], ids[-count - 1 : -1], strict=True):
+                [one] = await park(apart, 1)
+                walls["alone"].append(await decide(apart, one))
+                # The first ones are no longer in the worker's cache, the last ones are.
+                walls["oldest_of_all"].append(await decide(runner, old))
+                walls["newest_of_all"].append(await decide(runner, new))
+    return {
+        f"decision_ms_{name}": round(statistics.median(each), 1) for name, each in walls.items()
+    }
 
 
 async def events_of(runner: AgentRunner, task_id: str) -> int:
@@ -112,7 +128,7 @@ async def parked(given: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory)
         async with served("benchmarks.parked:parking", path) as (runner, worker, server):
-            alone = [await decide(runner, await park(runner, 1)) for _ in range(given.decisions)]
+            await decide(runner, (await park(runner, 1))[0])
             memory = await megabytes(worker), await megabytes(server)
             start = time.perf_counter()
             ids = await park(runner, tasks)
@@ -120,9 +136,7 @@ async def parked(given: argparse.Namespace) -> dict[str, Any]:
             before = await events_of(runner, ids[-1])
             pending = await listed(runner.pending_approvals, tasks)
             listing = await listed(runner.list_tasks, tasks)
-            # The first ones are no longer in the worker's cache, the last ones are.
-            old = await decide(runner, ids[: given.decisions])
-            new = await decide(runner, ids[-given.decisions - 1 : -1])
+            took_to_decide = await decisions(runner, ids, given.decisions)
             gained = await events_of(runner, ids[-1]) - before
             with_all = await megabytes(worker), await megabytes(server)
     return {
@@ -131,9 +145,7 @@ async def parked(given: argparse.Namespace) -> dict[str, Any]:
         "parking_s": round(took, 1),
         "pending_s": pending,
         "list_s": listing,
-        "decision_ms_alone": statistics.median(alone),
-        "decision_ms_oldest_of_all": old,
-        "decision_ms_newest_of_all": new,
+        **took_to_decide,
         "history_events_while_parked": gained,
         "worker_mb": [memory[0], with_all[0]],
         "server_mb": [memory[1], with_all[1]],

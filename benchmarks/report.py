@@ -135,7 +135,7 @@ def long(found: Results) -> Table:
         "bytes recorded": "bytes",
         "events of the history a turn": "events_per_turn",
         "runs of the workflow": "runs_of_the_workflow",
-        "replay, ms": "replay_ms",
+        "replay of the longest run, ms": "replay_ms",
     }
     return own(found, "long", columns, written)
 
