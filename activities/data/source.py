@@ -146,10 +146,10 @@ class Source(LargeValues):
         """
         entries: list[Entry] = []
         count = 0
-        async with aclosing(read_back(self.archive, newest)) as segments:
-            async for _, older in segments:
-                entries = [*older, *entries]
-                count += sum(len(each.step.adds) for each in older if each.step is not None)
+        async with aclosing(read_back(self.archive, newest)) as parts:
+            async for part in parts:
+                entries = [*part.entries, *entries]
+                count += sum(len(each.step.adds) for each in part.entries if each.step is not None)
                 if not have or count < upto - have:
                     continue
                 said = active_messages(entries)

@@ -79,14 +79,13 @@ def entries_in(data: bytes) -> list[Entry]:
 
 
 async def read_back(
-    archive: Archive, newest: SegmentRef | None
-) -> AsyncGenerator[tuple[SegmentRef, list[Entry]]]:
-    """Yield segments with their entries, the newest segment first."""
+    archive: Archive, newest: SegmentRef | None, *, skip: int = 0
+) -> AsyncGenerator[Part]:
+    """Yield segments with their entries, the newest first; arguments as for `read_archived`."""
     segment = newest
-    while segment is not None:
-        part, before = await _read_part(segment, await archive.aget(segment.sha256))
-        yield segment, part.entries
-        segment = before
+    while segment is not None and skip < archived_entries(segment):
+        part, segment = await _read_part(segment, await archive.aget(segment.sha256))
+        yield part
 
 
 async def archived_step(archive: Archive, newest: SegmentRef | None, n: int) -> StepRecord | None:
@@ -98,9 +97,9 @@ async def archived_step(archive: Archive, newest: SegmentRef | None, n: int) -> 
         n: Ordinal of the step, which the branch has: of one that was undone, and not repeated, the
             undone step is found.
     """
-    async with aclosing(read_back(archive, newest)) as segments:
-        async for _, entries in segments:
-            for entry in reversed(entries):  # the newest of this number is not undone
+    async with aclosing(read_back(archive, newest)) as parts:
+        async for part in parts:
+            for entry in reversed(part.entries):  # the newest of this number is not undone
                 if entry.step is not None and entry.step.n == n:
                     return entry.step
     return None
@@ -145,12 +144,7 @@ async def read_parts(archive: Archive, newest: SegmentRef | None, *, skip: int =
         newest: See above.
         skip: See above.
     """
-    parts: list[Part] = []
-    segment = newest
-    while segment is not None and skip < archived_entries(segment):
-        part, segment = await _read_part(segment, await archive.aget(segment.sha256))
-        parts.append(part)
-    return parts[::-1]
+    return [part async for part in read_back(archive, newest, skip=skip)][::-1]
 
 
 async def write_messages(archive: Archive, messages: Sequence[Message]) -> str:

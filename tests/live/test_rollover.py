@@ -329,8 +329,6 @@ async def test_a_worker_does_not_read_again_what_it_has_run(
     await runner.finalize_response(task)
     record = await read_record(runner.archive, task.task_id)
     assert record is not None
-    parts: list[str] = []
-    async for segment, _ in read_back(runner.archive, record.segment):
-        parts.append(segment.sha256)
+    parts = [p.segment.sha256 async for p in read_back(runner.archive, record.segment)]
     assert len(parts) >= 3
     assert set(parts).isdisjoint(before)
