@@ -25,7 +25,7 @@ COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --py
     --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers soak exhaust sdk-differences lock clean
+.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers soak test-all sdk-differences lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,11 +117,8 @@ $(PEERS): .build/peers/%/.installed: benchmarks/peers/%.txt
 soak: $(STAMP) ## Kill, stop and continue workers, server and clients for CAMPAIGN=minutes, and check
 	$(BIN)/python -m tests.soak.campaign $(CAMPAIGN)
 
-exhaust: $(STAMP) ## Repeat kills, crashes, random operations and modes far more often than `make test` does
-	HOLDFAST_EXHAUSTIVE=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal \
-	    tests/live/test_conformance.py tests/live/test_random_operations.py \
-	    tests/live/test_hostile_arguments.py tests/differential \
-	    tests/crash/test_refund.py tests/crash/test_random_kills.py
+test-all: style chromium ## Pass every test, also those that repeat kills, orders and modes at great cost
+	HOLDFAST_EXHAUSTIVE=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal
 
 sdk-differences: $(STAMP) ## Compare a run of the Agents SDK's tests, as JSON lines in RESULTS=file, with the list
 	$(BIN)/python -m tests.support.sdk_differences $(RESULTS)

@@ -54,15 +54,20 @@ heartbeat.FASTEST_SECONDS = 0.5  # an activity learns by its next heartbeat that
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to `make exhaust` what repeats a check with another AgentWorker at great cost.
+    """Leave to `make test-all` what is marked as exhaustive.
 
     The longest tests begin first, so that no process is left alone with one of them at the end.
     """
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))  # keeps the order of each kind
-    left = [] if EXHAUSTIVE else [item for item in items if is_repetition(item.nodeid)]
+    left = [] if EXHAUSTIVE else [item for item in items if is_exhaustive(item)]
     if left:
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if not is_repetition(item.nodeid)]
+        items[:] = [item for item in items if not is_exhaustive(item)]
+
+
+def is_exhaustive(item: pytest.Item) -> bool:
+    """Whether a test repeats, at great cost, what a cheaper one shows once."""
+    return item.get_closest_marker("exhaustive") is not None or is_repetition(item.nodeid)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,6 +1,6 @@
 """Kills at random points: whatever was completed is never executed again, and the answer is right.
 
-A failing run prints its seed; HOLDFAST_CRASH_SEED repeats it, `make exhaust` makes more runs.
+A failing run prints its seed; HOLDFAST_CRASH_SEED repeats it, `make test-all` makes more runs.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 A script is about what a run does, whether it is streamed or not, so `make test` runs each in one
 mode, every other one streamed. Both modes are run of the scripts in which the modes are known to
-differ, of the group `loop`, and of all in `make exhaust`.
+differ, of the group `loop`, and of all in `make test-all`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every public verb with arguments that do not fit: it succeeds, or refuses with words.
 
-What is drawn is the same in each run; `make exhaust` draws more. `make fuzz-verbs CALLS=200`
+What is drawn is the same in each run; `make test-all` draws more. `make fuzz-verbs CALLS=200`
 (`HOLDFAST_FUZZ=200`) makes that many calls of each verb, with others drawn each time.
 """
 

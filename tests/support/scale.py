@@ -1,4 +1,4 @@
-"""How often tests repeat what they do: a little in `make test`, exhaustively in `make exhaust`."""
+"""How often tests repeat what they do: a little in `make test`, exhaustively in `make test-all`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def times(usual: int, exhaustive: int) -> int:
 
     Args:
         usual: How often in `make test`.
-        exhaustive: How often in `make exhaust`.
+        exhaustive: How often in `make test-all`.
     """
     return exhaustive if EXHAUSTIVE else usual
 
