@@ -6,6 +6,7 @@ takes effect while another one of it cannot be made.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -23,9 +24,10 @@ from holdfast import (
 from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
-from holdfast.errors import ModelBehaviorError, StepFailedError
+from holdfast.errors import CommandRefusedError, ModelBehaviorError, StepFailedError
+from holdfast.task.data.calls import Approval
 from holdfast.testing import FakeOpenAI, ask_approval, reply
-from tests.support.people import asked
+from tests.support.people import ask, asked
 from tests.support.rig import MakeAgent, histories, until_status
 from tests.support.site import Site
 
@@ -445,3 +447,70 @@ async def test_a_nested_run_looks_for_the_tools_of_its_own_answer(
     assert done == []
     assert (await site.goes_on(old, state)).final_output == "outer done"
     assert sorted(done) == ["mail", "send"]
+
+
+async def edit_unchecked(site: Site, make_agent: MakeAgent, tools: Sequence[Tool]) -> Approval:
+    """Approve a call with edited arguments where no process has its tool; return the approval."""
+    runner = site.runner
+    await site.rig.serve(make_agent(*tools))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    approval = await ask(runner, task)
+    await site.rig.serve(make_agent())
+    with pytest.raises(CommandRefusedError, match=r"(?s)could not be checked.*stays open"):
+        await runner.approve(approval, by="ann", arguments={"euros": 2})
+    [again] = await runner.pending_approvals(task)
+    assert (again.id, again.arguments) == (approval.id, approval.arguments)
+    assert "Tool pay not found" in again.text
+    assert (await runner.get_task(task)).status == "waiting"
+    assert (await runner.run_step(task)).status == "waiting"
+    return again
+
+
+async def test_an_edit_that_could_not_be_checked_can_be_made_again_once_the_tool_is_back(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    done: list[int] = []
+    model.call("pay", {"euros": 1})
+    model.reply("done")
+    approval = await edit_unchecked(site, make_agent, [paying(done)])
+    task = approval.id.split(":", maxsplit=1)[0]
+    await site.rig.serve(make_agent(paying(done)))
+    await site.runner.approve(approval, by="ann", arguments={"euros": 3})
+    assert str(await site.runner.run_task(task)) == "done"
+    assert done == [3]
+    assert await site.runner.verify(task) == []
+
+
+@pytest.mark.parametrize("verb", ["reject", "undo", "abandon"])
+async def test_an_edit_that_could_not_be_checked_keeps_nobody_from_ending_the_wait(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent, verb: str
+) -> None:
+    done: list[int] = []
+    model.call("pay", {"euros": 1})
+    approval = await edit_unchecked(site, make_agent, [paying(done)])
+    task, runner = approval.id.split(":", maxsplit=1)[0], site.runner
+    match verb:
+        case "reject":
+            model.reply("then not")
+            await runner.reject(approval, by="ann", reason="no")
+            assert str(await runner.run_task(task)) == "then not"
+        case "undo":
+            assert (await runner.undo_step(task)).steps
+            assert await runner.pending_approvals(task) == []
+        case _:
+            await runner.abandon(task, "enough", by="ann")
+            await until_status(runner, task, "abandoned")
+    assert done == []
+
+
+def paying(done: list[int]) -> Tool:
+    """Make a tool that notes what it pays, and that a person approves."""
+
+    @tool(needs_approval=True)
+    def pay(euros: int) -> str:
+        """Pay."""
+        done.append(euros)
+        return f"paid {euros}"
+
+    return pay

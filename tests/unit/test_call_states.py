@@ -11,6 +11,7 @@ from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import LongCall, Outcome, StandingRule
 from holdfast.task.data.children import ChildState, child_ids
 from holdfast.task.data.commands import Command, RunRequest, Verb
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import AGENTS_SDK, RunRules, SessionRef, TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger
@@ -71,6 +72,12 @@ def check_says(refused: str) -> Event:
         decisions.checked(ledger, approval, refused, now=5.0)
 
     return event
+
+
+def check_fails(ledger: Ledger, call: Call) -> None:
+    approval = call.approval
+    assert approval is not None
+    decisions.open_again(ledger, approval, "there is no such tool", now=5.0)
 
 
 def gate_says_a_person_decides(ledger: Ledger, call: Call) -> None:
@@ -242,6 +249,7 @@ ROWS: list[tuple[str, ToolPolicy | None, RunRules, list[Event], CallState]] = [
     ("asked, approved", YES, PLAIN, [asks, approve], "to_run"),
     ("asked, edited", YES, PLAIN, [asks, edit], "checking"),
     ("edited, refused", YES, PLAIN, [asks, edit, check_says("no sum")], "asked"),
+    ("edited, not to be checked", YES, PLAIN, [asks, edit, check_fails], "asked"),
     ("edited, accepted", YES, PLAIN, [asks, edit, check_says("")], "to_run"),
     ("edited, refused, approved", YES, PLAIN, [asks, edit, check_says("no"), approve], "to_run"),
     ("asked, rejected", YES, PLAIN, [asks, reject], "over"),
@@ -303,3 +311,19 @@ def test_a_call_of_a_server_of_the_provider_is_passed_on_once_it_is_approved() -
 
 def test_every_state_has_a_row() -> None:
     assert {row[4] for row in ROWS} | {"to_pass"} == set(get_args(CallState))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status"), [("", "running"), ("a sibling", "needs_attention"), ("ann", "paused")]
+)
+def test_a_task_that_checks_an_edit_does_not_say_that_it_waits_for_a_person(
+    trouble: str, status: TaskStatus
+) -> None:
+    ledger, call = make(YES, PLAIN)
+    for event in (asks, edit):
+        event(ledger, call)
+    if status == "needs_attention":
+        ledger.fail(Failure(type="UserError", message=trouble), now=5.0, n=N)
+    elif trouble:
+        ledger.change(paused=trouble)
+    assert (approvals.pending(ledger), ledger.status) == ([], status)

@@ -181,16 +181,33 @@ class ToolCalls:
                 if stopped != Outcome() and not call.is_left:
                     ledger.outcome(n, i, stopped)
             case "checking":
-                approval, given = call.approval, ledger.tool_input(n, i, call.effective)
-                refused = await quick(ledger, "check", given, str)
-                if approval is not None and not call.is_left:
-                    decisions.checked(ledger, approval, refused, now=now())
+                await self._check(call)
             case "rejected":
                 text = await quick(ledger, "rejected", ledger.tool_input(n, i), str)
                 if not call.is_left:
                     decisions.rejected(ledger, n, i, text)
             case _:
                 pass
+
+    async def _check(self, call: Call) -> None:
+        """Check edited arguments; where that fails, as without the tool, a person decides again.
+
+        Raises:
+            ActivityError: The check was cancelled.
+        """
+        ledger, approval = self._ledger, call.approval
+        given = ledger.tool_input(call.n, call.i, call.effective)
+        try:
+            refused = await quick(ledger, "check", given, str)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            if approval is not None and not call.is_left:
+                why = f"The edited arguments could not be checked: {failure_of(error).text}"
+                decisions.open_again(ledger, approval, why, now=now())
+            return
+        if approval is not None and not call.is_left:
+            decisions.checked(ledger, approval, refused, now=now())
 
     async def _in_child(self, call: Call) -> Failure | None:
         """Let the child task of a call go on, or return why the step stops.

@@ -246,7 +246,7 @@ class TaskApprovals(RunnerBase):
         """Wait until edited arguments were checked.
 
         Raises:
-            CommandRefusedError: They do not fit.
+            CommandRefusedError: They do not fit, or could not be checked.
         """
         task_id, wanted = _parts(approval)
         for _ in range(CHECKS):
@@ -261,7 +261,7 @@ class TaskApprovals(RunnerBase):
             if found.votes and same_json(text, found.agreed or found.arguments):
                 return  # it is one of the votes that it needs
             if found.status == "open":
-                msg = f"The arguments for {wanted!r} do not fit: {found.text} It stays open."
+                msg = f"{found.text} Approval {wanted!r} stays open."
                 raise CommandRefusedError(msg)
             await asyncio.sleep(AGAIN_SECONDS)
 

@@ -87,7 +87,7 @@ class LedgerState(Recording):
     @property
     def status(self) -> TaskStatus:
         """The task's status while it is open."""
-        if any(approval.status in ("open", "checking") for approval in self.s.approvals):
+        if any(approval.status == "open" for approval in self.s.approvals):
             return "waiting"
         if any(child.approvals for child in self.s.children.values()):
             return "waiting"

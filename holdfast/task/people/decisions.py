@@ -50,14 +50,8 @@ def is_whole(approval: Approval) -> bool:
 def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> None:
     """Accept edited arguments, or open the approval again and say why."""
     if refused:
-        body = {**facts(ledger, approval), "arguments": approval.effective}
-        ledger.note("refused", now=now, by=approval.by, text=refused, body=body)
-        again = {
-            **_OPEN_AGAIN,
-            "effective": approval.agreed,
-            "text": f"Edited arguments were refused: {refused}",
-        }
-        ledger.put_approval(approval.model_copy(update=again))
+        why = f"The edited arguments were refused: they do not fit. {refused}"
+        open_again(ledger, approval, why, now=now)
         return
     if approval.quorum > 1:  # earlier votes were for other arguments
         vote = deciders.voted(
@@ -69,6 +63,17 @@ def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> 
         return
     ledger.put_approval(approval.model_copy(update={"status": "approved"}))
     _tell_edit(ledger, approval)
+
+
+def open_again(ledger: Ledger, approval: Approval, why: str, *, now: float) -> None:
+    """Open an approval again whose edited arguments do not fit, or could not be checked.
+
+    Nothing could end the wait else: nobody can decide an approval that is being checked.
+    """
+    body = {**facts(ledger, approval), "arguments": approval.effective}
+    ledger.note("refused", now=now, by=approval.by, text=why, body=body)
+    again = {**_OPEN_AGAIN, "effective": approval.agreed, "text": why}
+    ledger.put_approval(approval.model_copy(update=again))
 
 
 _OPEN_AGAIN: Mapping[str, object] = {"status": "open", "by": "", "at": 0.0, "note": ""}

@@ -197,7 +197,7 @@ class RunRequests:
         if ledger.status == "waiting" and _nested_run_goes_on(ledger):
             return
         if ledger.status == "waiting":
-            asked = [a.n for a in s.approvals if a.status in ("open", "checking")]
+            asked = [a.n for a in s.approvals if a.status == "open"]
             asked += [a.n for child in s.children.values() for a in child.approvals]
             n = next((c.n for c in s.opens if c.n in asked), s.steps)
             self._settle_rounds(ledger, RunReply(status="waiting"))
