@@ -1,8 +1,8 @@
 # The wheel is built with the locked tools, and only the wheel leaves this stage.
 FROM python:3.13-slim AS build
 WORKDIR /build
-COPY requirements-dev.lock ./
-RUN pip install --no-cache-dir --require-hashes -r requirements-dev.lock
+COPY requirements-demo.lock ./
+RUN pip install --no-cache-dir --require-hashes -r requirements-demo.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY activities activities
 COPY workflows workflows

@@ -7,7 +7,16 @@ SHELL := bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# Two stages of one environment, each made again only when what it is made of has changed.
+DEMO := $(VENV)/.demo
+STAMP := $(VENV)/.dev
+define INSTALL
+@command -v $(PYTHON) >/dev/null || { \
+    echo "error: there is no '$(PYTHON)'. Install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
+@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] < (3, 14); \
+    ok or sys.exit("error: Holdfast needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
+@$(PYTHON) install.py
+endef
 REPORT := .build/test-report.xml
 # Tests mostly wait for servers, so there are more processes than cores of a small machine.
 JOBS ?= 4
@@ -18,10 +27,9 @@ export QUESTION ?=
 PEERS := $(patsubst benchmarks/peers/%.txt,.build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 # Minutes of a campaign of faults.
 CAMPAIGN ?= 60
-UV_VERSION := 0.13.8
 # pip pins NAME[EXTRA] by a line for NAME[EXTRA] only: for one without the extra, it takes the
 # newest release and refuses its hash. So the extras stay in the lock.
-COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+COMPILE = .build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 \
     --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
@@ -32,17 +40,12 @@ help: ## Show the targets
 
 venv: $(STAMP) ## Make .venv with everything that is needed, as locked
 
-# Made again only when the lock file or pyproject.toml has changed.
-$(STAMP): requirements-dev.lock pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { \
-	    echo "error: there is no '$(PYTHON)'. Install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] < (3, 14); \
-	    ok or sys.exit("error: Holdfast needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
-	    echo "error: $(PYTHON) cannot make a virtual environment (on Debian: apt install python3-venv)" >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $@
+# What `make demo` and `make desk` need; $(STAMP) holds that, too.
+$(DEMO): requirements-demo.lock requirements-uv.lock pyproject.toml install.py
+	$(INSTALL) demo
+
+$(STAMP): requirements-dev.lock requirements-demo.lock requirements-uv.lock pyproject.toml install.py
+	$(INSTALL) dev
 
 lint: style mypy pyright ## Check style, types and the layers of the packages
 
@@ -80,10 +83,10 @@ chromium: $(STAMP) ## Get the browser of the tests, as a package of Debian
 pictures: chromium ## Take the pictures of docs/desk.md anew
 	$(BIN)/python -m tests.support.screenshots
 
-demo: $(STAMP) ## Run the demo; QUESTION="..." asks your own question
+demo: $(DEMO) ## Run the demo; QUESTION="..." asks your own question
 	$(if $(value QUESTION),$(BIN)/holdfast demo "$$QUESTION",$(BIN)/holdfast demo)
 
-desk: $(STAMP) ## Open the desk with tasks of its own, one of which waits for you
+desk: $(DEMO) ## Open the desk with tasks of its own, one of which waits for you
 	$(BIN)/python examples/desk/expenses.py
 
 fuzz: $(STAMP) ## Give mutated answers to real tasks (ANSWERS=20000 SEED=1)
@@ -123,12 +126,15 @@ test-all: style chromium ## Pass every test, also those that repeat kills, order
 sdk-differences: $(STAMP) ## Compare a run of the Agents SDK's tests, as JSON lines in RESULTS=file, with the list
 	$(BIN)/python -m tests.support.sdk_differences $(RESULTS)
 
-lock: ## Make both lock files anew from pyproject.toml
+lock: ## Make the lock files anew from pyproject.toml
 	rm -rf .build/lock
 	$(PYTHON) -m venv .build/lock
-	.build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	$(COMPILE) --upgrade --all-extras --output-file requirements-dev.lock
-	$(COMPILE) --extra local --extra s3 --constraint requirements-dev.lock --output-file requirements.lock
+	.build/lock/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	$(COMPILE) pyproject.toml --upgrade --all-extras --output-file requirements-dev.lock
+	sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml | \
+	    $(COMPILE) pyproject.toml - --extra local --extra desk --constraint requirements-dev.lock --output-file requirements-demo.lock
+	$(COMPILE) pyproject.toml --extra local --extra s3 --constraint requirements-dev.lock --output-file requirements.lock
+	echo uv | $(COMPILE) - --constraint requirements-dev.lock --output-file requirements-uv.lock
 	rm -rf .build/lock
 
 clean: ## Remove everything that can be made again

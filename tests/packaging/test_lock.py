@@ -11,7 +11,9 @@ from packaging.version import Version
 
 from tests.packaging.checkout import ROOT, project
 
-LOCKS = ("requirements-dev.lock", "requirements.lock")
+DEV = "requirements-dev.lock"
+PARTS = ("requirements-uv.lock", "requirements-demo.lock", "requirements.lock")
+LOCKS = (DEV, *PARTS)
 
 
 @dataclass(frozen=True)
@@ -62,19 +64,28 @@ def unmet(requirements: list[Requirement], lock: str) -> list[str]:
     return missing
 
 
+def build_tools() -> list[Requirement]:
+    """Return what builds the distribution."""
+    return [Requirement(line) for line in project()["build-system"]["requires"]]
+
+
 def test_dev_lock_satisfies_every_dependency_and_extra() -> None:
-    build = [Requirement(line) for line in project()["build-system"]["requires"]]
     extras = project()["project"]["optional-dependencies"]
-    assert unmet([*asked_for(*extras), *build], "requirements-dev.lock") == []
+    assert unmet([*asked_for(*extras), *build_tools()], DEV) == []
+
+
+def test_demo_lock_satisfies_core_local_desk_and_the_build() -> None:
+    assert unmet([*asked_for("local", "desk"), *build_tools()], "requirements-demo.lock") == []
 
 
 def test_production_lock_satisfies_core_local_and_s3() -> None:
     assert unmet(asked_for("local", "s3"), "requirements.lock") == []
 
 
-def test_production_runs_the_versions_that_were_tested() -> None:
-    tested = read_lock("requirements-dev.lock")
-    for name, pins in read_lock("requirements.lock").items():
+@pytest.mark.parametrize("lock", PARTS)
+def test_each_other_lock_has_versions_of_the_dev_lock_which_were_tested(lock: str) -> None:
+    tested = read_lock(DEV)
+    for name, pins in read_lock(lock).items():
         assert {pin.version for pin in pins} <= {pin.version for pin in tested[name]}
 
 
