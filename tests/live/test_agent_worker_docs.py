@@ -192,7 +192,7 @@ def test_the_suite_of_the_page_passes_outside_this_repository(tmp_path: Path) ->
     [block] = [block for block in BLOCKS if "AgentWorkerConformance" in block]
     (tmp_path / "test_careful.py").write_text(block, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-k", "killed_between or chat"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-k", "chat"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -201,4 +201,4 @@ def test_the_suite_of_the_page_passes_outside_this_repository(tmp_path: Path) ->
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert f"2 passed, {len(checks()) - 2} deselected in" in done.stdout
+    assert f"1 passed, {len(checks()) - 1} deselected in" in done.stdout

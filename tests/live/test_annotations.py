@@ -33,8 +33,7 @@ ANSWERS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("api", ANSWERS)
+@pytest.mark.parametrize(("api", "streamed"), [("responses", False), ("chat", True)])
 async def test_citations_are_in_items_inputs_and_sessions(
     rig: Rig, api: str, streamed: bool
 ) -> None:

@@ -17,7 +17,6 @@ from holdfast import (
     ModelResponse,
     RawResponsesStreamEvent,
     RunHooks,
-    RunItemStreamEvent,
     Runner,
     RunState,
     SQLiteSession,
@@ -101,19 +100,6 @@ async def test_a_call_that_is_made_once_more_has_its_result_already(
     assert await run.runner.verify(result.task_id) == []
 
 
-async def test_readers_of_a_stream_get_such_a_call_once(
-    run: Run, model: FakeOpenAI, booking: Booking
-) -> None:
-    model.call("book", SEAT, id=ID)
-    model.call("book", SEAT, id=ID)
-    model.reply("done")
-    agent = await run.serve(booking.tool)
-    stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    events = [each async for each in stream.stream_events()]
-    names = [each.name for each in events if isinstance(each, RunItemStreamEvent)]
-    assert names == ["tool_called", "tool_output", "message_output_created"]
-
-
 class Telling(StreamingModel):
     """Makes one call twice, the second time with a text, and waits before that answer is whole."""
 
@@ -161,23 +147,9 @@ async def test_readers_of_pieces_get_no_piece_of_it_and_nothing_twice(
     assert (texts, attempts, booking.booked) == ("Let me book that.done", {1}, ["1A"])
 
 
-async def test_what_is_said_and_called_beside_it_counts(
-    run: Run, model: FakeOpenAI, booking: Booking
-) -> None:
-    model.call("book", SEAT, id=ID)
-    model.raw(answer(called("book", SEAT, ID), called("look", {"seat": "2B"}, "call_8")))
-    model.call("book", SEAT, id=ID, text="Let me book that.")
-    model.reply("done")
-    result = await run("q", booking.tool, look)
-    assert (result.final_output, booking.booked) == ("done", ["1A"])
-    calls, results = ["function_call"], ["function_call_output"]
-    assert sent(model) == ["user", *calls, *results, *calls, *results, "assistant"]
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (called("book", {"seat": "2B"}, ID), "unique call ID"),
         (called("look", SEAT, ID), "unique call ID"),
         (called("look", SEAT, ""), "non-empty string call ID"),
     ],
@@ -252,24 +224,6 @@ async def test_a_provider_that_counts_the_calls_of_each_answer_makes_new_ones(
     calls = [ToolCall(id=ID, name="book", arguments=json.dumps({"seat": s})) for s in seats]
     await run("q", booking.tool, of={"model": ScriptedModel([*calls, "done"])})
     assert booking.booked == ["1A", "1A", "2B"]
-
-
-async def test_a_provider_that_keeps_the_conversation_gets_a_result_for_each_call(
-    run: Run, model: FakeOpenAI, booking: Booking
-) -> None:
-    model.call("book", SEAT, id=ID)
-    model.call("book", SEAT, id=ID)
-    model.reply("done")
-    await run("q", booking.tool, auto_previous_response_id=True)
-    assert booking.booked == ["1A", "1A"]
-    assert sent(model) == ["function_call_output"]
-
-
-async def test_a_task_of_the_step_api_makes_new_calls(run: Run, booking: Booking) -> None:
-    await run.serve(booking.tool, model=Scripted(books("1A"), books("1A"), DONE))
-    task = await run.runner.create_task("q")
-    assert (await run.runner.run_task(task)).output == "ok"
-    assert booking.booked == ["1A", "1A"]
 
 
 async def test_a_request_of_a_server_that_was_answered_is_answered_once(

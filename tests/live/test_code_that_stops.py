@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -59,7 +60,7 @@ STOPS = {
     _cancels_async: "CancelledError",
     _exits_async: "SystemExit: 3",
 }
-stops = pytest.mark.parametrize("code", STOPS, ids=lambda code: code.__name__)
+stops = pytest.mark.parametrize("code", [_exits, _cancels_async], ids=lambda code: code.__name__)
 
 
 def instructions(code: Code) -> dict[str, Any]:
@@ -83,8 +84,7 @@ PLACES: dict[str, Callable[[Code], dict[str, Any]]] = {
 }
 
 
-@stops
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("place", "code"), list(zip(PLACES, cycle(STOPS), strict=False)))
 async def test_code_that_stops_is_an_error_of_the_run(
     run: Runs, model: FakeOpenAI, place: str, code: Code
 ) -> None:
@@ -117,10 +117,10 @@ def acting(ran: list[str], **how: Any) -> FunctionTool:
     return function_tool(act, **how)
 
 
-@stops
 async def test_code_that_stops_before_a_tool_leaves_its_call_to_be_made(
-    run: Runs, model: FakeOpenAI, code: Code
+    run: Runs, model: FakeOpenAI
 ) -> None:
+    code = _exits_async
     ran: list[str] = []
     guarded = acting(ran, tool_input_guardrails=[ToolInputGuardrail(code)])
     model.call("act")
@@ -131,10 +131,10 @@ async def test_code_that_stops_before_a_tool_leaves_its_call_to_be_made(
     assert await run.runner.pending_approvals(raised.value.task_id) == []
 
 
-@stops
 async def test_a_predicate_for_approvals_that_stops_runs_nothing(
-    run: Runs, model: FakeOpenAI, code: Code
+    run: Runs, model: FakeOpenAI
 ) -> None:
+    code = _cancels
     ran: list[str] = []
     model.call("act")
     agent = await run.serve(acting(ran, needs_approval=code))
@@ -143,10 +143,11 @@ async def test_a_predicate_for_approvals_that_stops_runs_nothing(
     assert ran == []
 
 
-@stops
 async def test_words_for_a_failed_call_that_stop_are_passed_over(
-    run: Runs, model: FakeOpenAI, code: Code
+    run: Runs, model: FakeOpenAI
 ) -> None:
+    code = _cancels_async
+
     @tool(effect="read")
     def fails() -> str:
         """Fail."""
@@ -165,10 +166,10 @@ async def test_words_for_a_failed_call_that_stop_are_passed_over(
     assert (result.final_output, len(model.requests)) == ("done", 2)
 
 
-@stops
 async def test_an_error_handler_that_stops_leaves_the_run_waiting(
-    run: Runs, model: FakeOpenAI, code: Code
+    run: Runs, model: FakeOpenAI
 ) -> None:
+    code = _exits
     model.call("look")
     agent = await run.serve(look)
     handlers: Any = {"max_turns": code}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import AgentRunner, Message, Task, TaskStep, TaskStepOutput, ToolCall
+from holdfast import AgentRunner, Message, Task, TaskStep, TaskStepOutput
 from holdfast.errors import InvalidArgumentError, StalledTaskError, StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
@@ -59,65 +59,6 @@ async def test_a_state_that_is_changed_in_place_is_handed_on(make_runner: MakeRu
     runner = await make_runner(worker=Noting())
     task = await runner.create_task("q")
     assert await outputs(runner, task, 3) == [["q"], ["q", None], ["q", None, None]]
-
-
-async def test_a_new_state_that_is_returned_is_handed_on_and_replaces_the_old(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Custom(anew, {"old": [1]}))
-    task = await runner.create_task("q")
-    assert (await runner.run_step(task)).output == "counted 1"
-    [upcoming] = await runner.get_upcoming_steps(task)
-    assert upcoming.step_state == {"state": {"count": 1}}
-    last: TaskStepOutput = await runner.run_task(task)
-    assert (str(last), last.is_last) == ("counted 3", True)
-
-
-async def test_tasks_at_once_share_no_nested_state(make_runner: MakeRunner) -> None:
-    given: State = {"seen": {"all": []}}
-
-    async def see(state: State, ctx: StepContext) -> tuple[State, bool]:
-        state["seen"]["all"].append(state["input"])
-        state["output"] = list(state["seen"]["all"])
-        return state, len(state["output"]) == 2
-
-    worker = Custom(see, given)
-    given["seen"]["all"].append("added later")
-    runner = await make_runner(worker=worker)
-    tasks = [await runner.create_task(q) for q in ("a", "b", "c")]
-    for _ in range(2):
-        await asyncio.gather(*(runner.run_step(task) for task in tasks))
-    ended = [(await runner.get_task_output(task)).output for task in tasks]
-    assert ended == [["a", None], ["b", None], ["c", None]]
-    assert worker.initial_state == {"seen": {"all": []}}
-    assert Noting.initial_state == {"notes": {"all": []}}
-
-
-async def test_undo_brings_the_state_back(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Noting())
-    task = await runner.create_task("q")
-    await outputs(runner, task, 1)
-    before = await runner.get_upcoming_steps(task)
-    await runner.run_step(task, input="wrong")
-    await runner.undo_step(task)
-    assert await runner.get_upcoming_steps(task) == before
-    assert (await runner.run_step(task, input="right")).output == ["q", "right"]
-    await runner.undo_step(task)
-    await runner.undo_step(task)
-    assert (await runner.run_step(task)).output == ["q"]
-
-
-async def test_another_worker_process_goes_on_between_steps(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
-    await rig.serve(make_agent(worker=Noting()))
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await rig.serve(make_agent(worker=Noting()))
-    await runner.run_step(task, input="more")
-    await rig.serve(make_agent(worker=Noting()))
-    assert (await runner.run_step(task)).output == ["q", "more", None]
 
 
 async def test_a_step_that_is_cut_off_keeps_its_answers_and_changes_its_state_once(
@@ -176,27 +117,6 @@ async def test_the_first_state_is_made_once_of_the_task(
     assert (await runner.run_step(task)).output == expected
 
 
-async def test_a_follow_up_begins_with_the_first_state(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Custom(anew))
-    task = await runner.create_task("q")
-    await runner.give_feedback(task, "once more", when="queued")
-    assert await outputs(runner, task, 4) == [
-        "counted 1",
-        "counted 2",
-        "counted 3",
-        "counted 1",
-    ]
-
-
-async def test_an_emptied_state_stays_empty(make_runner: MakeRunner) -> None:
-    async def empties(state: State, ctx: StepContext) -> tuple[State, bool]:
-        return {"output": sorted(state)}, False
-
-    runner = await make_runner(worker=Custom(empties, {"k": 1}))
-    task = await runner.create_task("q")
-    assert await outputs(runner, task, 2) == [["input", "k"], ["input"]]
-
-
 # ---- what the session keeps
 
 
@@ -229,16 +149,6 @@ async def test_a_session_gets_one_question_and_one_answer_per_task(
     ]
 
 
-async def test_data_is_told_to_the_session_as_json(make_runner: MakeRunner) -> None:
-    async def data(state: State, ctx: StepContext) -> tuple[State, bool]:
-        return {"output": {"rating": 7}}, True
-
-    runner = await make_runner(worker=Custom(data))
-    response = await runner.chat("q", session="s")
-    assert response.output == {"rating": 7}
-    assert said(await runner.session("s").chat_history())[-1] == ("assistant", '{"rating":7}')
-
-
 async def test_what_the_session_keeps_can_be_chosen(make_runner: MakeRunner) -> None:
     class Own(Custom):
         def finalize_task(self, task: Task, transcript: Any) -> list[Message]:
@@ -254,26 +164,6 @@ async def test_what_the_session_keeps_can_be_chosen(make_runner: MakeRunner) -> 
 
 
 # ---- tools
-
-
-async def test_tools_are_called_through_the_context(make_runner: MakeRunner) -> None:
-    called: list[str] = []
-
-    def look(where: str) -> str:
-        """Look."""
-        called.append(where)
-        return f"seen {where}"
-
-    async def looks(state: State, ctx: StepContext) -> tuple[State, bool]:
-        state["n"] += 1
-        call = ToolCall(id="c", name="look", arguments=f'{{"where": "{state["input"]}"}}')
-        [result] = await ctx.call_tools([call])
-        return {**state, "output": [state["n"], result.content]}, True
-
-    runner = await make_runner(look, worker=Custom(looks, {"n": 0}))
-    task = await runner.create_task("here")
-    assert (await runner.run_step(task)).output == [1, "seen here"]
-    assert called == ["here"]
 
 
 # ---- mistakes

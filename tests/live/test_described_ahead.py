@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from holdfast import Agent, AgentRunner, Tool, tool
 from holdfast.activities.data.registry import Registry
 from holdfast.errors import ConnectError
+from holdfast.models.base import ModelRequest
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
@@ -30,56 +30,53 @@ def look() -> str:
     return "seen"
 
 
-def agent(name: str, *script: ToolCall | str, tools: tuple[Tool, ...] = (), **more: Any) -> Agent:
-    return Agent(name=name, model=ScriptedModel(script or ("done",)), tools=list(tools), **more)
+def looks_once(request: ModelRequest) -> ToolCall | str:
+    return "done" if any(each.role == "tool" for each in request.messages) else LOOKS
 
 
-@pytest.fixture
-async def runner(tmp_path: Path) -> AsyncGenerator[AgentRunner]:
+def agent(name: str, script: Any = ("done",), *tools: Tool, **more: Any) -> Agent:
+    return Agent(name=name, model=ScriptedModel(script), tools=list(tools), **more)
+
+
+@pytest.fixture(scope="module")
+async def runner(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[AgentRunner]:
     ask = agent("inner").as_tool(tool_name="ask", tool_description="Ask.")
     agents = (
-        agent("plain", LOOKS, "done", "done", tools=(look,), worker=SINGLE),
-        agent("nesting", ASKS, "done", tools=(ask,)),
+        agent("plain", looks_once, look, worker=SINGLE),
+        agent("unlucky", looks_once, look, worker=SINGLE),
+        agent("nesting", [ASKS, "done"], ask),
         agent("forking", worker=Forking({}, last="start")),
-        agent("served", mcp_servers=[Place(tmp_path).stdio()]),
-        agent("long", *[LOOKS] * 20, "done", tools=(look,)),
+        agent("served", mcp_servers=[Place(tmp_path_factory.mktemp("place")).stdio()]),
+        agent("long", [*[LOOKS] * 20, "done"], look),
     )
     async with AgentRunner.local(*agents, data_dir=None, roll_events=30) as made:
         yield made
 
 
-async def ran(runner: AgentRunner, name: str, **options: Any) -> list[str]:
-    """Run a task of an agent, whose id is the agent's name; return the types of its activities."""
-    task = await runner.create_task("q", agent=name, task_id=name, **options)
+async def ran(runner: AgentRunner, name: str, task_id: str = "", **options: Any) -> list[str]:
+    """Run a task of an agent; return the types of its activities."""
+    task = await runner.create_task("q", agent=name, task_id=task_id or name, **options)
     assert (await runner.run_task(task)).output in ("done", "start")
     assert await runner.verify(task) == []
-    return await activities_of(runner.client, name)
+    return await activities_of(runner.client, task.task_id)
 
 
-async def test_a_task_begins_with_its_first_step(runner: AgentRunner) -> None:
+async def test_a_task_begins_with_its_first_step_and_so_do_its_forks_and_children(
+    runner: AgentRunner,
+) -> None:
     assert await ran(runner, "plain") == ["step", "step"]
-
-
-async def test_so_does_a_child_task(runner: AgentRunner) -> None:
-    assert await ran(runner, "nesting") == ["step", "nest", "tool", "step"]
-    assert await activities_of(runner.client, "nesting~0.1.0.0") == ["step"]
-
-
-async def test_so_does_a_fork(runner: AgentRunner) -> None:
-    await ran(runner, "plain")
     fork = await runner.fork("plain", at="s1", input="go on")
     await runner.run_task(fork)
     assert "describe" not in await activities_of(runner.client, fork.task_id)
     assert (await runner.get_task(fork)).agent == "plain"
+    assert await ran(runner, "nesting") == ["step", "nest", "tool", "step"]
+    assert await activities_of(runner.client, "nesting~0.1.0.0") == ["step"]
 
 
-@pytest.mark.parametrize(
-    ("name", "options"), [("forking", {}), ("served", {}), ("plain", {"session": "s"})]
-)
-async def test_what_only_an_activity_can_find_out_is_left_to_it(
-    runner: AgentRunner, name: str, options: dict[str, str]
-) -> None:
-    assert (await ran(runner, name, **options))[0] == "describe"
+async def test_what_only_an_activity_can_find_out_is_left_to_it(runner: AgentRunner) -> None:
+    assert (await ran(runner, "forking"))[0] == "describe"
+    assert (await ran(runner, "served"))[0] == "describe"
+    assert (await ran(runner, "plain", "of a session", session="s"))[0] == "describe"
 
 
 async def test_a_task_that_continues_as_new_does_not_carry_it_twice(runner: AgentRunner) -> None:
@@ -104,5 +101,5 @@ async def test_when_it_fails_ahead_the_activity_tries_it(
         return await publish(registry, name)
 
     monkeypatch.setattr(Registry, "publish", fail_once)
-    assert await ran(runner, "plain") == ["describe", "step", "step"]
-    assert failed == ["plain"]
+    assert await ran(runner, "unlucky") == ["describe", "step", "step"]
+    assert failed == ["unlucky"]

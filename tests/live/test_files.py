@@ -45,35 +45,45 @@ def tool_that_gives(value: Any) -> Tool[Any, Any]:
 
 
 NAMED = {"file_data": URL, "filename": "report.pdf"}
-FILES: dict[str, tuple[Any, list[dict[str, str]]]] = {
-    "data": ({"type": "file", **NAMED}, [NAMED]),
-    "an object": (ToolOutputFileContent(**NAMED), [NAMED]),
-    "plain base64": ({"type": "file", "file_data": PLAIN}, [{"file_data": PLAIN}]),
-    "an address": (
+FILES: list[tuple[Any, list[dict[str, str]] | str]] = [
+    ({"type": "file", **NAMED}, [NAMED]),
+    (ToolOutputFileContent(**NAMED), [NAMED]),
+    ({"type": "file", "file_data": PLAIN}, [{"file_data": PLAIN}]),
+    (
         {"type": "file", "file_url": "https://a.b/c.pdf", "file_id": None},
         [{"file_url": "https://a.b/c.pdf"}],
     ),
-    "an id": (ToolOutputFileContent(file_id="file_1"), [{"file_id": "file_1"}]),
-    "two of them": (
+    (ToolOutputFileContent(file_id="file_1"), [{"file_id": "file_1"}]),
+    (
         [{"type": "file", "file_id": "file_1"}, {"type": "file", **NAMED}],
         [{"file_id": "file_1"}, NAMED],
     ),
-}
+    ({"type": "file", "filename": "a"}, '{"type":"file","filename":"a"}'),
+    ({"type": "file", "x": 1}, '{"type":"file","x":1}'),
+]
+"""What tools give, and the files of their results; data that only look like a file stay data."""
 
 
-@pytest.mark.parametrize("name", FILES)
 async def test_a_file_of_a_tool_is_part_of_its_result(
-    make_runner: MakeRunner, model: FakeOpenAI, name: str
+    make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
-    value, files = FILES[name]
-    runner = await make_runner(tool_that_gives(value))
-    model.call("fetch")
+    @tool(effect="read")
+    def fetch(n: int) -> Any:
+        """Fetch something."""
+        return FILES[n][0] if n < len(FILES) else {"type": "file", "file_data": "no base64!"}
+
+    runner = await make_runner(fetch)
+    model.calls([("fetch", {"n": n}) for n in range(len(FILES) + 1)])
     model.reply("read")
     response = await runner.chat("q")
-    sent = model.requests[1].body["input"][-1]
-    assert sent["output"] == [{"type": "input_file", **file} for file in files]
+    *sent, broken = (i["output"] for i in model.requests[1].body["input"] if "output" in i)
+    for output, (_, files) in zip(sent, FILES, strict=True):
+        is_data = isinstance(files, str)
+        assert output == (files if is_data else [{"type": "input_file", **file} for file in files])
     assert not await histories_hold(runner, response.task_id, PDF)
     assert "[file" in response.sources[0].content
+    assert "Base64 or a data: URL" in broken
+    assert [source.is_error for source in response.sources] == [False] * len(FILES) + [True]
 
 
 async def test_texts_images_and_files_keep_their_order(
@@ -92,30 +102,6 @@ async def test_texts_images_and_files_keep_their_order(
         {"type": "input_text", "text": "b"},
         {"type": "input_text", "text": '{"c":1}'},
     ]
-
-
-@pytest.mark.parametrize(
-    "value", [{"type": "file"}, {"type": "file", "filename": "a"}, {"type": "file", "x": 1}]
-)
-async def test_data_that_only_look_like_a_file_stay_data(
-    make_runner: MakeRunner, model: FakeOpenAI, value: Any
-) -> None:
-    runner = await make_runner(tool_that_gives(value))
-    model.call("fetch")
-    model.reply("read")
-    await runner.chat("q")
-    assert isinstance(model.requests[1].body["input"][-1]["output"], str)
-
-
-async def test_a_file_whose_data_cannot_be_read_is_an_error_for_the_model(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(tool_that_gives({"type": "file", "file_data": "no base64!"}))
-    model.call("fetch")
-    model.reply("I see")
-    response = await runner.chat("q")
-    assert response.sources[0].is_error
-    assert "Base64 or a data: URL" in response.sources[0].content
 
 
 async def test_the_session_and_a_following_run_have_the_file_once_in_the_archive(
@@ -142,23 +128,6 @@ async def test_the_session_and_a_following_run_have_the_file_once_in_the_archive
     again = {"type": "input_file", "file_data": forged}
     with pytest.raises(InvalidArgumentError, match=r"The file .* was made for this archive"):
         await Runner.run(agent, [{"role": "user", "content": [again]}], runner=runner)
-
-
-async def test_an_undone_step_with_a_file_can_be_run_again(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(tool_that_gives({"type": "file", **NAMED}))
-    model.call("fetch")
-    model.reply("read")
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await runner.run_step(task)
-    await runner.undo_step(task)
-    model.reply("read anew")
-    await runner.run_step(task)
-    assert await runner.verify(task) == []
-    [result] = [each for each in model.requests[2].messages if each.role == "tool"]
-    assert result.files == (FilePart(kind="file", data=URL, filename="report.pdf"),)
 
 
 async def test_a_file_in_an_input_is_archived_and_reaches_the_model(

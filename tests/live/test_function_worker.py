@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import itertools
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,11 +12,8 @@ from pydantic import BaseModel
 
 from holdfast import TaskStep, TaskStepOutput
 from holdfast.errors import InvalidArgumentError, StepFailedError
-from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import user
 from holdfast.workers import FunctionAgentWorker, StepContext
-from tests.support.rig import MakeAgent, MakeRunner, Rig
-from tests.support.workers import said
+from tests.support.rig import MakeRunner
 
 
 class Foreign:
@@ -87,18 +81,6 @@ async def test_what_a_function_returns_is_the_answer(
     assert response.output == output
 
 
-async def test_a_session_gets_one_question_and_one_answer(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=FunctionAgentWorker(Foreign()))
-    await runner.chat("one", session="s")
-    await runner.chat("two", session="s")
-    assert said(await runner.session("s").chat_history()) == [
-        ("user", "one"),
-        ("assistant", "re one"),
-        ("user", "two"),
-        ("assistant", "re two"),
-    ]
-
-
 async def test_a_function_can_hand_out_further_steps(make_runner: MakeRunner) -> None:
     async def counts(step: TaskStep) -> Any:
         count = step.step_state.get("count", 0) + 1
@@ -113,63 +95,6 @@ async def test_a_function_can_hand_out_further_steps(make_runner: MakeRunner) ->
     await runner.undo_step(task)
     last = [await runner.run_step(task) for _ in range(2)]
     assert [(o.output, o.is_last) for o in last] == [(2, False), ("counted, None", True)]
-
-
-async def test_a_last_output_of_its_own_is_told_to_the_session(make_runner: MakeRunner) -> None:
-    async def ends(text: str) -> TaskStepOutput:
-        return TaskStepOutput(output=text.upper(), is_last=True)
-
-    runner = await make_runner(worker=FunctionAgentWorker(ends))
-    await runner.chat("q", session="s")
-    assert said(await runner.session("s").chat_history()) == [("user", "q"), ("assistant", "Q")]
-
-
-async def test_each_costly_thing_is_made_once_though_the_step_is_run_again(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    foreign, runs = Foreign(), itertools.count(1)
-
-    async def answers(question: str, ctx: StepContext) -> str:
-        next(runs)
-        plan = await ctx.memo(f"plan {question}", lambda: foreign(question))
-        found = await ctx.memo(f"find {plan}", lambda: foreign(str(plan)))
-        told = await ctx.call_model([user(f"{plan}, {found}")])
-        checked = await ctx.memo(f"check {told.text}", lambda: foreign(told.text))
-        return str(checked)
-
-    runner = await make_runner(worker=FunctionAgentWorker(answers))
-    model.reply("told")
-    assert str(await runner.chat("q")) == "re told"
-    assert foreign.asked == ["q", "re q", "told"]
-    assert model.requests[0].last_user == "re q, re re q"
-    assert next(runs) > 3
-
-
-async def test_what_was_made_before_the_worker_was_lost_is_not_made_again(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
-    foreign, reached, cut = Foreign(), asyncio.Event(), True
-
-    async def answers(question: str, ctx: StepContext) -> str:
-        plan = await ctx.memo("plan", lambda: foreign(question))
-        return str(await ctx.memo("hold", lambda: holds(str(plan))))
-
-    async def holds(plan: str) -> str:
-        if cut:
-            reached.set()
-            await asyncio.Event().wait()
-        return f"{plan}!"
-
-    agent = make_agent(worker=FunctionAgentWorker(answers))
-    await rig.serve(agent, graceful_shutdown_timeout=timedelta())
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    stepping = asyncio.create_task(runner.run_step(task))
-    await reached.wait()
-    cut = False
-    await rig.serve(agent)
-    assert (await stepping).output == "re q!"
-    assert foreign.asked == ["q"]
 
 
 # ---- mistakes
@@ -236,14 +161,3 @@ async def test_no_answer_and_no_data_are_refused(make_runner: MakeRunner) -> Non
     with pytest.raises(StepFailedError, match="Function 'gives' returned a object that cannot be"):
         await runner.run_step(task)
     assert str(await runner.run_step(task)) == "healed"
-
-
-async def test_an_error_of_the_function_parks_the_step(make_runner: MakeRunner) -> None:
-    def stops(text: str) -> str:
-        raise StopIteration(text)
-
-    runner = await make_runner(worker=FunctionAgentWorker(stops))
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="raised StopIteration"):
-        await runner.run_step(task)
-    assert (await runner.get_task(task)).status == "needs_attention"

@@ -34,18 +34,14 @@ def nested(levels: int) -> Any:
     return data
 
 
-ODD: dict[str, Any] = {
-    "nested 70 deep": nested(70),
-    "nested 150 deep": nested(150),
-    "nested 201 deep": nested(201),
-    "nested 240 deep": nested(240),
-    "nested 900 deep": nested(900),
-    "not a number": NAN,
-    "infinite": [INFINITY],
-    "a lone surrogate": {"a": LONE},
-    "a lone surrogate in a key": {LONE: 1},
-    "a long integer": 10**4200,
-}
+ODD: list[tuple[Any, str, bool]] = [
+    (nested(240), "responses", False),
+    (nested(900), "chat", True),
+    ([INFINITY], "responses", True),
+    ({LONE: 1}, "chat", False),
+    (10**4200, "responses", False),
+]
+"""What no answer may hold; the API that gives it, and whether its answer is streamed."""
 
 
 @dataclass
@@ -90,15 +86,13 @@ def of_chat(odd: Any) -> dict[str, Any]:
     return chat({"content": "odd", "tool_calls": [{**call, "extra_content": odd}]}, "tool_calls")
 
 
-@pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("api", ["responses", "chat"])
+@pytest.mark.parametrize(("odd", "api", "streamed"), ODD)
 async def test_an_answer_that_cannot_be_kept_is_shown_and_asked_again(
-    served: MakeServed, api: str, streamed: bool, odd: str
+    served: MakeServed, api: str, streamed: bool, odd: Any
 ) -> None:
     kind, bad, good = {
-        "responses": (ResponsesModel, of_responses(ODD[odd]), responses(message("done"))),
-        "chat": (ChatCompletionsModel, of_chat(ODD[odd]), chat({"content": "done"})),
+        "responses": (ResponsesModel, of_responses(odd), responses(message("done"))),
+        "chat": (ChatCompletionsModel, of_chat(odd), chat({"content": "done"})),
     }[api]
     made = await served(kind, sent(bad, streamed=streamed), sent(good, streamed=streamed))
     task = await made.runner.create_task("q")
@@ -120,9 +114,3 @@ async def test_an_answer_that_cannot_be_kept_can_be_started_anew_or_abandoned(
             await made.runner.run_step(task, restart=restart)
     await made.runner.abandon(task, reason="enough")
     await until_status(made.runner, task, "abandoned")
-
-
-async def test_a_broken_text_in_an_answer_is_mended(served: MakeServed) -> None:
-    made = await served(ResponsesModel, sent(responses(message(f"broken {LONE} text"))))
-    output = await made.runner.run_step(await made.runner.create_task("q"))
-    assert output.output == "broken \ufffd text"

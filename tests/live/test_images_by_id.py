@@ -36,9 +36,9 @@ def told(request: FakeRequest) -> list[Any]:
     return next(filter(None, map(as_array, found)))
 
 
-@pytest.mark.parametrize("asks_session", [False, True])
-@pytest.mark.parametrize("custom", [False, True])
-@pytest.mark.parametrize("other", [BY_DATA, PDF])
+@pytest.mark.parametrize(
+    ("other", "custom", "asks_session"), [(BY_DATA, False, True), (PDF, True, False)]
+)
 async def test_what_a_tool_names_by_id_beside_data_can_be_given_again(
     run: Runs,
     model: FakeOpenAI,

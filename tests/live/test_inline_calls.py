@@ -12,7 +12,7 @@ from holdfast import Agent, AgentRunner, RunConfig, Runner, Task, ToolContext, t
 from holdfast.activities import heartbeat
 from holdfast.activities.tools import inline
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
-from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.errors import InvalidArgumentError
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, until, until_status
@@ -87,8 +87,6 @@ async def test_the_server_is_not_asked_before_calls_that_may_be_made_twice(
 @pytest.mark.parametrize(
     "options",
     [
-        {"effect": "read", "inline": False},
-        {"effect": "irreversible"},
         {"effect": "irreversible", "idempotent": True},
         {"effect": "read", "is_enabled": always},
     ],
@@ -102,30 +100,6 @@ async def test_other_calls_have_activities_of_their_own(
         return f"saw {what}"
 
     assert await finished(await make_runner(look), model) == APART
-
-
-async def test_a_call_that_a_person_decides_has_an_activity_of_its_own(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    seen: list[str] = []
-
-    @tool(effect="read", needs_approval=True)
-    def look(what: str) -> str:
-        """Look."""
-        seen.append(what)
-        return f"saw {what}"
-
-    runner = await make_runner(look)
-    model.call("look", {"what": "x"})
-    model.reply("done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    assert seen == []
-    [approval] = await runner.pending_approvals(task)
-    await runner.approve(approval, by="ann")
-    await runner.run_task(task)
-    assert seen == ["x"]
-    assert "tool" in await activities_of(runner.client, task.task_id)
 
 
 async def test_no_tool_runs_before_a_guardrail_beside_the_model_call_has_passed(
@@ -246,19 +220,8 @@ async def test_abandoning_a_task_records_calls_that_run_in_the_activity_of_its_s
     assert (await runner.get_task(task)).usage.requests == 1
 
 
-async def test_undoing_a_step_records_calls_that_run_in_its_activity(
-    looking: Looking,
-) -> None:
-    runner, task, cancelled = looking
-    await runner.undo_step(task, by="ann", reason="wrong")
-    assert cancelled == ["x"]
-    assert await of_calls(runner, task) == {"call_1": "unknown", "call_2": "done"}
-    assert (await runner.get_task(task)).usage.requests == 1
-
-
-@pytest.mark.parametrize("verb", ["abandon", "undo_step"])
 async def test_a_call_that_goes_on_when_its_step_is_left_is_recorded_and_cancelled(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, verb: str
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inline, "LEFT_SECONDS", 0.5)
     began, was_cancelled = asyncio.Event(), asyncio.Event()
@@ -279,48 +242,10 @@ async def test_a_call_that_goes_on_when_its_step_is_left_is_recorded_and_cancell
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_step(task))
     await began.wait()
-    await getattr(runner, verb)(task, by="ann", reason="enough")
+    await runner.undo_step(task, by="ann", reason="enough")
     await asyncio.gather(running, return_exceptions=True)
     assert await of_calls(runner, task) == {"call_1": "unknown"}
     await was_cancelled.wait()
-
-
-async def test_an_error_that_ends_the_run_is_raised_once(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    starts: list[str] = []
-
-    @tool(effect="read", failure_error_function=None)
-    def look(what: str) -> str:
-        """Look."""
-        starts.append(what)
-        raise ValueError("broken")
-
-    agent = make_agent(look)
-    await rig.serve(agent)
-    model.call("look", {"what": "x"})
-    with pytest.raises(UserError, match="Error running tool look: broken"):
-        await Runner.run(agent, "q", runner=rig.runner())
-    assert starts == ["x"]
-
-
-async def test_retries_of_a_tool_are_made_in_the_activity_of_the_step(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    starts: list[str] = []
-
-    @tool(effect="read", max_attempts=2, inline_seconds=20.0)
-    def look(what: str) -> str:
-        """Look."""
-        starts.append(what)
-        if len(starts) == 1:
-            raise ValueError("not yet")
-        return f"saw {what}"
-
-    runner = await make_runner(look)
-    assert await finished(runner, model) == INLINE
-    assert starts == ["x", "x"]
-    assert model.requests[1].holds("saw x")
 
 
 async def test_what_is_handed_over_stays_at_the_server_while_a_tool_is_repeated(
@@ -343,23 +268,6 @@ async def test_what_is_handed_over_stays_at_the_server_while_a_tool_is_repeated(
     # Before it is repeated, the server is asked whose attempt it is.
     assert await finished(rig.runner(heartbeat=1.0), model) == INLINE
     assert kept == [True, True]
-
-
-async def test_calls_of_one_answer_run_side_by_side_and_keep_their_order(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    @tool(effect="read")
-    def look(what: str) -> str:
-        """Look."""
-        return f"saw {what}"
-
-    runner = await make_runner(look)
-    model.calls([("look", {"what": each}) for each in "aba"])
-    model.reply("done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    transcript = await runner.transcript(task)
-    assert [m.text for m in transcript if m.role == "tool"] == ["saw a", "saw b", "saw a"]
 
 
 async def test_streamed_runs_show_calls_as_they_begin(

@@ -43,30 +43,6 @@ def sent(model: FakeOpenAI) -> list[tuple[Any, Any, list[Any]]]:
     ]
 
 
-async def test_each_call_goes_on_from_the_one_before_it(run: Run, model: FakeOpenAI) -> None:
-    model.call("look")
-    model.reply("done")
-    result = await run("q", look, previous_response_id="resp_old")
-    first = result.raw_responses[0].response_id
-    assert sent(model) == [
-        ("resp_old", None, ["user"]),
-        (first, None, ["function_call_output"]),
-    ]
-    kinds = [item.get("role") or item["type"] for item in result.to_input_list()]
-    assert kinds == ["user", "function_call", "function_call_output", "assistant"]
-
-
-async def test_a_conversation_gets_each_message_once(run: Run, model: FakeOpenAI) -> None:
-    model.call("look")
-    model.reply("done")
-    given = [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "q"}]
-    await run(given, look, conversation_id="conv_1")
-    assert sent(model) == [
-        (None, "conv_1", ["assistant", "user"]),
-        (None, "conv_1", ["function_call_output"]),
-    ]
-
-
 async def test_a_conversation_goes_before_a_response_that_is_given_too(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -85,20 +61,6 @@ async def test_a_conversation_goes_before_a_response_that_is_given_too(
         (None, "conv_0"),
     ]
     assert "previous_response_id is not used" in caplog.text
-
-
-async def test_what_the_provider_has_forgotten_is_sent_again(run: Run, model: FakeOpenAI) -> None:
-    model.call("look")
-    model.fail(400, code="previous_response_not_found")
-    model.reply("done")
-    result = await run("q", look, auto_previous_response_id=True)
-    assert result.final_output == "done"
-    first = result.raw_responses[0].response_id
-    assert sent(model) == [
-        (None, None, ["user"]),
-        (first, None, ["function_call_output"]),
-        (None, None, ["user", "function_call", "function_call_output"]),
-    ]
 
 
 def always(_context: object) -> bool:

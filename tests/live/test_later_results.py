@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, MaxTurnsExceeded, Runner, ToolCall
+from holdfast import Agent, AgentRunner, Runner, ToolCall
 from holdfast.agents.items.run_items import member_of
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from tests.support.rig import MakeAgent, Rig
@@ -72,41 +72,3 @@ async def test_a_result_is_that_of_the_agent_as_it_was(run: Runs, model: FakeOpe
     spent = [each.usage.total_tokens for each in result.raw_responses]
     assert [each.total_tokens for each in result.usage.request_usage_entries] == spent
     assert sum(spent) == result.usage.total_tokens > 0
-
-
-async def test_what_an_error_knows_of_its_run_is_that_of_the_agent_as_it_was(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("look", {"where": "there"})
-    with pytest.raises(MaxTurnsExceeded) as caught:
-        await run("q", look, max_turns=1)
-    change(run.agent)
-    data = caught.value.run_data
-    assert types(data) == KINDS[:2]
-    assert data.new_items[0].description == "Look somewhere."
-    assert {member_of(item) for item in data.new_items} == {data.last_member}
-
-
-async def test_a_stream_has_the_same_items_whenever_they_are_read(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("look", {"where": "there"})
-    model.reply("done")
-    agent = await run.serve(look)
-    stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    result = await stream.result()
-    change(agent)
-    assert stream.new_items is stream.new_items is result.new_items
-    assert (types(stream), len(stream.raw_responses)) == (KINDS, 2)
-
-
-async def test_a_stream_that_has_failed_has_the_same_items_whenever_they_are_read(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("look", {"where": "there"})
-    stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner, max_turns=1)
-    with pytest.raises(MaxTurnsExceeded):
-        await stream.result()
-    assert stream.new_items is stream.new_items
-    assert stream.raw_responses is stream.raw_responses
-    assert (types(stream), len(stream.raw_responses)) == (KINDS[:2], 1)

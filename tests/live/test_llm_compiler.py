@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast import AgentRunner, Budget, Task, tool
+from holdfast import AgentRunner, Task, tool
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from holdfast.workers import LLMCompilerAgentWorker
-from tests.support.rig import MakeAgent, MakeRunner, Rig, roles, until_status
+from tests.support.rig import MakeRunner
 
 PLAN = """\
 Thought: both cities, then the two together
@@ -72,57 +72,6 @@ async def test_every_call_is_a_step_that_can_be_seen(
     assert [output.is_last for output in outputs] == [False, False, False, True]
     state = (await runner.get_task(task)).extra_state
     assert state["plans"][0]["nodes"][2] == '3. add(a="$1", b="$2")'
-
-
-class OnlyLook:
-    """Offers one of two tools."""
-
-    tools = (look, add)
-
-    def retrieve(self, query: str) -> list[str]:
-        assert query
-        return ["look"]
-
-
-async def test_a_tool_that_the_retriever_did_not_choose_is_not_run(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(tool_retriever=OnlyLook(), worker=LLMCompilerAgentWorker()))
-    model.reply(PLAN)
-    model.reply('1. look("Rome")\n2. join()')
-    model.reply("Action: finish(**2.8** million)")
-    response = await rig.runner().chat("q")
-    assert response.response == "**2.8** million"
-    assert [source.tool_name for source in response.sources] == ["look"]
-    assert "there is no such tool; the tools are: look" in model.requests[1].last_user
-
-
-async def test_all_ready_calls_are_run_at_once(make_runner: MakeRunner, model: FakeOpenAI) -> None:
-    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
-    model.reply(PLAN)
-    model.reply(FINISH)
-    task = await runner.create_task("q")
-    rounds = [[str(o) for o in await runner.run_steps_in_queue(task)] for _ in range(4)]
-    assert rounds[1:] == [["2.8", "0.7"], ["3.5"], [ANSWER]]
-
-
-async def test_calls_that_do_not_need_each_other_run_side_by_side(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    together = asyncio.Barrier(3)
-
-    @tool(effect="read")
-    async def meet(name: str) -> str:
-        """Return when all are there."""
-        async with asyncio.timeout(100):
-            await together.wait()
-        return f"{name} met"
-
-    runner = await make_runner(meet, worker=LLMCompilerAgentWorker())
-    model.reply("1. meet('a')\n2. meet('b')\n3. meet('c')\n4. join()")
-    model.reply("Action: finish(all met)")
-    response = await runner.chat("q")
-    assert {source.content for source in response.sources} == {"a met", "b met", "c met"}
 
 
 async def test_a_call_starts_when_its_inputs_are_done_whatever_else_still_runs(
@@ -194,96 +143,3 @@ async def test_a_call_that_needs_approval_waits_and_the_others_do_not(
     assert str(await runner.run_task(task)) == "paid"
     assert "result: paid 2.8" in model.requests[1].last_user
     assert "result: 0.7" in model.requests[1].last_user
-
-
-async def test_an_input_in_the_middle_of_a_plan_is_planned_for(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
-    model.reply("1. look('Rome')\n2. join()")
-    model.reply("1. look('Oslo')\n2. join()")
-    model.reply("Action: finish(both)")
-    task = await runner.create_task("Rome?", session="s")
-    await runner.run_step(task)
-    await runner.run_step(task, input="and Oslo?")
-    assert str(await runner.run_task(task)) == "both"
-    await runner.finalize_response(task)
-    assert [m.text for m in model.requests[1].messages[:2]] == ["Rome?", "and Oslo?"]
-    kept = await runner.session("s").chat_history()
-    assert [message.text for message in kept] == ["Rome?", "and Oslo?", "both"]
-
-
-async def test_a_plan_can_be_undone_and_made_anew(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
-    model.reply(PLAN)
-    model.reply("1. look('Oslo')\n2. join()")
-    model.reply("Action: finish(Oslo)")
-    task = await runner.create_task("q")
-    planned = await runner.run_step(task)
-    await runner.run_step(task)
-    await runner.undo_step(task)
-    [first, *_] = await runner.get_upcoming_steps(task)
-    assert first.step_id == "p1.1"
-    await runner.undo_step(task)
-    assert (await runner.get_task(task)).extra_state == {}
-    again = await runner.run_step(task)
-    assert (planned.output["version"], again.output["version"]) == (1, 1)
-    assert again.output["nodes"] == ['1. look(city="Oslo")']
-    assert str(await runner.run_task(task)) == "Oslo"
-
-
-async def test_a_used_up_budget_ends_with_what_is_known(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
-    model.reply(PLAN)
-    model.reply("Rome has 2.8 million; the budget ended the work.")
-    budget = Budget(max_turns=1, on_exceeded="finish")
-    task = await runner.create_task("q", session="s", budget=budget)
-    output = await runner.run_task(task)
-    assert output.is_last
-    assert str(await runner.finalize_response(task)).startswith("Rome has 2.8 million")
-    assert "result: 3.5" in model.requests[1].text
-    kept = await runner.session("s").chat_history()
-    assert roles(kept) == ["user", "assistant"]
-
-
-async def test_another_worker_process_goes_on_with_a_plan(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    @tool(effect="read")
-    def pair(second: str, first: str, and_so: str = "") -> str:
-        """Pair two texts; the order of the parameters is not that of the alphabet."""
-        return f"{first}{second}{and_so}"
-
-    agent = make_agent(pair, worker=LLMCompilerAgentWorker())
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.reply("no plan at all")
-    model.reply("1. pair('b', 'a')\n2. pair('d', $1, 'e')\n3. join()")
-    model.reply("Action: finish(done)")
-    task = await runner.create_task("q")
-    for _ in range(2):
-        await runner.run_step(task)
-        await rig.serve(agent)
-    response = await runner.run_task(task)
-    assert str(response) == "done"
-    assert "result: abde" in model.requests[2].last_user
-
-
-async def test_a_follow_up_is_planned_anew(make_runner: MakeRunner, model: FakeOpenAI) -> None:
-    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
-    model.reply("1. look('Rome')\n2. join()")
-    model.reply("Action: finish(2.8)")
-    model.reply("1. look('Oslo')\n2. join()")
-    model.reply("Action: finish(0.7)")
-    task = await runner.create_task("Rome?", session="s")
-    await runner.run_task(task)
-    await runner.give_feedback(task, "and Oslo?", when="queued")
-    await until_status(runner, task, "running")
-    assert str(await runner.run_task(task)) == "0.7"
-    await runner.finalize_response(task)
-    kept = await runner.session("s").chat_history()
-    assert [message.text for message in kept] == ["Rome?", "2.8", "and Oslo?", "0.7"]

@@ -13,7 +13,6 @@ import pytest
 
 from holdfast import (
     Agent,
-    HostedMCPTool,
     RunConfig,
     Runner,
     RunResult,
@@ -26,7 +25,7 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
 from holdfast.errors import CommandRefusedError, ModelBehaviorError, StepFailedError
 from holdfast.task.data.calls import Approval
-from holdfast.testing import FakeOpenAI, ask_approval, reply
+from holdfast.testing import FakeOpenAI
 from tests.support.people import ask, asked
 from tests.support.rig import MakeAgent, histories, until_status
 from tests.support.site import Site
@@ -59,8 +58,7 @@ async def look_ups(site: Site, task_id: str) -> int:
     return [each.activity_type.name for each in found].count("find_tools")
 
 
-@pytest.mark.parametrize("limit", [None, 1], ids=["side by side", "one after another"])
-@pytest.mark.parametrize("lost", ["book", "pay", "post"])
+@pytest.mark.parametrize(("lost", "limit"), [("book", None), ("post", 1)])
 async def test_no_approved_call_begins_while_the_tool_of_one_beside_it_is_lost(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent, lost: str, limit: int | None
 ) -> None:
@@ -78,60 +76,6 @@ async def test_no_approved_call_begins_while_the_tool_of_one_beside_it_is_lost(
     assert result.final_output == "done"
     assert sorted(done) == list(tools)
     assert outputs(result) == [f"did {name}" for name in tools]
-
-
-async def test_a_call_that_needs_no_person_waits_with_an_approved_one_whose_tool_is_lost(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    done: list[str] = []
-    tools = {name: acting(name, done, needs_approval=name == "pay") for name in ("book", "pay")}
-    old, without = (
-        make_agent(*tools.values()),
-        [make_agent(tools[name]) for name in ("pay", "book")],
-    )
-    model.calls([(name, {}) for name in tools])
-    await site.rig.serve(old)
-    task = await site.runner.create_task("q")
-    await site.runner.pause(task)
-    await until_status(site.runner, task, "paused")
-    await site.rig.serve(without[0])
-    await site.runner.resume(task)
-    with pytest.raises(StepFailedError, match=LOST.format("book")):
-        await site.runner.run_step(task)
-    [approval] = await asked(site.runner, task)
-    await site.runner.approve(approval, "ann")
-    await site.rig.serve(without[1])
-    with pytest.raises(StepFailedError, match=LOST.format("pay")):
-        await site.runner.run_step(task)
-    assert done == []
-    await site.rig.serve(old)
-    await site.runner.run_step(task)
-    assert sorted(done) == ["book", "pay"]
-
-
-async def test_a_decision_while_no_worker_is_up_is_obeyed_by_a_worker_that_lost_a_tool(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    done: list[str] = []
-    tools = [acting(name, done) for name in ("book", "pay")]
-    old = make_agent(*tools)
-    model.calls([("book", {}), ("pay", {})])
-    await site.rig.serve(old)
-    task = await site.runner.create_task("q")
-    await site.runner.run_step(task)
-    waiting = await asked(site.runner, task, 2)
-    await site.rig.stop()
-    for approval in waiting:
-        await site.runner.approve(approval, "ann")
-    await site.rig.serve(make_agent(tools[0]))
-    await until_status(site.runner, task, "needs_attention")
-    assert done == []
-    with pytest.raises(StepFailedError, match=LOST.format("pay")):
-        await site.runner.run_step(task)
-    assert done == []
-    await site.rig.serve(old)
-    output = await site.runner.run_step(task)
-    assert [str(source) for source in output.sources] == ["did book", "did pay"]
 
 
 async def test_a_call_approved_with_other_arguments_waits_for_the_tool_of_the_one_beside_it(
@@ -178,39 +122,6 @@ async def test_nested_runs_that_need_attention_are_not_looked_up_again_and_again
     assert await look_ups(site, state.task_id) == 1
 
 
-async def test_an_approval_of_a_call_of_the_provider_looks_no_tool_up(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    done: list[str] = []
-    config: Any = {
-        "type": "mcp",
-        "server_label": "crm",
-        "server_url": "https://crm.example",
-        "require_approval": "always",
-    }
-    crm = HostedMCPTool(config)
-    old = make_agent(crm, acting("book", done), acting("pay", done))
-    items = [ask_approval("crm", "find", {"name": "Kim"}, id="mcpr_1")]
-    for name in ("book", "pay"):
-        item = {"id": f"fc_{name}", "call_id": name, "name": name, "arguments": "{}"}
-        items.append({"type": "function_call", **item})
-    model.add(reply("", items=items))
-    model.reply("done")
-    await site.rig.serve(old)
-    task = await site.runner.create_task("q")
-    await site.runner.run_step(task)
-    waiting = await asked(site.runner, task, 3)
-    await site.runner.approve(next(each for each in waiting if each.server), "ann")
-    left = [each for each in waiting if not each.server]
-    assert len(left) == 2
-    await asked(site.runner, task, 2)
-    assert await look_ups(site, task.task_id) == 0
-    for each in left:
-        await site.runner.approve(each, "ann")
-    assert str(await site.runner.run_task(task)) == "done"
-    assert sorted(done) == ["book", "pay"]
-
-
 async def two_asked(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> tuple[list[str], RunResult, Agent]:
@@ -248,13 +159,12 @@ async def test_an_approved_call_waits_for_the_tool_of_one_that_is_not_decided_ye
     assert done == ["book"]
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 async def test_a_state_may_approve_a_call_and_reject_the_one_whose_tool_is_lost(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent, order: tuple[int, int]
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
     done, stopped, new = await two_asked(site, model, make_agent)
     state = stopped.to_state()
-    for each in order:
+    for each in (1, 0):
         decide = state.reject if each else state.approve
         decide(stopped.interruptions[each])
     await site.rig.serve(new)
@@ -272,11 +182,7 @@ def as_it_is(given: HandoffInputData) -> HandoffInputData:
     return given
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"on_handoff": noted}, {"input_filter": as_it_is}],
-    ids=["plain", "with a function", "with a filter"],
-)
+@pytest.mark.parametrize("options", [{"on_handoff": noted}, {"input_filter": as_it_is}])
 async def test_an_approved_call_waits_for_the_lost_handoff_that_follows_it(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent, options: dict[str, Any]
 ) -> None:
@@ -306,63 +212,26 @@ async def test_an_approved_call_waits_for_a_handoff_that_leads_elsewhere_now(
     assert (await site.goes_on(old, state)).last_agent.name == "second"
 
 
-async def test_a_read_of_the_answer_has_run_before_the_tool_of_an_approved_call_was_lost(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    done: list[str] = []
-    look = acting("look", done, effect="read", needs_approval=False)
-    book, pay = acting("book", done), acting("pay", done)
-    old = make_agent(look, book, pay)
-    model.calls([("look", {}), ("book", {}), ("pay", {})])
-    model.reply("done")
-    state = await site.waiting(old)
-    assert done == ["look"]
-    await site.parks(make_agent(book), state, ModelBehaviorError, LOST.format("pay"))
-    assert done == ["look"]
-    assert (await site.goes_on(old, state)).final_output == "done"
-    assert sorted(done) == ["book", "look", "pay"]
-
-
 def words(args: ToolErrorFormatterArgs[Any]) -> str | None:
     """Word what the model reads of a tool that is not there."""
     return f"no {args.tool_name} any more" if args.kind == "tool_not_found" else None
 
 
-@pytest.mark.parametrize(
-    ("formatter", "said"), [(None, "Tool 'pay' not found."), (words, "no pay any more")]
-)
 async def test_a_run_that_was_begun_to_tell_the_model_answers_a_lost_call_in_its_order(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent, formatter: Any, said: str
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
     done: list[str] = []
     book, pay = acting("book", done), acting("pay", done)
     model.calls([("pay", {}), ("book", {})])
     model.reply("done")
-    config = RunConfig(
-        tool_not_found_behavior="return_error_to_model", tool_error_formatter=formatter
-    )
+    config = RunConfig(tool_not_found_behavior="return_error_to_model", tool_error_formatter=words)
     state = await site.waiting(make_agent(book, pay), run_config=config)
     new = make_agent(book)
     await site.rig.serve(new)
     result = await Runner.run(new, state, runner=site.runner)
     assert result.final_output == "done"
-    assert outputs(result) == [said, "did book"]
+    assert outputs(result) == ["no pay any more", "did book"]
     assert done == ["book"]
-
-
-async def test_a_run_that_was_begun_to_tell_the_model_answers_a_single_lost_call(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    done: list[str] = []
-    model.call("pay", {})
-    model.reply("done")
-    config = RunConfig(tool_not_found_behavior="return_error_to_model")
-    state = await site.waiting(make_agent(acting("pay", done)), run_config=config)
-    new = make_agent()
-    await site.rig.serve(new)
-    result = await Runner.run(new, state, runner=site.runner)
-    assert outputs(result) == ["Tool 'pay' not found."]
-    assert done == []
 
 
 def nesting(make_agent: MakeAgent, done: list[str], *tools: Tool) -> Agent:
@@ -386,47 +255,6 @@ async def test_a_nested_run_waits_for_the_tool_that_it_is(
     assert done == []
     assert (await site.goes_on(old, state)).final_output == "outer done"
     assert done == ["send"]
-
-
-async def test_a_nested_run_is_not_replaced_by_a_function(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    done: list[str] = []
-
-    @tool(name="look_up")
-    def look_up(input: str) -> str:
-        """Look something up."""
-        done.append(input)
-        return "local"
-
-    old = nesting(make_agent, done)
-    model.call("look_up", {"input": "hi"})
-    model.call("send", {})
-    model.reply("inner done")
-    model.reply("outer done")
-    state = await site.waiting(old)
-    new = make_agent(look_up)
-    await site.parks(new, state, ModelBehaviorError, "reconcile queued tool look_up")
-    assert done == []
-    assert (await site.goes_on(old, state)).final_output == "outer done"
-    assert done == ["send"]
-
-
-async def test_an_approved_call_waits_for_the_lost_tool_of_a_nested_run_beside_it(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    done: list[str] = []
-    old = nesting(make_agent, done, acting("pay", done))
-    model.calls([("pay", {}), ("look_up", {"input": "hi"})])
-    model.call("send", {})
-    model.reply("inner done")
-    model.reply("outer done")
-    state = await site.waiting(old)
-    new = make_agent(acting("pay", done))
-    await site.parks(new, state, ModelBehaviorError, LOST.format("look_up"))
-    assert done == []
-    assert (await site.goes_on(old, state)).final_output == "outer done"
-    assert sorted(done) == ["pay", "send"]
 
 
 async def test_a_nested_run_looks_for_the_tools_of_its_own_answer(

@@ -47,10 +47,9 @@ async def test_clients_that_wait_for_a_task_keep_nobody_from_undoing_its_step(
     await runner.abandon(task, reason="enough")
 
 
-@pytest.mark.parametrize("name", ["request_id", "step"])
-async def test_a_name_of_megabytes_is_refused_at_once(make_runner: MakeRunner, name: str) -> None:
+async def test_a_name_of_megabytes_is_refused_at_once(make_runner: MakeRunner) -> None:
     runner = await make_runner(worker=Counting())
     task = await runner.create_task("q")
-    long: dict[str, Any] = {name: "x" * 3_000_000}
-    with pytest.raises(InvalidArgumentError, match=f"{name} may have at most 200 characters"):
+    long: dict[str, Any] = {"step": "x" * 3_000_000}
+    with pytest.raises(InvalidArgumentError, match="step may have at most 200 characters"):
         await runner.run_step(task, **long)

@@ -11,8 +11,8 @@ from holdfast.testing import FakeOpenAI, FakeRequest
 from holdfast.values.messages import ImagePart, TextPart
 from holdfast.workers import MultimodalReActAgentWorker
 from holdfast.workers.react.multimodal import IMAGES
-from tests.support.pictures import histories_hold, png
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.pictures import png
+from tests.support.rig import MakeRunner
 from tests.support.workers import said
 
 CAT, DOG, FOX = (Image.from_bytes(png(shade)) for shade in (1, 2, 4))
@@ -45,6 +45,8 @@ async def test_the_model_sees_the_images_of_the_question_and_of_a_tool(
     model.reply(ANSWER)
     response = await runner.chat("What is there?", images=[CAT])
     assert str(response) == "two animals"
+    assert model.requests[0].instructions.endswith(IMAGES)
+    assert model.requests[0].tools == ()
     assert [request.images for request in model.requests] == [(CAT,), (CAT, DOG)]
     observed = told(model.requests[1])
     assert observed.role == "user"
@@ -55,35 +57,6 @@ async def test_the_model_sees_the_images_of_the_question_and_of_a_tool(
     [placeholder] = [line for line in text.text.splitlines() if line.startswith("[image png 1 kB")]
     assert text.text == f"Observation: looked left\n{placeholder}"
     assert response.sources[0].content == f"looked left\n{placeholder}"
-
-
-async def test_the_model_is_told_how_to_go_about_images(
-    make_runner: MakeRunner, model: FakeOpenAI, worker: MultimodalReActAgentWorker
-) -> None:
-    runner = await make_runner(camera, worker=worker)
-    model.reply(ANSWER)
-    await runner.chat("What is there?", images=[CAT])
-    [request] = model.requests
-    assert request.instructions.endswith(IMAGES)
-    assert "camera" in request.instructions
-    assert request.tools == ()
-
-
-async def test_a_later_input_with_images_is_an_observation(
-    make_runner: MakeRunner, model: FakeOpenAI, worker: MultimodalReActAgentWorker
-) -> None:
-    runner = await make_runner(camera, worker=worker)
-    model.reply(ACT)
-    model.reply(ACT)
-    model.reply(ANSWER)
-    task = await runner.create_task("What is there?")
-    await runner.run_step(task)
-    await runner.run_step(task, input="and here?", images=[CAT])
-    assert told(model.requests[1]).text == "Observation: and here?"
-    assert model.requests[1].images == (DOG, CAT)
-    await runner.run_step(task, images=[FOX])
-    assert told(model.requests[2]).text.startswith("Observation: [image png 1 kB sha256 ")
-    assert model.requests[2].images == (DOG, CAT, DOG, FOX)
 
 
 async def test_the_session_keeps_the_question_with_its_images_and_the_answer(
@@ -99,45 +72,3 @@ async def test_the_session_keeps_the_question_with_its_images_and_the_answer(
     model.reply(ANSWER)
     await runner.chat("Sure?", "s")
     assert model.requests[2].images == (CAT,)
-
-
-async def test_a_turn_that_begins_in_a_fork_keeps_its_images(
-    make_runner: MakeRunner, model: FakeOpenAI, worker: MultimodalReActAgentWorker
-) -> None:
-    runner = await make_runner(camera, worker=worker)
-    model.reply(ANSWER)
-    task = await runner.create_task("What is there?", images=[CAT])
-    first = await runner.run_step(task)
-    model.reply("Thought: A dog.\nAnswer: one more")
-    forked = await runner.fork(task, first, "And now?", images=[DOG], session="s")
-    await runner.run_task(forked)
-    await runner.finalize_response(forked)
-    history = await runner.session("s").chat_history()
-    assert said(history) == [
-        ("user", "What is there?"),
-        ("assistant", "two animals"),
-        ("user", "And now?"),
-        ("assistant", "one more"),
-    ]
-    assert [[await runner.image(p) for p in m.images] for m in history] == [[CAT], [], [DOG], []]
-
-
-async def test_no_history_holds_the_bytes_also_after_a_restart(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, worker: MultimodalReActAgentWorker
-) -> None:
-    @tool(effect="read")
-    def scan() -> Image:
-        """Scan."""
-        return BIG
-
-    await rig.serve(make_agent(scan, worker=worker))
-    runner = rig.runner()
-    model.reply("Thought: Look.\nAction: scan\nAction Input: {}")
-    task = await runner.create_task("What is there?", images=[BIG])
-    await runner.run_step(task)
-    await rig.serve(make_agent(scan, worker=worker))
-    model.reply(ANSWER)
-    await runner.run_step(task)
-    assert model.requests[1].images == (BIG, BIG)
-    assert not await histories_hold(runner, task, BIG.data)
-    assert await runner.verify(task) == []

@@ -69,7 +69,7 @@ def archive(rig: Rig) -> Archive:
     return rig.engine.archive
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def local() -> AsyncGenerator[AgentRunner]:
     async with AgentRunner.local(saying("ann"), saying("bob"), data_dir=None) as runner:
         yield runner
@@ -144,27 +144,21 @@ async def test_a_worker_is_told_of_queues_with_open_tasks_that_nobody_serves(
         assert await has_workers(client, queue_of(DEFAULT_APP, here.name))
 
 
-@pytest.mark.parametrize("app", ["", "a~b", "x" * 61, "a\nb", 7])
-def test_a_name_that_no_app_can_have_is_refused(app: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="app"):
-        AgentRunner.local(saying("a"), data_dir=None, app=app)
-
-
 # ---- sessions
 
 
 async def test_a_session_is_one_for_all_agents(local: AgentRunner) -> None:
-    await local.chat("I am Kim.", session="s1", agent="ann")
-    assert (await local.session("s1").chat_history())[0].text == "I am Kim."
-    await local.chat("Who am I?", session="s1", agent="bob")
-    told = [message.text for message in await local.session("s1").chat_history()]
+    await local.chat("I am Kim.", session="of two", agent="ann")
+    assert (await local.session("of two").chat_history())[0].text == "I am Kim."
+    await local.chat("Who am I?", session="of two", agent="bob")
+    told = [message.text for message in await local.session("of two").chat_history()]
     assert told == ["I am Kim.", "ann says so", "Who am I?", "bob says so"]
 
 
 async def test_a_run_of_another_agent_sees_what_a_session_holds(local: AgentRunner) -> None:
     carl = saying("carl", "Yes.")
-    await local.chat("I am Kim.", session="s1")
-    await Runner.run(carl, "Who am I?", session="s1", runner=local)
+    await local.chat("I am Kim.", session="of carl")
+    await Runner.run(carl, "Who am I?", session="of carl", runner=local)
     assert seen(carl) == ["I am Kim.", "ann says so", "Who am I?"]
 
 
@@ -188,29 +182,41 @@ async def test_sessions_of_two_apps_are_two_however_they_are_named(rig: Rig) -> 
     assert session_of("a", "b~session~c") not in {session_of("a", "b"), session_of("a", "c")}
 
 
-@pytest.mark.parametrize("name", ["n" * 1000, "", " ", "a\x00b", "a\ud800b", 7, b"s"])
-async def test_a_name_that_no_session_can_have_is_refused_before_anything_begins(
-    local: AgentRunner, name: Any
-) -> None:
-    with pytest.raises(InvalidArgumentError, match="session"):
-        local.session(name)
-    with pytest.raises(InvalidArgumentError, match="session"):
-        await local.chat("q", session=name)
-    with pytest.raises(UserError, match="session"):
-        await Runner.run(saying("carl"), "q", session=name, runner=local)
-    assert await local.list_tasks() == []
+async def test_what_can_be_no_name_is_refused_before_anything_begins(local: AgentRunner) -> None:
+    odd: tuple[Any, ...] = ("n" * 1000, "", "\n", "a\x00b", "a\ud800b", 7, b"s")
+    nested = [local.session("s1").id, "t~0.1.0.0", "holdfast~archive"]
+    before = await local.list_tasks()
+    for name in odd:
+        with pytest.raises(InvalidArgumentError, match="app"):
+            AgentRunner.local(saying("a"), data_dir=None, app=name)
+        with pytest.raises(InvalidArgumentError, match="session"):
+            local.session(name)
+        with pytest.raises(InvalidArgumentError, match="session"):
+            await local.chat("q", session=name)
+        with pytest.raises(UserError, match="session"):
+            await Runner.run(saying("carl"), "q", session=name, runner=local)
+    for name in (*odd, "a\x1b[0m", *nested):
+        with pytest.raises(InvalidArgumentError, match=r"task_id|may not have the character '~'"):
+            await local.create_task("q", task_id=name)
+    for name in nested:
+        with pytest.raises(HoldfastError, match=r"session|may not have the character '~'"):
+            await Runner.run(saying("ann"), "q", task_id=name, runner=local)
+    nothing: Any = None
+    with pytest.raises(InvalidArgumentError, match="needs an input"):
+        await local.create_task(nothing)
+    assert await local.list_tasks() == before
+    task = await local.create_task("q")
+    for name in ("n" * 201, "a\ud800b", "a\x00b", 7):
+        with pytest.raises(InvalidArgumentError, match="by m"):
+            await local.pause(task, by=name)
+        with pytest.raises(InvalidArgumentError, match="request_id"):
+            await local.give_feedback(task, "more", request_id=name)
+        with pytest.raises(InvalidArgumentError, match="request_id"):
+            await local.run_step(task, request_id=name)
+    assert (await local.get_task(task)).steps == 0
 
 
 # ---- walls
-
-
-async def test_a_task_cannot_be_named_like_a_session_or_a_nested_task(local: AgentRunner) -> None:
-    for name in (local.session("s1").id, "t~0.1.0.0", "holdfast~archive"):
-        with pytest.raises(InvalidArgumentError, match="may not have the character '~'"):
-            await local.create_task("q", task_id=name)
-        with pytest.raises(HoldfastError, match=r"session|may not have the character '~'"):
-            await Runner.run(saying("ann"), "q", task_id=name, runner=local)
-    assert await local.list_tasks() == []
 
 
 async def test_a_session_is_no_task(local: AgentRunner) -> None:
@@ -222,7 +228,7 @@ async def test_a_session_is_no_task(local: AgentRunner) -> None:
 
 
 async def test_a_commit_to_what_is_no_session_is_refused(local: AgentRunner) -> None:
-    session = local.session("s1")
+    session = local.session("taken")
     await local.client.start_workflow("Other", id=session.id, task_queue="nobody")
     with pytest.raises(InvalidArgumentError, match="workflow 'Other'"):
         await session.append([Message(role="user", content="hello")])
@@ -293,13 +299,7 @@ async def test_a_task_of_the_longest_id_has_children(
         await runner.create_task("q", task_id=name)
 
 
-@pytest.mark.parametrize("name", ["i" * 201, "", "\n", "a\ud800b", "a\x1b[0m", 7, None.__class__])
-async def test_an_id_that_no_task_can_have_is_refused(local: AgentRunner, name: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="task_id"):
-        await local.create_task("q", task_id=name)
-    assert await local.list_tasks() == []
-
-
+@pytest.mark.exhaustive
 async def test_agents_nested_forty_deep_run_to_the_end(rig: Rig) -> None:
     depth = 40
     agent = saying("a0", "found")
@@ -315,7 +315,7 @@ async def test_agents_nested_forty_deep_run_to_the_end(rig: Rig) -> None:
 # ---- what is looked for
 
 
-@pytest.mark.parametrize("name", ["it's", 'say "x"', "back\\slash", "end\\", "100%", "a_b", "`"])
+@pytest.mark.parametrize("name", ['it\'s "x" back\\slash', "`100%_end\\"])
 async def test_tasks_are_found_by_agents_and_parents_with_any_name(rig: Rig, name: str) -> None:
     runner = rig.runner(f"{rig.app} {name}")
     await runner.create_task("q", task_id=f"{rig.app} {name}")
@@ -331,24 +331,3 @@ async def test_tasks_are_found_by_agents_and_parents_with_any_name(rig: Rig, nam
 
 
 # ---- who acts, and requests
-
-
-@pytest.mark.parametrize("name", ["n" * 201, "a\ud800b", "a\x00b", 7])
-async def test_a_name_of_who_acts_or_of_a_request_is_refused_with_words(
-    local: AgentRunner, name: Any
-) -> None:
-    task = await local.create_task("q")
-    with pytest.raises(InvalidArgumentError, match="by m"):
-        await local.pause(task, by=name)
-    with pytest.raises(InvalidArgumentError, match="request_id"):
-        await local.give_feedback(task, "more", request_id=name)
-    with pytest.raises(InvalidArgumentError, match="request_id"):
-        await local.run_step(task, request_id=name)
-    assert (await local.get_task(task)).steps == 0
-
-
-async def test_no_task_begins_without_an_input(local: AgentRunner) -> None:
-    nothing: Any = None
-    with pytest.raises(InvalidArgumentError, match="needs an input"):
-        await local.create_task(nothing)
-    assert await local.list_tasks() == []

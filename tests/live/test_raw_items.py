@@ -37,19 +37,14 @@ def ids(items: Any) -> list[str]:
     return [str(each.id) for each in items if isinstance(each, kinds)]
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_items_and_sessions_have_the_providers_ids_and_models_are_not_sent_them(
-    run: Runs, model: FakeOpenAI, streamed: bool
+    run: Runs, model: FakeOpenAI
 ) -> None:
     agent = await run.serve(look)
     model.call("look", {"where": "there"})
     model.reply("done")
-    events: list[Any] = []
-    if streamed:
-        result: Any = Runner.run_streamed(agent, "q", runner=run.runner, session="s")
-        events = [event async for event in result.stream_events()]
-    else:
-        result = await run("q", session="s")
+    result: Any = Runner.run_streamed(agent, "q", runner=run.runner, session="s")
+    events: list[Any] = [event async for event in result.stream_events()]
     called, told, said = (each.raw_item for each in result.new_items)
     assert isinstance(called, ResponseFunctionToolCall)
     assert (called.name, called.arguments) == ("look", '{"where": "there"}')
@@ -60,7 +55,7 @@ async def test_items_and_sessions_have_the_providers_ids_and_models_are_not_sent
     assert [each[:3] for each in made] == ["fc_", "msg"]
     assert [each.id for answer in result.raw_responses for each in answer.output] == made
     told_of = [each.item.raw_item for each in events if each.type == "run_item_stream_event"]
-    assert ids(told_of) == (made if streamed else [])
+    assert ids(told_of) == made
     again = await Runner.run(agent, RunState.of(result.task_id), runner=run.runner)
     assert ids(each.raw_item for each in again.new_items) == made
 
@@ -170,16 +165,3 @@ async def test_ids_are_in_an_errors_data_and_in_states(run: Runs, model: FakeOpe
     [call, _] = raised.value.run_data.new_items
     assert ids([call.raw_item]) == ids(raised.value.run_data.raw_responses[0].output)
     assert call.raw_item.id.startswith("fc_")
-
-
-async def test_a_message_of_chat_completions_has_the_id_of_the_sdk(
-    run: Runs, model: FakeOpenAI, openai_client: AsyncOpenAI
-) -> None:
-    client = openai_client.with_options(base_url=model.base_url)
-    await run.serve(look, model=ChatCompletionsModel("m", client=client))
-    model.reply("done")
-    result = await run("q")
-    [item] = result.new_items
-    assert isinstance(item.raw_item, ResponseOutputMessage)
-    assert (item.raw_item.id, ItemHelpers.extract_text(item.raw_item)) == (FAKE_ID, "done")
-    assert result.to_input_list()[-1]["id"] == FAKE_ID

@@ -6,14 +6,12 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Runner, UserError, handoff, tool
+from holdfast import Agent, AgentRunner, Runner, UserError, handoff
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
 from tests.live.test_shared_names import (
-    HAND_OVER,
     HOME,
     PAY,
-    Own,
     circle,
     named_test,
     pay,
@@ -21,7 +19,7 @@ from tests.live.test_shared_names import (
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def runner() -> AsyncGenerator[AgentRunner]:
     async with AgentRunner.local(HOME, data_dir=None) as made:
         yield made
@@ -58,17 +56,3 @@ async def test_the_state_of_a_streamed_run_in_progress_knows_its_agent(runner: A
         if event.type == "agent_updated_stream_event"
     ]
     assert told == ["test", "test#2", "test#3", "test"]
-
-
-async def test_hooks_may_be_set_while_the_run_goes_on(runner: AgentRunner) -> None:
-    second, own = named_test("done"), Own()
-
-    @tool(effect="read")
-    def set_hooks() -> str:
-        second.hooks = own
-        return "set"
-
-    call = ToolCall(id="", name="set_hooks", arguments="{}")
-    first = named_test(call, HAND_OVER, tools=[set_hooks], handoffs=[second])
-    await Runner.run(first, "q", runner=runner)
-    assert [id(agent) for agent in own.seen] == [id(second)]

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import AgentResponse, Retrieved, SourceNode, TaskStep, TaskStepOutput, ToolCall, tool
+from holdfast import Retrieved, SourceNode, TaskStep, TaskStepOutput, ToolCall, tool
 from holdfast.agents.tools.decorator import render_result
-from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.testing import FakeOpenAI
 from holdfast.values.parts.sources import content_of, nodes_of, union
 from holdfast.workers import StepContext
-from tests.support.rig import MakeRunner, histories
+from tests.support.rig import MakeRunner
 from tests.support.workers import Doing, ends
 
 LARGE = "a long page " * 4000
@@ -144,19 +143,6 @@ async def test_nodes_of_all_steps_are_joined_in_call_order(
     assert model.requests[1].results == {"call_1": "found a", "call_2": "answer to b"}
 
 
-async def test_large_nodes_are_kept_in_the_archive_and_shown_whole(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(archive)
-    model.call("archive", {"size": 3})
-    model.reply("done")
-    response = await runner.chat("q")
-    assert [node.text for node in response.source_nodes] == [LARGE] * 3
-    [history] = await histories(runner.client, response.task_id)
-    assert len(LARGE) > INLINE_BYTES
-    assert max(event.ByteSize() for event in history.events) < INLINE_BYTES
-
-
 async def test_nodes_are_shown_in_the_middle_of_a_step_and_after_it(
     make_runner: MakeRunner,
 ) -> None:
@@ -169,48 +155,3 @@ async def test_nodes_are_shown_in_the_middle_of_a_step_and_after_it(
     response = await runner.chat("q")
     assert response.output == ["short", len(LARGE), len(LARGE)]
     assert [node.id for node in response.source_nodes] == ["0", "1"]
-
-
-async def test_a_tool_that_answers_by_another_agent_hands_its_nodes_on(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    @tool(effect="read")
-    def ask() -> AgentResponse:
-        """Ask a colleague."""
-        return AgentResponse(response="they say no", source_nodes=(SourceNode(id="theirs"),))
-
-    runner = await make_runner(ask)
-    model.call("ask")
-    model.reply("no")
-    response = await runner.chat("q")
-    assert response.sources[0].content == "they say no"
-    assert [node.id for node in response.source_nodes] == ["theirs"]
-
-
-async def test_nodes_of_an_undone_step_are_no_sources_of_the_answer(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(search)
-    task = await runner.create_task("q")
-    model.call("search", {"query": "a"})
-    await runner.run_step(task)
-    await runner.undo_step(task)
-    model.call("search", {"query": "b"})
-    model.reply("done")
-    await runner.run_task(task)
-    response = await runner.finalize_response(task)
-    assert [node.id for node in response.source_nodes] == ["b", "shared"]
-
-
-async def test_a_failed_call_has_no_nodes(make_runner: MakeRunner, model: FakeOpenAI) -> None:
-    @tool(effect="read", max_output_bytes=10)
-    def long() -> Retrieved:
-        """Say too much."""
-        return Retrieved(LARGE, nodes=[SourceNode(id="x")])
-
-    runner = await make_runner(long)
-    model.call("long")
-    model.reply("sorry")
-    response = await runner.chat("q")
-    assert response.sources[0].is_error
-    assert response.source_nodes == ()

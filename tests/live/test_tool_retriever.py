@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast import (
-    Budget,
     KeywordToolRetriever,
-    ModelBehaviorError,
-    Runner,
     TaskStep,
     TaskStepOutput,
     tool,
 )
-from holdfast.cli.following.history import TaskHistory
 from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.requests import FakeRequest
@@ -75,20 +71,6 @@ async def test_each_step_offers_what_fits_the_tasks_input(
     assert [str(source) for source in response.sources] == ["rain in Rome"]
 
 
-async def test_the_retriever_is_asked_once_per_step_with_the_tasks_own_input(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    retriever = Chosen("weather")
-    await rig.serve(make_agent(tool_retriever=retriever))
-    runner = rig.runner()
-    task = await runner.create_task("the first request")
-    model.call("weather", {"city": "Rome"})
-    model.reply("done")
-    await runner.run_step(task)
-    await runner.run_step(task, input="something else")
-    assert retriever.queries == ["the first request"] * 2
-
-
 async def test_a_call_of_a_tool_not_on_offer_is_told_beside_the_others_results(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -105,47 +87,6 @@ async def test_a_call_of_a_tool_not_on_offer_is_told_beside_the_others_results(
     assert await runner.verify(response.task_id) == []
     events = [event.kind async for event in runner.step_events(response.task_id)]
     assert events.count("tool_called") == events.count("tool_done") == 2
-
-
-async def test_the_agents_sdks_dialect_ends_the_run(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent(tool_retriever=Chosen("weather"))
-    await rig.serve(agent)
-    model.call("trains", {"city": "Rome"})
-    with pytest.raises(ModelBehaviorError, match="Tool trains not found in agent agent"):
-        await Runner.run(agent, "q", runner=rig.runner())
-
-
-async def test_a_run_with_a_conversation_asks_with_its_last_request(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    retriever = Chosen("weather")
-    agent = make_agent(tool_retriever=retriever)
-    await rig.serve(agent)
-    model.reply("hello")
-    given = [
-        {"role": "user", "content": "first"},
-        {"role": "assistant", "content": "yes"},
-        {"role": "user", "content": "second"},
-    ]
-    await Runner.run(agent, given, runner=rig.runner())
-    assert retriever.queries == ["second"]
-
-
-async def test_what_the_catalogue_says_of_a_tool_holds_when_it_is_chosen(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(tool_retriever=Chosen("pay")))
-    model.call("pay", {"euros": 5})
-    model.reply("paid")
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    waiting = await runner.run_step(task)
-    assert waiting.status == "waiting"
-    [approval] = await runner.pending_approvals(task)
-    await runner.approve(approval.id, by="ann")
-    assert str(await runner.run_task(task)) == "paid"
 
 
 async def test_a_step_that_goes_on_after_a_restart_keeps_its_tools(
@@ -186,65 +127,7 @@ async def test_a_wrong_name_parks_the_task_and_it_goes_on_once_that_is_healed(
     assert str(await runner.run_step(task)) == "done"
 
 
-async def test_an_agent_that_loses_its_retriever_offers_a_running_task_all_its_tools(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(tool_retriever=Chosen("weather")))
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    model.call("weather", {"city": "Rome"})
-    await runner.run_step(task)
-    await rig.serve(make_agent(*CATALOGUE))
-    model.reply("done")
-    await runner.run_step(task)
-    names = [offered(request) for request in model.requests]
-    assert names == [["weather"], ["weather", "trains", "pay"]]
-
-
-async def test_the_budgets_last_call_is_made_without_tools(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(tool_retriever=Chosen("weather")))
-    model.call("weather", {"city": "Rome"})
-    model.reply("enough")
-    budget = Budget(max_turns=1, on_exceeded="finish")
-    response = await rig.runner().chat("q", budget=budget)
-    assert str(response) == "enough"
-    assert model.requests[1].body.get("tool_choice") == "none"
-
-
-async def test_the_live_view_names_the_calls_of_a_step_that_chose_its_tools(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(tool_retriever=Chosen("weather")))
-    model.call("weather", {"city": "Rome"})
-    model.reply("done")
-    runner = rig.runner()
-    response = await runner.chat("q")
-    history = TaskHistory(runner.client, response.task_id)
-    happened = [each async for each in history.read(wait=False)]
-    assert [h.name for h in happened if h.kind == "calling"] == ["weather"]
-
-
 # ---- tool_choice
-
-
-async def test_a_worker_of_ones_own_sees_the_tool_choice_in_the_first_step_only(
-    make_runner: MakeRunner,
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        is_last = ctx.n == 2
-        following = () if is_last else (step.get_next_step(),)
-        return TaskStepOutput(
-            output=ctx.tool_choice, task_step=step, next_steps=following, is_last=is_last
-        )
-
-    runner = await make_runner(weather, worker=Doing(body), default_tool_choice="required")
-    for given, first in ((None, "required"), ("weather", "weather")):
-        task = await runner.create_task("q", tool_choice=given)
-        await runner.run_task(task)
-        seen = [output.output for output in await runner.get_completed_steps(task)]
-        assert seen == [first, "auto"]
 
 
 async def test_a_failed_first_step_that_is_run_again_keeps_its_tool_choice(
@@ -263,14 +146,3 @@ async def test_a_failed_first_step_that_is_run_again_keeps_its_tool_choice(
         await runner.run_step(task)
     await until_status(runner, task, "needs_attention")
     assert (await runner.run_step(task)).output == "weather"
-
-
-async def test_a_tool_choice_is_on_offer_whatever_the_retriever_says(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(tool_retriever=Chosen("weather")))
-    model.call("trains", {"city": "Rome"})
-    model.reply("done")
-    response = await rig.runner().chat("q", tool_choice="trains")
-    assert [str(source) for source in response.sources] == ["a train to Rome"]
-    assert offered(model.requests[0]) == ["weather", "trains"]

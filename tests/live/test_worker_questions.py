@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Image, Message, Runner, Task, TaskStep, TaskStepOutput, tool
+from holdfast import Message, Runner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from holdfast.workers import (
@@ -60,10 +60,8 @@ def pipeline(function: Any = once) -> PipelineAgentWorker:
 
 
 WORKERS = [
-    FunctionAgentWorker(echo),
     FunctionAgentWorker(echo_step),
     Echo(),
-    pipeline(),
     pipeline(twice),
 ]
 
@@ -99,16 +97,6 @@ async def test_each_question_stays_with_its_answer(make_runner: MakeRunner, work
         ("user", "two"),
         ("assistant", "re two"),
     ]
-
-
-async def test_a_question_keeps_its_images(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=FunctionAgentWorker(echo))
-    picture = Image.from_url("https://example.org/a.png")
-    task = await runner.create_task("one", session="s", images=[picture])
-    await runner.run_task(task)
-    await runner.finalize_response(task)
-    question, _ = await runner.session("s").chat_history()
-    assert [image.url for image in question.images] == ["https://example.org/a.png"]
 
 
 # ---- workers that are no AgentWorker
@@ -157,15 +145,6 @@ async def test_run_step_alone_is_enough(make_runner: MakeRunner) -> None:
 def broken() -> str:
     """Fail."""
     raise ValueError("broken")
-
-
-async def test_failed_direct_calls_count(make_runner: MakeRunner, model: FakeOpenAI) -> None:
-    runner = await make_runner(broken, worker=FunctionCallingAgentWorker(max_function_calls=2))
-    model.call("broken")
-    model.call("broken")
-    model.reply("it is broken")
-    assert str(await runner.chat("q")) == "it is broken"
-    assert model.requests[2].body["tool_choice"] == "none"
 
 
 async def test_a_refused_call_is_told_once(make_runner: MakeRunner, model: FakeOpenAI) -> None:

@@ -61,11 +61,6 @@ def test_what_a_module_only_imports_is_not_found_through_it(name: str) -> None:
         look_up(f"{__name__}:{name}", {__name__})
 
 
-def test_a_module_that_nobody_serves_is_not_searched(registry: Registry) -> None:
-    with pytest.raises(NotFoundError, match="serves the modules"):
-        registry.code("subprocess:getoutput")
-
-
 def test_an_agent_whose_code_is_wrapped_by_the_standard_library_does_not_serve_that(
     tmp_path: Path,
 ) -> None:

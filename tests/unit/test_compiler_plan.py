@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from holdfast import tool
 from holdfast.models.base import ToolSpec
 from holdfast.values.base import Json
-from holdfast.workers.compiler.join import Decision, parse_decision, without_grammar
+from holdfast.workers.compiler.join import parse_decision, without_grammar
 from holdfast.workers.compiler.plan import MOST_CALLS, Call, Plan, PlanError, parse_plan
 from holdfast.workers.compiler.prompts import described, planner_instructions
 from holdfast.workers.compiler.references import fill, references, typed
+from tests.support.tables import table
 
 
 def spec(name: str, more: Json = None, **properties: Json) -> ToolSpec:
@@ -50,77 +51,7 @@ def problems(text: str, *tools: ToolSpec) -> str:
 # ---- arguments
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ("search('Rome')", {"query": "Rome"}),
-        ('search("Rome")', {"query": "Rome"}),
-        ('search("""Rome "old" city""")', {"query": 'Rome "old" city'}),
-        ("search(query='Rome')", {"query": "Rome"}),
-        ("search(query = 'Rome')", {"query": "Rome"}),
-        ("search(query: 'Rome')", {"query": "Rome"}),
-        ('search({"query": "Rome"})', {"query": "Rome"}),
-        ("search(weather in Rome)", {"query": "weather in Rome"}),
-        ("search(weather in Rome, tomorrow)", {"query": "weather in Rome, tomorrow"}),
-        ("search(what's up)", {"query": "what's up"}),
-        ("search('what's up')", {"query": "what's up"}),
-        (r"search('what's up\n')", {"query": "what's up\n"}),
-        ("search('rock 'n' roll')", {"query": "rock 'n' roll"}),
-        ('search("he said "hi" to me")', {"query": 'he said "hi" to me'}),
-        ('search("he said "hi"")', {"query": 'he said "hi"'}),
-        ("send('what's up', 'it's me')", {"to": "what's up", "text": "it's me"}),
-        ("send(x, y, ['it's me', 'a'])", {"to": "x", "text": "y", "tags": ["it's me", "a"]}),
-        ('search(a "quoted" word)', {"query": 'a "quoted" word'}),
-        ('search("""print("total")\nprint(2)\n""")', {"query": 'print("total")\nprint(2)\n'}),
-        (
-            "search(query='''# add\nx = a)\n\n1. look (here)\n```\nThought: b''')",
-            {"query": "# add\nx = a)\n\n1. look (here)\n```\nThought: b"},
-        ),
-        ("search('a)\nb')", {"query": "a)\nb"}),
-        ("search(f(x, y) = 3)", {"query": "f(x, y) = 3"}),
-        ("search((1 + 2) * 3)", {"query": "(1 + 2) * 3"}),
-        ("search({name} is here)", {"query": "{name} is here"}),
-        ("search(a == b)", {"query": "a == b"}),
-        ("search(')')", {"query": ")"}),
-        ("search('a, b) # c')", {"query": "a, b) # c"}),
-        (r"search('it\'s')", {"query": "it's"}),
-        (r'search("a\nb\t\"c\" \u00e9 \ud83d\ude00 \x41 \q")', {"query": 'a\nb\t"c" é 😀 A \\q'}),
-        ("search('C:\\\\dir')", {"query": "C:\\dir"}),
-        ("search('$$5 for $1')\n1. search(x)", {"query": "$$5 for $1"}),
-        ("search('')", {"query": ""}),
-        ("search( 'a' , )", {"query": "a"}),
-        ("search('多', )", {"query": "多"}),
-        ("search('a'\n)", {"query": "a"}),
-        ("search(\n  query='a',\n)", {"query": "a"}),
-        ("search('two\nlines')", {"query": "two\nlines"}),
-        ("search()", {}),
-        ("add(1, 2)", {"b": 1, "a": 2}),
-        ("add(-1, b=2)", None),
-        ("add(a=-1, b=2)", {"a": -1, "b": 2}),
-        ("add(1.5, 2e3)", {"b": 1.5, "a": 2000.0}),
-        ("add(1, a='$1')\n1. any()", {"b": 1, "a": "$1"}),
-        ("add($1, ${1})\n1. any()", {"b": "$1", "a": "${1}"}),
-        ("add((1), 2)", {"b": 1, "a": 2}),
-        ("send('a', 'b', ['x', y, 3])", {"to": "a", "text": "b", "tags": ["x", "y", 3]}),
-        (
-            "send('a', 'b', ('x', [None, {'k': True}]))",
-            {"to": "a", "text": "b", "tags": ["x", [None, {"k": True}]]},
-        ),
-        ("send(to='a', tags=[])", {"to": "a", "tags": []}),
-        (
-            "send(Ann, Hello there (again), [])",
-            {"to": "Ann", "text": "Hello there (again)", "tags": []},
-        ),
-        ('put({"key": "k"})', {"data": {"key": "k"}}),
-        (
-            "put({'a': {'b': [1, 2.0, false, null]}, c: d}, 'k')",
-            {"data": {"a": {"b": [1, 2.0, False, None]}, "c": "d"}, "key": "k"},
-        ),
-        ("any(x=1)", {"x": 1}),
-        ("other(1, 'a', k=2)", {"arguments": [1, "a"], "k": 2}),
-        ("other()", {}),
-    ],
-)
+@pytest.mark.parametrize(("written", "expected"), table("compiler_arguments"))
 def test_arguments_are_read(written: str, expected: Any) -> None:
     text = f"7. {written}\njoin()"
     if expected is None:
@@ -131,44 +62,7 @@ def test_arguments_are_read(written: str, expected: Any) -> None:
     assert all(type(v) in (str, int, float, list, dict) for v in calls[7].arguments.values())
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("1. search('a'", "missing"),
-        ("1. search('a\n2. join()", "missing"),
-        ("1. search(\n2. search('b')\n3. join()", "missing"),
-        ("1. search('a'))\n2. join()", "more behind the call"),
-        ("1. search('a') + search('b')\n2. join()", "more behind the call"),
-        ("1. search('a', 'b')\n2. join()", "the parameters of search are: query"),
-        ("1. search(query='a', query='b')\n2. join()", "'query' is given twice"),
-        ("1. search('a', query='b')\n2. join()", "'query' is given twice"),
-        ("1. search(q='a')\n2. join()", "no parameter 'q'; the parameters of search are: query"),
-        ("1. send(to='a', 'b')\n2. join()", "without a name follows"),
-        ("1. add(1,,2)\n2. join()", "a value is missing"),
-        ("1. search(add(1, 2))\n2. join()", "calls do not nest: give add"),
-        ("1. search('x', add(1, 2))\n2. join()", "calls do not nest"),
-        ("1. search(['a')\n2. join()", "missing"),
-        ("Look at Rome first\n1. search('a')\n2. join()", "'Look at Rome first': this is no call"),
-        ("1. look at Rome\n2. join()", "'1. look at Rome'"),
-        ("1 search('a')\n2. join()", "\"1 search('a')\""),
-        ("search('a')\n2. join()", "this is no call"),
-        ("1234567. search('a')\n2. join()", "this is no call"),
-        ("1. search('a')\n1. search('b')\n2. join()", "the id 1 is used 2 times"),
-        ("1. search('$2')\n3. join()", "there is no call $2"),
-        ("1. search('costs $500')\n3. join()", "written $$"),
-        ("1. search('${12345678}')\n3. join()", "there is no call $12345678"),
-        ("1. search('$1')\n2. join()", "it needs its own result, $1; a dollar sign in a text is"),
-        ("1. search('costs $1.50')\n2. join()", "its own result, $1; a dollar sign in a text is"),
-        ("1. search('echo ${1}')\n2. join()", "its own result, $1; a dollar sign in a text is"),
-        ("1. search('$2')\n2. search('$1')\n3. join()", "wait for each other"),
-        ("1. search('$2')\n2. search('$1')\n3. join()", "a dollar sign in a text is written $$"),
-        ("1. search('a')\n2. search('$3')\n3. join()", "there is no call $3"),
-        ("1. search(" + "[" * 50 + "\njoin()", "nest deeper"),
-        ("", "no call in it"),
-        ("<END_OF_PLAN>", "no call in it"),
-        ("Thought: nothing to do", "no call in it"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), table("compiler_problems"))
 def test_what_is_wrong_with_a_plan_is_said(text: str, said: str) -> None:
     assert said in problems(text)
 
@@ -207,11 +101,6 @@ def test_a_text_that_is_never_closed_is_one_problem() -> None:
     assert 'the closing """ of a text is missing' in only
 
 
-def test_a_forgotten_triple_quote_does_not_swallow_the_next_call() -> None:
-    [only] = problems('1. search("""a)\n2. search("""b""")\n3. join()').splitlines()
-    assert only.startswith("'1. search(")
-
-
 def test_every_problem_is_said_at_once() -> None:
     told = problems("what\n1. search(q='a')\n2. search('a'\n3. join()")
     assert len(told.splitlines()) == 3
@@ -226,62 +115,16 @@ def test_a_plan_of_too_many_calls_is_refused() -> None:
 # ---- lines
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "1. search('a')\n2. search('$1')\n3. join()<END_OF_PLAN>",
-        "1. search('a')\n2. search('$1')\n3. join()\n<END_OF_PLAN>",
-        "1. search('a')\n2. search('$1')\n3. join($1, $2)",
-        "1. search('a')\n2. search('$1')\n3. join",
-        "1. search('a')\n2. search('$1')\n3. **join**()",
-        "1. search('a')\n2. search('$1')\n3. `join`()",
-        "1. search('a')\n2. search('$1')\n**3.** **join()**",
-        "**1.** **search**('a')\n**2.** **search**('$1')\n**join**()",
-        "1. search('a')\n2. search('$1')\njoin()",
-        "1. search('a')\n2. search('$1')\n3. Join() # done",
-        "1. search('a')\n2. search('$1')\n3. join()\n4. search('never')\nAction: nonsense",
-        "Plan:\n\n1. search('a')\n\n2. search('$1')\n3. join()\n",
-        "```\n1. search('a')\n2. search('$1')\n3. join()\n```",
-        "Thought: a, then $9\n1. search('a')  # why\nthought: b\n2. search('$1') // x\n# c\njoin()",
-        "  1) search( 'a' )\n- 2: search('$1').\n3. join()",
-        "**1.** `search`('a')\n2. search('${1}')\n3. join()",
-        "2. search('$1')\n1. search('a')\n3. join()",
-        "01. search('a')\n2. search('$01')\n3. join()",
-    ],
-)
+@pytest.mark.parametrize("text", table("compiler_forms"))
 def test_forms_of_one_plan(text: str) -> None:
     first, second = parse_plan(text, TOOLS).calls
     assert (first.id, first.tool, first.arguments, first.needs) == (1, "search", {"query": "a"}, ())
     assert (second.id, second.needs) == (2, (1,))
 
 
-def test_gaps_zero_and_order_of_ids_are_kept() -> None:
-    plan = parse_plan("10. search('$0 and $7')\n0. search('a')\n7. add($0, $0)\n99. join()", TOOLS)
-    assert [(call.id, call.needs) for call in plan.calls] == [(0, ()), (7, (0,)), (10, (0, 7))]
-
-
-def test_a_reference_to_ten_is_none_to_one() -> None:
-    plan = parse_plan("10. search('a')\n11. search('$10')\njoin()", TOOLS)
-    assert plan.calls[1].needs == (10,)
-
-
-def test_references_are_found_wherever_they_stand() -> None:
-    value = {"$1": ["a $2 b", {"k": "${ 3 }"}, 4, None], "x": "$$5 $x $"}
-    assert list(references(value)) == ["1", "2", "3"]
-
-
 def test_calls_keep_their_order_unless_they_need_another() -> None:
     plan = parse_plan("3. search('c')\n1. search('$2')\n2. search('b')\njoin()", TOOLS)
     assert [call.id for call in plan.calls] == [3, 2, 1]
-
-
-def test_a_plan_of_join_alone_is_one() -> None:
-    assert parse_plan("Thought: no tool is needed\n1. join()", TOOLS) == Plan()
-
-
-def test_a_plan_without_join_is_one_and_says_so() -> None:
-    plan = parse_plan("1. search('a')", TOOLS)
-    assert (len(plan.calls), plan.is_joined) == (1, False)
 
 
 def test_a_tool_named_join_is_called_when_it_gets_arguments() -> None:
@@ -310,21 +153,6 @@ def _spec_of(made: Any) -> ToolSpec:
     return found
 
 
-def test_the_order_of_parameters_outlives_the_archive() -> None:
-    from holdfast import Agent
-    from holdfast.task.data.agent_snapshot import AgentSnapshot
-
-    @tool
-    def move(zone: str, amount: int, by: str = "") -> str:
-        """Move something."""
-        return zone + by
-
-    snapshot = Agent(name="a", model="offline", tools=[move]).snapshot("m")
-    read = AgentSnapshot.model_validate_json(snapshot.data)
-    assert list(read.tools[0].parameters["properties"]) == ["zone", "amount", "by"]
-    assert read.digest == snapshot.digest
-
-
 def test_the_planner_is_told_of_every_tool_in_full() -> None:
     nested = spec("deep", items={"type": "array", "items": {"type": "integer"}, "description": "D"})
     text = planner_instructions("Be brief.", [SEARCH, nested])
@@ -340,36 +168,7 @@ def test_the_planner_is_told_of_every_tool_in_full() -> None:
 
 @pytest.mark.parametrize(
     ("text", "schema", "expected"),
-    [
-        ("5", INTEGER, 5),
-        ("5.0", INTEGER, 5),
-        ("5.5", INTEGER, "5.5"),
-        ("five", INTEGER, "five"),
-        ("true", INTEGER, "true"),
-        ("5", {"type": "number"}, 5),
-        ("5.5", {"type": "number"}, 5.5),
-        ("NaN", {"type": "number"}, "NaN"),
-        ("1e999", {"type": "number"}, "1e999"),
-        ("true", {"type": "boolean"}, True),
-        ("5", STRING, "5"),
-        ('"5"', STRING, '"5"'),
-        ("5", {}, "5"),
-        ("5", {"type": ["integer", "string"]}, "5"),
-        ("[1, 2]", {"type": "array"}, [1, 2]),
-        ("[1, 2]", {"type": "object"}, "[1, 2]"),
-        ('{"a": 1}', {"type": "object"}, {"a": 1}),
-        ('{"a": 1}', {"$ref": "#/$defs/Point"}, {"a": 1}),
-        ("null", {"anyOf": [INTEGER, {"type": "null"}]}, None),
-        ("None", {"anyOf": [INTEGER, {"type": "null"}]}, None),
-        ("7", {"anyOf": [INTEGER, {"type": "null"}]}, 7),
-        ("7", {"anyOf": [INTEGER, {}]}, "7"),
-        ("2", {"enum": [1, 2]}, 2),
-        ("2", {"const": 2}, 2),
-        ("a", {"enum": ["a"]}, "a"),
-        ("7", {"$ref": "#/$defs/Round"}, "7"),
-        ("7", {"$ref": "#/$defs/Box%5Bint%5D"}, 7),
-        ("[" * 9999, {"type": "array"}, "[" * 9999),
-    ],
+    [*table("compiler_results"), ("[" * 9999, {"type": "array"}, "[" * 9999)],
 )
 def test_a_result_becomes_what_the_schema_wants(text: str, schema: Json, expected: Json) -> None:
     definitions = {"Point": {"type": "object"}, "Round": {"$ref": "#/$defs/Round"}}
@@ -452,19 +251,6 @@ def test_a_plan_that_is_written_is_read_back(plan: Plan) -> None:
     assert parse_plan(str(plan), [WIDE]) == plan
 
 
-@given(plans())
-@settings(deadline=None)
-def test_python_literals_without_names_are_read_back(plan: Plan) -> None:
-    def line(call: Call) -> str:
-        return f"{call.id}. wide({', '.join(map(repr, call.arguments.values()))})"
-
-    text = "\n".join([*map(line, plan.calls), "join()"])
-    read = parse_plan(text, [WIDE])
-    assert [list(call.arguments.values()) for call in read.calls] == [
-        list(call.arguments.values()) for call in plan.calls
-    ]
-
-
 PIECES = [
     "1. ",
     "2. ",
@@ -520,62 +306,7 @@ def test_any_text_is_a_plan_or_says_why_not(text: str) -> None:
 # ---- decisions
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "said"),
-    [
-        ("Thought: t\nAction: finish(42)", "finish", "42"),
-        ("Thought: t\nAction: Finish(42)\n", "finish", "42"),
-        ("Thought: t\nAction: finish(42)\n\n<END_OF_RESPONSE>", "finish", "42"),
-        ("Thought: t\nAction: finish(42)\n```", "finish", "42"),
-        ("Thought: t. Action: finish(42)", "finish", "42"),
-        ("thought: t\naction: FINISH( 42 )", "finish", "42"),
-        ("**Thought:** t\n**Action:** finish(42)", "finish", "42"),
-        ("- Action: `finish(42)`", "finish", "42"),
-        ("Action:\nfinish(42)", "finish", "42"),
-        ("finish(42)", "finish", "42"),
-        ("Action: finish 42", "finish", "42"),
-        ("Action: finish(The answer is **42**)", "finish", "The answer is **42**"),
-        ("Action: finish(**Paris**)", "finish", "**Paris**"),
-        ("Action: finish(**Paris**)\n```", "finish", "**Paris**"),
-        ("**Action: finish(**Paris**)**", "finish", "**Paris**"),
-        ("**Action: finish(Paris)**\n<END_OF_RESPONSE>", "finish", "Paris"),
-        ("Action: finish(So:\n```py\nf(1)\n```)", "finish", "So:\n```py\nf(1)\n```"),
-        ("Action: finish(So:\n```py\nf(1\n```\n)", "finish", "So:\n```py\nf(1\n```"),
-        ("```\nAction: finish(So:\n```\nf\n```)\n```", "finish", "So:\n```\nf\n```"),
-        ("Action: finish The answer is **42**", "finish", "The answer is **42**"),
-        ("Action: finish **42**", "finish", "**42**"),
-        ("**Action: finish 42**", "finish", "42"),
-        ("**Action: finish 2**3 is **8****", "finish", "2**3 is **8**"),
-        ("```\nAction: finish 42\n```", "finish", "42"),
-        ("Action: finish So:\n```\nf\n```", "finish", "So:\n```\nf\n```"),
-        ("Action: finish(So:\n```\nf\n```", "finish", "So:\n```\nf\n```"),
-        ('Action: finish("he said "hi" to me")', "finish", 'he said "hi" to me'),
-        ("Action: finish: 42", "finish", "42"),
-        ("Action: finish\n42\n43", "finish", "42\n43"),
-        ('Action: finish("42")', "finish", "42"),
-        ("Action: finish(answer='it\\'s 42')", "finish", "it's 42"),
-        ('Action: finish("a" and "b")', "finish", '"a" and "b"'),
-        ('Action: finish("a", "b")', "finish", '"a", "b"'),
-        ("Action: finish(f(x) = (a) b)", "finish", "f(x) = (a) b"),
-        ("Action: finish(a) one b) two)", "finish", "a) one b) two"),
-        ("Action: finish(sad :( )", "finish", "sad :("),
-        ("Action: finish(line 1\n\n1) line 2\n)", "finish", "line 1\n\n1) line 2"),
-        ("Action: finish(42)\nObservation: (made up)", "finish", "42"),
-        ("Action: finish(42", "finish", "42"),
-        ("Action: finish(a (b) c", "finish", "a (b) c"),
-        ("Action: finish(We must replan the trip.)", "finish", "We must replan the trip."),
-        ("Action: finish(Replanning is done)", "finish", "Replanning is done"),
-        ("Action: replan(more is needed)", "replan", "more is needed"),
-        ("Thought: t\nAction: Replan(the (second) city)\n", "replan", "the (second) city"),
-        ("Action: Replan", "replan", ""),
-        ("Action: replan()", "replan", ""),
-        ("Action: replan more is needed", "replan", "more is needed"),
-        ("Action: finish(Replan)", "replan", ""),
-        ("Action: finish(Replan: more)", "replan", "more"),
-        ("Action: Finish('Replan')", "replan", ""),
-        ("Replan(more)", "replan", "more"),
-    ],
-)
+@pytest.mark.parametrize(("text", "kind", "said"), table("compiler_decisions"))
 def test_a_decision_is_read(text: str, kind: str, said: str) -> None:
     decision = parse_decision(text)
     assert decision is not None
@@ -597,11 +328,6 @@ def test_a_decision_is_read(text: str, kind: str, said: str) -> None:
 )
 def test_what_is_no_decision_is_none(text: str) -> None:
     assert parse_decision(text) is None
-
-
-def test_the_thought_is_kept() -> None:
-    decision = parse_decision("Thought: two\nlines\nAction: replan(more)")
-    assert decision == Decision(kind="replan", text="more", thought="two\nlines")
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from holdfast import Agent, ModelSettings, TaskStep, TaskStepOutput, tool
-from holdfast.errors import InvalidArgumentError, ModelUnavailableError, StepCodeChangedError
-from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast import Agent, TaskStep, TaskStepOutput, tool
+from holdfast.errors import InvalidArgumentError, StepCodeChangedError
+from holdfast.models.base import ModelAnswer
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
@@ -129,15 +128,6 @@ async def test_the_tool_choice_reaches_the_model_in_the_first_step_only() -> Non
         assert model.requests[0].tool_choice == expected
 
 
-async def test_the_agents_own_tool_choice_is_used_when_nothing_else_is_given() -> None:
-    model = ScriptedModel(["x"])
-    bench = Bench(FunctionCallingAgentWorker(), model, look)
-    settings = ModelSettings(tool_choice="look")
-    bench.snapshot = bench.snapshot.model_copy(update={"settings": settings})
-    await bench.run()
-    assert model.requests[0].tool_choice == "look"
-
-
 async def test_refused_calls_get_a_result_in_the_next_step() -> None:
     worker = FunctionCallingAgentWorker(max_function_calls=1)
     got = await Bench(worker, ScriptedModel([(call(), call())]), look).run()
@@ -174,79 +164,6 @@ async def test_a_direct_result_is_the_answer() -> None:
     assert got.result is not None
     assert (got.result.output, got.result.last) == ("result of direct", True)
     assert got.result.adds == ("input", "j0", "j1.0", assistant("result of direct"))
-
-
-async def test_a_step_makes_one_model_call_per_activity_and_repeats_none() -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        parts = [(await ctx.call_model([user(str(k))])).text for k in range(3)]
-        results = await ctx.call_tools([ToolCall(id="1", name="look")])
-        last = await ctx.call_model([user("last")])
-        return ends(step, [*parts, results[0].content, last.text])
-
-    model = ScriptedModel(["a", "b", "c", "d"])
-    bench = Bench(Doing(body), model, look)
-    got = await bench.run()
-    assert got.result is not None
-    assert got.result.output == ["a", "b", "c", "result of look", "d"]
-    assert model.calls == 4
-
-
-async def test_parallel_model_calls_are_all_answered_once() -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        answers = await asyncio.gather(*(ctx.call_model([user(str(k))]) for k in range(4)))
-        return ends(step, [answer.text for answer in answers])
-
-    model = ScriptedModel(lambda request: f"re {request.messages[0].text}")
-    bench = Bench(Doing(body), model)
-    respond = model.respond
-
-    async def late(request: ModelRequest) -> ModelAnswer:
-        await asyncio.sleep(0.01)
-        return await respond(request)
-
-    model.respond = late  # type: ignore[method-assign]
-    got = await bench.run()
-    assert got.result is not None
-    assert got.result.output == ["re 0", "re 1", "re 2", "re 3"]
-    assert model.calls == 4
-
-
-async def test_a_failed_model_call_ends_the_activity_also_when_the_worker_would_go_on() -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        try:
-            answer = await ctx.call_model([user("first")])
-        except Exception:  # noqa: BLE001  what a careless worker does
-            answer = await ctx.call_model([user("instead")])
-        return ends(step, answer.text)
-
-    model = ScriptedModel([ModelUnavailableError("away"), "back"])
-    bench = Bench(Doing(body), model)
-    with pytest.raises(ModelUnavailableError):
-        await bench.advance()
-    got = await bench.run()
-    assert got.result is not None
-    assert [r.messages[0].text for r in model.requests] == ["first", "first"]
-
-
-async def test_an_error_after_an_answer_keeps_the_answer() -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        await ctx.call_model()
-        raise KeyError("a bug")
-
-    got = await Bench(Doing(body), ScriptedModel(["paid"])).advance()
-    assert got.answer is not None
-    assert got.answer.text == "paid"
-    assert got.failure is not None
-    assert got.failure.type == "KeyError"
-    assert got.request
-
-
-async def test_an_error_before_any_answer_is_raised() -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        raise KeyError("a bug")
-
-    with pytest.raises(KeyError):
-        await Bench(Doing(body), ScriptedModel([])).advance()
 
 
 async def test_finally_blocks_run_when_a_step_is_interrupted_and_except_blocks_do_not() -> None:
@@ -289,14 +206,6 @@ async def test_a_changed_request_in_mid_step_is_noticed(change: str) -> None:
     assert (await bench.run()).result is not None
 
 
-async def test_an_output_that_no_json_can_say_is_refused() -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        return ends(step, {"a": object()})
-
-    with pytest.raises(InvalidArgumentError, match="cannot be stored as JSON"):
-        await Bench(Doing(body), ScriptedModel([])).advance()
-
-
 async def test_the_state_that_a_step_changes_comes_back_as_a_patch() -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         ctx.state["list"].append(3)
@@ -308,17 +217,6 @@ async def test_the_state_that_a_step_changes_comes_back_as_a_patch() -> None:
     assert got.result is not None
     assert got.result.patch == {"set": {"new": True}, "splice": {"list": [2, 0, [3]]}}
     assert opened.state == {"list": [1, 2]}
-
-
-async def test_two_equal_inputs_are_both_recorded() -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        ctx.add(user("q"))
-        ctx.add(Message(role="user", content="q"))
-        return ends(step)
-
-    got = await Bench(Doing(body), ScriptedModel([])).advance()
-    assert got.result is not None
-    assert got.result.adds == ("input", "input")
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,11 @@ from holdfast.archive.contents import (
     refer,
     refer_all,
     rehydrate,
-    resolve,
     store_image,
     store_images,
 )
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import from_response_items, to_response_items
-from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenState, OpenStep
 from holdfast.task.ledger.references import resolve_add
 from holdfast.testing.fake_api.checks.images import image_problem
@@ -105,12 +103,6 @@ def test_a_data_url_is_decoded_and_an_address_is_kept() -> None:
     assert (web.url, web.data, web.detail) == ("https://example.com/cat.png", b"", "low")
 
 
-def test_a_part_holds_all_of_an_image() -> None:
-    for image in (Image.from_bytes(PNG, detail="low"), Image.from_url("https://a.b/c.png")):
-        part = image.part()
-        assert Image.from_url(part.url, detail=part.detail) == image
-
-
 def test_the_usual_misspelling_of_jpeg_is_understood() -> None:
     data = KINDS["image/jpeg"]
     assert Image.from_url(url_of(data, "image/jpg")).media_type == "image/jpeg"
@@ -152,21 +144,6 @@ def test_a_large_image_is_refused_before_it_is_read(
         Image.from_bytes(PNG)
 
 
-def test_the_limit_is_20_mb() -> None:
-    most = PNG + b"\0" * (images.LARGEST_IMAGE_BYTES - len(PNG))
-    assert images.LARGEST_IMAGE_BYTES == 20 * 1024 * 1024
-    assert len(Image.from_bytes(most).data) == len(most)
-    with pytest.raises(InvalidArgumentError, match=r"20971521 bytes; .* \(20 MB\)"):
-        Image.from_bytes(most + b"\0")
-
-
-def test_the_bytes_never_show() -> None:
-    image = Image.from_bytes(PNG)
-    assert str(image) == f"[image png {len(PNG)} bytes]"
-    assert "PNG" not in repr(image)
-    assert "IHDR" not in repr([image])
-
-
 def test_an_image_is_frozen_and_is_no_json() -> None:
     image = Image.from_bytes(PNG)
     with pytest.raises((FrozenInstanceError, ValidationError), match="frozen"):
@@ -181,11 +158,6 @@ def test_an_image_is_frozen_and_is_no_json() -> None:
 @given(st.binary(max_size=200), st.sampled_from([*KINDS, "image/bmp"]))
 def test_data_urls_give_back_what_they_hold(data: bytes, media_type: str) -> None:
     assert read_data_url(data_url(media_type, data)) == (media_type, data)
-
-
-def test_a_data_url_may_be_written_without_base64() -> None:
-    assert read_data_url("data:image/gif,GIF89a%00") == ("image/gif", b"GIF89a\0")
-    assert read_data_url("data:,") == ("", b"")
 
 
 details = st.sampled_from(["auto", "low", "high", "original"])
@@ -235,19 +207,6 @@ async def test_an_image_is_stored_once_and_named(shelf: Shelf) -> None:
     assert shelf.blobs == {digest(PNG): PNG}
 
 
-async def test_a_list_with_something_else_is_refused_as_a_whole(shelf: Shelf) -> None:
-    wrong: Any = [Image.from_bytes(PNG), b"bytes"]
-    with pytest.raises(InvalidArgumentError, match="images holds bytes, not Image"):
-        await store_images(wrong, shelf)
-    assert shelf.blobs == {}
-
-
-async def test_parts_of_earlier_messages_may_be_given_again(shelf: Shelf) -> None:
-    url = ImagePart(kind="image", url=url_of(PNG))
-    part = await refer(url, shelf)
-    assert await store_images([part, url], shelf) == (part, part)
-
-
 async def test_a_message_gives_back_what_it_was_given(shelf: Shelf) -> None:
     given = user("q", (ImagePart(kind="image", url=url_of(PNG, "image/bmp"), detail="high"),))
     plain = assistant("no parts")
@@ -283,13 +242,6 @@ async def test_a_reference_that_nobody_made_is_refused_in_items_too(
     item = {"type": "something_new", "output": [{"inner": {member: url}}]}
     with pytest.raises(InvalidArgumentError, match="no reference that was made for this archive"):
         await refer_all(from_response_items([item]), shelf)
-
-
-@pytest.mark.parametrize("url", ["https://a.b/c.png", ""])
-async def test_what_holds_no_bytes_stays_as_it_is(shelf: Shelf, url: str) -> None:
-    part = ImagePart(kind="image", url=url)
-    assert await refer(part, shelf) == part
-    assert shelf.blobs == {}
 
 
 @pytest.mark.parametrize("url", ["holdfast:nonsense", address(PART), f"{address(PART)};mac=0"])
@@ -336,36 +288,7 @@ async def test_a_data_url_that_cannot_be_decoded_is_refused(shelf: Shelf, url: s
         await refer(ImagePart(kind="image", url=url), shelf)
 
 
-async def test_a_message_with_too_large_an_image_is_refused(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("holdfast.archive.contents.LARGEST_IMAGE_BYTES", 50)
-    with pytest.raises(InvalidArgumentError, match="50 are the most"):
-        await refer(ImagePart(kind="image", url=url_of(PNG)), shelf)
-
-
-async def test_texts_are_put_in_and_images_stay_references() -> None:
-    async def read(blob: Blob) -> str:
-        return f"text of {blob.size}"
-
-    blob = Blob(sha256="f" * 64, size=9)
-    stored = TextPart(kind="text", text="", stored=blob)
-    text = TextPart(kind="text", text="text of 9")
-    assert await resolve((stored, PART), read) == (text, PART)
-    assert await resolve(blob, read) == "text of 9"
-    assert await resolve("plain", read) == "plain"
-
-
 # ---- steps
-
-
-def test_the_message_of_a_step_holds_text_and_images() -> None:
-    assert TaskStep().message() is None
-    assert TaskStep(input="q").message() == user("q")
-    assert TaskStep(input="q", images=(PART,)).message() == user("q", (PART,))
-    alone = TaskStep(images=(PART,)).message()
-    assert alone is not None
-    assert alone.content == (PART,)
 
 
 texts = st.none() | st.text(max_size=5)
@@ -392,12 +315,6 @@ def test_history_holds_an_input_once(
         assert got.content == (TextPart(kind="text", text="", stored=blob), *parts)
     else:
         assert got.content == blob
-
-
-def test_the_wire_of_what_has_no_image_is_as_before() -> None:
-    assert TaskStep(step_id="s1", input="q").wire() == {"step_id": "s1", "input": "q"}
-    assert user("q").wire() == {"role": "user", "content": "q"}
-    assert TaskHead(agent="a").wire() == {"agent": "a"}
 
 
 # ---- results of tools

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -60,17 +59,6 @@ def test_pydantic_gets_its_own_error_where_a_value_is_part_of_another() -> None:
     assert Letter.model_validate({"message": {"role": "user"}, "number": 1}).number == 1
     with pytest.raises(ValidationError):
         Message.model_validate({"role": 7})
-
-
-def test_the_signature_of_a_value_names_its_fields() -> None:
-    assert list(inspect.signature(ToolCall).parameters) == [
-        "id",
-        "name",
-        "arguments",
-        "server",
-        "kind",
-        "namespace",
-    ]
 
 
 @pytest.mark.parametrize("name", ["api_key", "options", "client_secret"])

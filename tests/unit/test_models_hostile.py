@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
-import time
 from typing import Any
 
 import pytest
@@ -53,7 +51,7 @@ def ignore(delta: Delta) -> None:
 
 
 @each_api
-@pytest.mark.parametrize("given", ["1763827200", "1e12", "1000000000000", "9" * 300])
+@pytest.mark.parametrize("given", ["1763827200", "9" * 300])
 async def test_a_wait_of_years_is_cut_and_said(api: str, given: str) -> None:
     busy = Bytes(BUSY, status=429, headers={"retry-after": given})
     with pytest.raises(ModelUnavailableError, match=r"after 3600 s, the longest wait") as caught:
@@ -61,16 +59,10 @@ async def test_a_wait_of_years_is_cut_and_said(api: str, given: str) -> None:
     assert caught.value.retry_after == LONGEST_WAIT_SECONDS
 
 
-async def test_a_date_in_another_century_is_cut_and_said() -> None:
-    date = {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}
-    with pytest.raises(ModelUnavailableError, match="the longest wait"):
-        await asked("chat", Bytes(BUSY, status=503, headers=date), streamed=False)
-
-
-@each_api
-@whole_or_streamed
-@pytest.mark.parametrize("client", [False, True], ids=["its own client", "a given client"])
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("api", "streamed", "client", "status"),
+    [("chat", False, False, 429), ("responses", True, True, 503), ("chat", False, True, 503)],
+)
 async def test_an_error_whose_body_is_cut_is_one_that_time_heals(
     api: str, streamed: bool, client: bool, status: int
 ) -> None:
@@ -80,17 +72,6 @@ async def test_an_error_whose_body_is_cut_is_one_that_time_heals(
     if streamed or not client:
         assert f"HTTP {status}" in str(caught.value)
         assert caught.value.retry_after == 7.0
-
-
-@each_api
-@whole_or_streamed
-@pytest.mark.parametrize("client", [False, True], ids=["its own client", "a given client"])
-async def test_an_error_whose_body_is_no_gzip_is_one_that_time_heals(
-    api: str, streamed: bool, client: bool
-) -> None:
-    broken = Bytes(b"not gzip at all", status=503, headers={"content-encoding": "gzip"})
-    with pytest.raises(ModelUnavailableError):
-        await asked(api, broken, streamed=streamed, client=client)
 
 
 @each_api
@@ -111,15 +92,9 @@ async def test_an_error_that_a_person_must_heal_stays_one_when_its_body_is_cut(a
         await asked(api, cut, streamed=True)
 
 
-async def test_the_text_of_an_error_is_read_and_no_key_is_in_it() -> None:
-    told = Bytes(b'{"error": {"message": "bad key %s"}}' % KEY.encode(), status=401)
-    with pytest.raises(ModelRequestError, match=r"bad key \[key\]"):
-        await asked("chat", told, streamed=False)
-
-
-@each_api
-@whole_or_streamed
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+@pytest.mark.parametrize(
+    ("api", "streamed", "packed"), [("chat", False, True), ("responses", True, False)]
+)
 async def test_an_answer_without_end_is_broken_off(api: str, streamed: bool, packed: bool) -> None:
     body = b" " * (LARGEST_BODY_BYTES + 100)
     headers = {"content-encoding": "gzip"} if packed else {}
@@ -127,12 +102,6 @@ async def test_an_answer_without_end_is_broken_off(api: str, streamed: bool, pac
     endless = Bytes(gzip.compress(body, 1) if packed else body, kind, headers=headers)
     with pytest.raises(ModelUnavailableError, match="more than 33554432 bytes"):
         await asked(api, endless, streamed=streamed)
-
-
-async def test_an_error_without_end_is_read_as_far_as_it_says_something() -> None:
-    endless = Bytes(b"x" * 10_000_000, "text/plain", status=503)
-    with pytest.raises(ModelUnavailableError, match="xxx"):
-        await asked("chat", endless, streamed=False)
 
 
 @each_api
@@ -156,22 +125,3 @@ def test_a_line_of_16_mb_costs_no_more_than_its_bytes() -> None:
     events = [event for piece in pieces for event in reader.feed(Counting(piece))]
     assert [len(event) for event in events] == [16 * 1024 * 1024]
     assert copied == 0
-
-
-@each_api
-async def test_the_loop_goes_on_while_a_very_long_line_comes(api: str) -> None:
-    body = APIS[api][1]
-    padded = sent({**body, "padding": "x" * 16_000_000}, streamed=True)
-    longest = 0.0
-
-    async def watch() -> None:
-        nonlocal longest
-        while True:
-            before = time.monotonic()
-            await asyncio.sleep(0.01)
-            longest = max(longest, time.monotonic() - before)
-
-    watching = asyncio.create_task(watch())
-    await asked(api, padded, streamed=True)
-    watching.cancel()
-    assert longest < 5

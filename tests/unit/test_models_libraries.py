@@ -30,10 +30,7 @@ from holdfast.models import (
     resolve_model,
 )
 from holdfast.models.base import Delta
-from holdfast.models.libraries.failures import library_error
-from holdfast.models.prices import Prices
 from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.testing.fake_api import replies
 from holdfast.values.messages import Message, TextPart, Usage, user
 from holdfast.values.settings import ModelSettings
 from tests.support.pictures import png
@@ -69,11 +66,17 @@ SUM = OutputSpec(
     },
 )
 NAMES = {"anthropic": "anthropic/claude-sonnet-4-5", "gemini": "gemini/gemini-3-pro-preview"}
+USUAL = (
+    "litellm-anthropic-stream",
+    "litellm-gemini-whole",
+    "any-llm-anthropic-whole",
+    "any-llm-gemini-stream",
+)
 WAYS = [
-    f"{library}-{provider}-{way}"
+    pytest.param(way, marks=() if way in USUAL else pytest.mark.exhaustive)
     for library in ("litellm", "any-llm")
     for provider in NAMES
-    for way in ("whole", "stream")
+    for way in (f"{library}-{provider}-whole", f"{library}-{provider}-stream")
 ]
 
 
@@ -177,12 +180,6 @@ async def test_a_tool_choice_is_the_providers(asked: Asked, api: FakeOpenAI) -> 
     assert '"any"' in body if asked.provider == "anthropic" else '"ANY"' in body
 
 
-async def test_structured_output(asked: Asked, api: FakeOpenAI) -> None:
-    api.reply('{"total": 3}')
-    assert (await asked(output=SUM)).text == '{"total": 3}'
-    assert '"total"' in api.requests[0].text
-
-
 async def test_an_image(asked: Asked, api: FakeOpenAI) -> None:
     image = Image.from_bytes(png(1))
     api.reply("a square")
@@ -196,14 +193,6 @@ async def test_an_image_that_only_its_provider_knows_is_refused(asked: Asked) ->
         await asked(user("What?", (Image(file_id="file_1").part(),)))
 
 
-async def test_settings(asked: Asked, api: FakeOpenAI) -> None:
-    api.reply("short")
-    await asked(settings=ModelSettings(temperature=0.5, max_tokens=77))
-    body = api.requests[0].text
-    assert "77" in body
-    assert "0.5" in body
-
-
 async def test_a_refused_rate_is_repeated_after_the_wait(asked: Asked, api: FakeOpenAI) -> None:
     api.fail(429, retry_after=7, message="slow down")
     error = await asked.fails()
@@ -214,11 +203,8 @@ async def test_a_refused_rate_is_repeated_after_the_wait(asked: Asked, api: Fake
     assert len(api.requests) == 1  # the library itself has not tried again
 
 
-@pytest.mark.parametrize("status", [500, 503])
-async def test_a_server_in_trouble_is_asked_again(
-    status: int, asked: Asked, api: FakeOpenAI
-) -> None:
-    api.fail(status)
+async def test_a_server_in_trouble_is_asked_again(asked: Asked, api: FakeOpenAI) -> None:
+    api.fail(503)
     assert isinstance(await asked.fails(), ModelUnavailableError)
     assert len(api.requests) == 1
 
@@ -251,17 +237,6 @@ async def test_a_stream_cut_in_the_middle_is_asked_for_again(asked: Asked, api: 
     assert isinstance(await asked.fails(), ModelUnavailableError)
 
 
-async def test_an_answer_that_is_cut_off_says_so(asked: Asked, api: FakeOpenAI) -> None:
-    api.reply("It was a dark", finish="length")
-    answer = await asked()
-    assert (answer.text, answer.finish, answer.is_cut_off) == ("It was a dark", "length", True)
-
-
-async def test_a_filtered_answer_says_so(asked: Asked, api: FakeOpenAI) -> None:
-    api.refuse("No.")
-    assert (await asked()).finish == "content_filter"
-
-
 async def test_a_late_answer_is_not_waited_for(asked: Asked, api: FakeOpenAI) -> None:
     api.reply("warm")
     await asked()  # imports the library
@@ -270,13 +245,6 @@ async def test_a_late_answer_is_not_waited_for(asked: Asked, api: FakeOpenAI) ->
         await asked(settings=ModelSettings(timeout_seconds=0.3))
     await asyncio.to_thread(api.wait_held, 0)
     api.reset()
-
-
-async def test_a_server_that_is_away_is_asked_again() -> None:
-    for kind in (LitellmModel, AnyLLMModel):
-        model: Any = kind("anthropic/claude-x", base_url="http://127.0.0.1:9", api_key=KEY)
-        with pytest.raises(ModelUnavailableError):
-            await model.respond(ModelRequest(model="x", messages=(user("hi"),)))
 
 
 @pytest.mark.parametrize("library", ["litellm", "any-llm"])
@@ -295,12 +263,6 @@ async def test_keys_of_the_environment_stay_out_of_texts(
     api.fail(400, message="not with nothing-that-looks-like-one")
     error = await Asked("any-llm-anthropic-whole", api).fails()
     assert "not with [key]" in str(error)
-
-
-@pytest.mark.parametrize(("key", "said"), [("exact", "exact"), ("exactl", "[key]")])
-def test_a_key_of_a_few_letters_is_no_secret(key: str, said: str) -> None:
-    error = library_error(ValueError(f"expected {key} here"), model="m", key=key)
-    assert f"expected {said} here" in str(error)
 
 
 def test_names_make_models_and_are_theirs() -> None:
@@ -369,27 +331,10 @@ async def test_a_provider_of_ones_own_serves_its_names(acme: Acme) -> None:
     assert resolve_model("acme/small/fast") is not model
 
 
-def test_what_a_provider_gives_must_be_a_model(acme: Acme) -> None:
-    class Late(Acme):
-        async def get_model(self, model_name: str | None) -> Any:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
-            return None
-
-    model_providers.add_provider("acme", Late())
-    with pytest.raises(InvalidArgumentError, match="must return a Model"):
-        resolve_model("acme/small")
-
-
 @pytest.mark.parametrize("prefix", ["", "a/b", "a:b", 3])
 def test_a_prefix_is_a_word(prefix: Any) -> None:
     with pytest.raises(UserError, match="before the first slash"):
         model_providers.add_provider(prefix, Acme())
-
-
-def test_a_provider_has_the_method() -> None:
-    with pytest.raises(UserError, match="get_model"):
-        model_providers.add_provider("acme", object())
-    with pytest.raises(UserError, match="get_model"):
-        MultiProviderMap().add_provider("acme", Acme)
 
 
 def test_an_unknown_prefix_is_refused_when_the_agent_is_made(
@@ -415,13 +360,6 @@ def test_openais_prefix_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve_model("openai/gpt-5-mini").name == "gpt-5-mini"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     assert resolve_model("openai/gpt-5-mini").name == "openai/gpt-5-mini"
-
-
-def test_prices_know_a_model_without_its_library() -> None:
-    prices = Prices({"anthropic/claude-x": {"input": 3, "output": 15}})
-    usage = Usage(input_tokens=1_000_000)
-    assert prices.cost(usage, "litellm/anthropic/claude-x") == 3
-    assert prices.cost(usage, "any-llm/anthropic/claude-x") == 3
 
 
 PROGRAM = """
@@ -462,29 +400,3 @@ def test_litellm_reaches_nothing_but_the_provider_and_logs_no_key() -> None:
     )
     assert run.stdout.strip() == "['127.0.0.1']"
     assert "SECRET" not in run.stderr
-
-
-def test_the_fake_refuses_what_the_providers_refuse() -> None:
-    with FakeOpenAI(strict=False) as api:
-        api.add(replies.reply("unused"))
-        asked: tuple[tuple[str, dict[str, Any], str], ...] = (
-            ("/v1/messages", {"model": "m", "messages": []}, "max_tokens"),
-            (
-                "/v1/messages",
-                {
-                    "model": "m",
-                    "max_tokens": 1,
-                    "messages": [
-                        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]}
-                    ],
-                },
-                "tool_use",
-            ),
-            ("/v1beta/models/gemini-x:generateContent", {"contents": []}, "not specified"),
-        )
-        for path, body, what in asked:
-            from httpx import post  # of the tests alone
-
-            refused = post(api.origin + path, json=body)
-            assert refused.status_code == 400
-            assert what in refused.text

@@ -12,16 +12,12 @@ import pytest
 from holdfast.errors import ModelRequestError, ModelUnavailableError
 from holdfast.models import (
     ChatCompletionsModel,
-    Model,
     ModelAnswer,
     ModelRequest,
     OutputSpec,
     ResponsesModel,
     ToolSpec,
-    from_response_items,
 )
-from holdfast.models.openai.chat import read_answer
-from holdfast.models.openai.chat_stream import CompletionStream
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import (
     ImagePart,
@@ -109,72 +105,6 @@ async def test_unset_settings_are_not_sent(api: FakeOpenAI, kind: Any) -> None:
     assert body_of(api).keys() == {"model", content}
 
 
-SETTINGS = ModelSettings(
-    temperature=0.5,
-    top_p=0.9,
-    frequency_penalty=0.1,
-    presence_penalty=0.2,
-    max_tokens=100,
-    parallel_tool_calls=False,
-    reasoning_effort="low",
-    metadata={"k": "v"},
-    store=True,
-    extra_body={"service_tier": "flex"},
-    extra_headers={"x-team": "blue"},
-)
-
-
-async def test_all_settings_by_responses(api: FakeOpenAI) -> None:
-    api.reply("Hi")
-    await ask(ResponsesModel, user("x"), settings=SETTINGS, tools=(ADD,), tool_choice="required")
-    body = body_of(api)
-    assert api.requests[0].headers["x-team"] == "blue"
-    assert {key: body[key] for key in body if key not in ("input", "tools")} == {
-        "model": "some-model",
-        "temperature": 0.5,
-        "top_p": 0.9,
-        "max_output_tokens": 100,
-        "parallel_tool_calls": False,
-        "reasoning": {"effort": "low"},
-        "metadata": {"k": "v"},
-        "store": True,
-        "service_tier": "flex",
-        "tool_choice": "required",
-    }
-    assert body["tools"] == [
-        {
-            "type": "function",
-            "name": "add",
-            "description": "Add.",
-            "parameters": {"type": "object", "properties": {}},
-            "strict": False,
-        }
-    ]
-
-
-async def test_all_settings_by_chat(api: FakeOpenAI) -> None:
-    api.reply("Hi")
-    await ask(
-        ChatCompletionsModel, user("x"), settings=SETTINGS, tools=(ADD,), tool_choice="required"
-    )
-    body = body_of(api)
-    assert api.requests[0].headers["x-team"] == "blue"
-    assert {key: body[key] for key in body if key not in ("messages", "tools")} == {
-        "model": "some-model",
-        "temperature": 0.5,
-        "top_p": 0.9,
-        "frequency_penalty": 0.1,
-        "presence_penalty": 0.2,
-        "max_completion_tokens": 100,
-        "parallel_tool_calls": False,
-        "reasoning_effort": "low",
-        "metadata": {"k": "v"},
-        "store": True,
-        "service_tier": "flex",
-        "tool_choice": "required",
-    }
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("choice", ["auto", "none", "add"])
 async def test_tool_choice(api: FakeOpenAI, kind: Any, choice: str) -> None:
@@ -186,28 +116,6 @@ async def test_tool_choice(api: FakeOpenAI, kind: Any, choice: str) -> None:
         else {"type": "function", "function": {"name": "add"}}
     )
     assert body_of(api).get("tool_choice") == {"auto": None, "none": "none", "add": named}[choice]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_output_structure_and_strict_tools(api: FakeOpenAI, kind: Any) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"a": {"type": "number"}},
-        "required": ["a"],
-        "additionalProperties": False,
-    }
-    api.reply('{"a": 1}')
-    strict = ToolSpec(name="add", parameters=schema, strict=True)
-    await ask(
-        kind, user("x"), output=OutputSpec(name="Sum", json_schema=schema), tools=(strict, ADD)
-    )
-    body = body_of(api)
-    assert [tool.strict for tool in api.requests[0].tools] == [True, False]
-    shape = {"name": "Sum", "schema": schema, "strict": True}
-    if kind is ResponsesModel:
-        assert body["text"] == {"format": {"type": "json_schema", **shape}}
-    else:
-        assert body["response_format"] == {"type": "json_schema", "json_schema": shape}
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -235,35 +143,12 @@ async def test_extra_fields_of_the_body_join_what_stands_there(
     assert format_["type"] == "json_schema"
 
 
-async def test_an_extra_object_of_another_type_takes_the_place_of_what_stands_there(
-    api: FakeOpenAI,
-) -> None:
-    api.reply("{}")
-    settings = ModelSettings(extra_body={"text": {"format": {"type": "json_object"}}})
-    await ask(
-        ResponsesModel, user("x"), settings=settings, output=OutputSpec(name="S", json_schema={})
-    )
-    assert body_of(api)["text"] == {"format": {"type": "json_object"}}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 async def test_images_are_sent(api: FakeOpenAI, kind: Any) -> None:
     api.reply("A cat")
     message = Message(role="user", content=(TextPart(kind="text", text="What?"), IMAGE))
     await ask(kind, message)
     assert api.requests[0].messages == (message,)
-
-
-async def test_chat_is_told_the_detail_only_where_it_is_not_the_usual(api: FakeOpenAI) -> None:
-    api.reply("A cat")
-    high = IMAGE.model_copy(update={"detail": "high"})
-    await ask(ChatCompletionsModel, user("What?", (IMAGE, high)))
-    sent = api.requests[0].body["messages"][-1]["content"]
-    assert [part.get("image_url") for part in sent] == [
-        None,
-        {"url": IMAGE.url},
-        {"url": IMAGE.url, "detail": "high"},
-    ]
 
 
 async def test_images_in_tool_results_follow_all_results_in_chat(api: FakeOpenAI) -> None:
@@ -289,24 +174,6 @@ async def test_images_in_tool_results_follow_all_results_in_chat(api: FakeOpenAI
     assert sent[2].text == "The result is the image in the next user message."
     assert sent[3].text == "two"
     assert sent[4].content == (IMAGE, IMAGE)
-
-
-async def test_images_in_tool_results_stay_there_in_responses(api: FakeOpenAI) -> None:
-    api.reply("One")
-    call = assistant("", calls=(ToolCall(id="1", name="add"),))
-    result = Message(role="tool", call_id="1", content=(IMAGE,))
-    await ask(ResponsesModel, user("x"), call, result)
-    assert api.requests[0].messages[-1] == result
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_refusal(api: FakeOpenAI, kind: Any) -> None:
-    api.refuse("I cannot.")
-    api.reply("Fine")
-    first = await ask(kind, user("x"))
-    assert (first.refusal, first.text, first.finish) == ("I cannot.", "I cannot.", "stop")
-    await ask(kind, user("x"), first.message, user("Something else"))
-    assert api.requests[-1].messages[1].text == "I cannot."
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -351,59 +218,6 @@ async def test_reasoning_is_handed_back_unchanged(api: FakeOpenAI) -> None:
     assert sent[1]["summary"] == [{"type": "summary_text", "text": "Let me see"}]
 
 
-async def test_ids_of_what_is_not_stored_are_not_sent(api: FakeOpenAI) -> None:
-    api.reply("Done")
-    kept: dict[str, Any] = {
-        "type": "reasoning",
-        "id": "rs_2",
-        "summary": [],
-        "encrypted_content": "x",
-    }
-    items: tuple[dict[str, Any], ...] = (
-        {"type": "reasoning", "id": "rs_1", "summary": []},
-        kept,
-        {"type": "message", "id": "msg_1"},
-    )
-    message = Message(role="assistant", content="Hi", items=items)
-    await ask(ResponsesModel, user("x"), message, user("y"), settings=ModelSettings(store=False))
-    text = {"type": "output_text", "text": "Hi", "annotations": list[Any]()}
-    assert body_of(api)["input"][1:3] == [
-        kept,
-        {"type": "message", "role": "assistant", "content": [text]},
-    ]
-
-
-@pytest.mark.parametrize("is_streamed", [False, True])
-async def test_log_probabilities_of_chat_are_kept_in_the_form_of_responses(
-    api: FakeOpenAI, *, is_streamed: bool
-) -> None:
-    other = {"token": "ho", "logprob": -1.0}
-    first: dict[str, Any] = {"token": "H", "logprob": -0.1, "bytes": [72], "top_logprobs": [other]}
-    second: dict[str, Any] = {"token": "i", "logprob": -0.2, "bytes": None, "top_logprobs": []}
-    if is_streamed:
-        coming = CompletionStream(lambda _: None)
-        for text, token, finish in (("H", first, None), ("i", second, "stop")):
-            delta, logprobs = {"content": text}, {"content": [token]}
-            choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
-            coming.take({"choices": [choice]})
-        answer = read_answer(coming.body or {}, model="m")
-    else:
-        said = {"content": "Hi", "role": "assistant"}
-        logprobs = {"content": [first, second]}
-        api.raw({"choices": [{"message": said, "logprobs": logprobs, "finish_reason": "stop"}]})
-        answer = await ask(ChatCompletionsModel, user("x"), settings=ModelSettings(top_logprobs=1))
-        assert (body_of(api)["logprobs"], body_of(api)["top_logprobs"]) == (True, 1)
-    [item] = answer.message.items
-    assert (answer.text, item["content"][0]["text"]) == ("Hi", "Hi")
-    assert item["content"][0]["logprobs"] == [
-        {**first, "top_logprobs": [{**other, "bytes": []}]},
-        {**second, "bytes": []},
-    ]
-    api.reply("Bye")
-    await ask(ChatCompletionsModel, user("x"), answer.message, user("y"))
-    assert body_of(api)["messages"][1] == {"role": "assistant", "content": "Hi"}
-
-
 HOSTED: tuple[dict[str, Any], ...] = (
     {
         "type": "web_search_call",
@@ -417,24 +231,6 @@ HOSTED: tuple[dict[str, Any], ...] = (
     {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "aaaa"},
     {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"},
 )
-
-
-async def test_what_the_agents_sdk_notes_of_other_providers_is_not_sent(api: FakeOpenAI) -> None:
-    noted: dict[str, Any] = {"id": "__fake_id__", "provider_data": {"model": "m"}}
-    given = from_response_items(
-        [
-            {"role": "user", "content": "x"},
-            {"type": "reasoning", "summary": [], **noted},
-            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", **noted},
-            {"type": "function_call_output", "call_id": "c", "output": "o", **noted},
-        ]
-    )
-    api.reply("ok")
-    await ask(ResponsesModel, *given)
-    sent = api.requests[-1].body["input"]
-    kinds = [each.get("type") for each in sent]
-    assert kinds == [None, "function_call", "function_call_output"]
-    assert all(noted.keys().isdisjoint(each) for each in sent)
 
 
 @pytest.mark.parametrize("store", [None, True, False])
@@ -489,12 +285,6 @@ async def test_chat_servers_may_be_sloppy(api: FakeOpenAI) -> None:
     )
 
 
-async def test_reasoning_of_a_chat_turn_without_calls_is_not_kept(api: FakeOpenAI) -> None:
-    api.raw(chat_body({"content": "Hi", "reasoning_content": "think"}))
-    answer = await ask(ChatCompletionsModel, user("x"))
-    assert answer.message == assistant("Hi")
-
-
 SHAPES: list[tuple[Any, dict[str, Any], str]] = [
     (ResponsesModel, {}, "output: Field required"),
     (ResponsesModel, {"output": "text"}, "output"),
@@ -515,17 +305,6 @@ async def test_unexpected_shape_is_retried(
         await ask(kind, user("x"))
     assert reason in str(caught.value)
     assert "req_1" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [("server_error", ModelUnavailableError), ("invalid_image", ModelRequestError)],
-)
-async def test_failed_response(api: FakeOpenAI, code: str, expected: type[Exception]) -> None:
-    error = {"code": code, "message": "It went wrong"}
-    api.raw({"output": [], "status": "failed", "error": error})
-    with pytest.raises(expected, match="It went wrong"):
-        await ask(ResponsesModel, user("x"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -568,12 +347,6 @@ async def test_address_and_key_are_read_at_each_call(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("OPENAI_BASE_URL", second.base_url)
         assert (await model.respond(request)).text == "second"
     await model.close()
-
-
-def test_both_are_models() -> None:
-    for kind in KINDS:
-        assert isinstance(kind("x"), Model)
-        assert kind("x").name == "x"
 
 
 def test_making_a_model_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

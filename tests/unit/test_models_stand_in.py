@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap, UserDict, UserList
-from datetime import UTC, datetime
-from decimal import Decimal
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,34 +136,6 @@ def test_a_client_that_blocks_is_refused() -> None:
     client: Any = OpenAI(api_key="sk-1")
     with pytest.raises(InvalidArgumentError, match=r"would block .* Pass an openai\.AsyncOpenAI"):
         ResponsesModel("m", client=client)
-
-
-async def test_a_proxy_of_a_client_with_retries_of_its_own_is_told_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    for retries in (0, 2):
-        async with AsyncOpenAI(api_key="sk-1", max_retries=retries) as client:
-            ResponsesModel("m", client=Tracer(client, []))  # type: ignore[arg-type]
-    [said] = [record.getMessage() for record in caplog.records]
-    assert "up to 2 calls more" in said
-
-
-async def test_times_and_numbers_of_a_fake_are_data() -> None:
-    said = SimpleNamespace(type="output_text", text="hello", annotations=())
-    item = SimpleNamespace(type="message", role="assistant", content=[said])
-    usage = SimpleNamespace(input_tokens=3, output_tokens=2, seconds=Decimal("0.5"))
-    now = datetime.now(tz=UTC)
-    answer = SimpleNamespace(id="r1", output=[item], usage=usage, created_at=now)
-    made = ResponsesModel("m", client=Fake(answer))  # type: ignore[arg-type]
-    assert (await made.respond(ASKED)).text == "hello"
-
-
-@pytest.mark.parametrize("kind", [dict, UserDict, MappingProxyType, ChainMap])
-async def test_any_mapping_is_an_answer(kind: Any) -> None:
-    said = kind({"type": "output_text", "text": "hello", "annotations": UserList()})
-    item = kind({"type": "message", "role": "assistant", "content": UserList([said])})
-    made = ResponsesModel("m", client=Fake(kind({"id": "r1", "output": [item]})))  # type: ignore[arg-type]
-    assert (await made.respond(ASKED)).text == "hello"
 
 
 class Failing:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ModelRequestError, ModelUnavailableError
+from holdfast.errors import ModelUnavailableError
 from holdfast.models import (
     ChatCompletionsModel,
     ModelAnswer,
@@ -114,27 +114,6 @@ async def test_a_stream_without_its_end_is_to_be_repeated(api: FakeOpenAI, kind:
     api.raw(body)
     with pytest.raises(ModelUnavailableError, match="there was no"):
         await stream(kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_errors_are_those_of_plain_calls(api: FakeOpenAI, kind: Any) -> None:
-    api.fail(429, retry_after=7)
-    with pytest.raises(ModelUnavailableError) as busy:
-        await stream(kind)
-    assert busy.value.retry_after == 7
-    api.fail(401)
-    with pytest.raises(ModelRequestError, match="401"):
-        await stream(kind)
-    api.malformed()
-    with pytest.raises(ModelUnavailableError, match="not JSON"):
-        await stream(kind)
-
-
-async def test_a_failed_response_says_why(api: FakeOpenAI) -> None:
-    error = {"code": "invalid_prompt", "message": "no such prompt"}
-    api.raw({"status": "failed", "output": [], "error": error})
-    with pytest.raises(ModelRequestError, match="no such prompt"):
-        await stream(ResponsesModel)
 
 
 @pytest.mark.parametrize("kind", KINDS)

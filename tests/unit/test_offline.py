@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.models import Model, ModelRequest, OfflineModel, ToolSpec
+from holdfast.models import ModelRequest, ToolSpec
 from holdfast.models.arithmetic import Expression, Operation, find_question, number
 from holdfast.models.offline import answer
-from holdfast.values.messages import Message, assistant, system, user
+from holdfast.values.messages import Message, user
 
 Calculator = dict[str, Callable[[Any, Any], Any]]
 CALCULATOR: Calculator = {
@@ -96,20 +96,6 @@ def test_text_without_arithmetic_is_told_apart(text: str) -> None:
     assert "offline" in said
 
 
-def test_missing_tools_are_named() -> None:
-    said, made = run([user("1 + 2 / 3")], tools=offer("add"))
-    assert made == []
-    assert "divide" in said
-    assert "offline" in said
-
-
-def test_tools_that_must_not_be_called_are_not() -> None:
-    request = ModelRequest(
-        model="offline", messages=(user("1 + 2"),), tools=TOOLS, tool_choice="none"
-    )
-    assert answer(request).message.calls == ()
-
-
 def test_error_of_a_tool_is_told() -> None:
     text, made = run([user("1 + 10 / (5 - 5)")])
     assert made == [("subtract", 5, 5), ("divide", 10, 0)]
@@ -123,72 +109,6 @@ def test_results_are_read_in_usual_forms(result: str) -> None:
     tool = Message(role="tool", call_id=first.calls[0].id, content=result)
     request = ModelRequest(model="offline", messages=(user("1 + 2"), first, tool), tools=TOOLS)
     assert answer(request).text == "The result of 1 + 2 is 3."
-
-
-@pytest.mark.parametrize("result", ["", "none", "nan", "inf", "{}", "[1]", "true"])
-def test_results_that_are_no_number_are_told(result: str) -> None:
-    first = answer(ModelRequest(model="offline", messages=(user("1 + 2"),), tools=TOOLS)).message
-    tool = Message(role="tool", call_id=first.calls[0].id, content=result)
-    request = ModelRequest(model="offline", messages=(user("1 + 2"), first, tool), tools=TOOLS)
-    assert "gave no number" in answer(request).text
-
-
-def test_feedback_and_notes_do_not_lose_the_question() -> None:
-    first = answer(ModelRequest(model="offline", messages=(user("1 + 2 + 3"),), tools=TOOLS))
-    tool = Message(role="tool", call_id=first.message.calls[0].id, content="3")
-    messages = [
-        user("1 + 2 + 3"),
-        first.message,
-        tool,
-        system("A step was undone."),
-        user("Hurry up"),
-    ]
-    text, made = run(messages)
-    assert made == [("add", 3, 3)]
-    assert text.endswith(" is 6.")
-
-
-def test_an_answered_question_is_over() -> None:
-    text, made = run([user("1 + 2"), assistant("The result is 3."), user("Thank you")])
-    assert made == []
-    assert "no arithmetic" in text
-
-
-def test_each_new_question_begins_anew() -> None:
-    messages = [user("1 + 2")]
-    run(messages)
-    messages.append(user("2 * 5"))
-    assert run(messages) == ("The result of 2 * 5 is 10.", [("multiply", 2, 5)])
-
-
-def test_call_ids_differ_within_a_conversation() -> None:
-    messages = [user("1 + 1 + 1 + 1")]
-    run(messages)
-    messages.append(user("1 + 1 + 1 + 1"))
-    run(messages)
-    ids = [call.id for message in messages for call in message.calls]
-    assert len(set(ids)) == len(ids) == 6
-
-
-def test_equal_requests_give_equal_answers() -> None:
-    request = ModelRequest(model="offline", messages=(user("1 + 2"),), tools=TOOLS)
-    assert answer(request) == answer(request)
-    assert answer(request).usage.requests == 1
-    assert answer(request).usage.input_tokens > 0
-
-
-def test_other_parameter_names_are_used() -> None:
-    parameters: dict[str, Any] = {"type": "object", "properties": {"left": {}, "right": {}}}
-    tool = ToolSpec(name="add", parameters=parameters)
-    request = ModelRequest(model="offline", messages=(user("1 + 2"),), tools=(tool,))
-    assert json.loads(answer(request).message.calls[0].arguments) == {"left": 1, "right": 2}
-
-
-async def test_it_is_a_model() -> None:
-    model: Model = OfflineModel(latency=0.001)
-    assert model.name == "offline"
-    said = await model.respond(ModelRequest(model="offline", messages=(user("Hi"),)))
-    assert said.finish == "stop"
 
 
 expressions: st.SearchStrategy[Any] = st.recursive(

@@ -14,26 +14,10 @@ def test_pauses_double_up_to_the_longest_and_stay_there() -> None:
     assert list(islice(pauses(0.5, 3.0), 6)) == [0.5, 1.0, 2.0, 3.0, 3.0, 3.0]
 
 
-def test_pauses_grow_by_the_factor() -> None:
-    assert list(islice(pauses(4.0, 10.0, 1.5), 4)) == [4.0, 6.0, 9.0, 10.0]
-    assert list(islice(pauses(4.0, 10.0, 1), 3)) == [4.0, 4.0, 4.0]
-
-
-def test_a_first_pause_above_the_longest_is_cut() -> None:
-    assert list(islice(pauses(5.0, 2.0), 2)) == [2.0, 2.0]
-    assert pause_of(0, 5.0, 2.0) == 2.0
-
-
 def test_pauses_end_with_the_one_whose_sum_reaches_the_total() -> None:
     assert list(pauses(1.0, 60.0, total=7.0)) == [1.0, 2.0, 4.0]
     assert list(pauses(1.0, 60.0, total=7.5)) == [1.0, 2.0, 4.0, 8.0]
     assert list(pauses(1.0, 60.0, total=0)) == []
-
-
-def test_the_pause_of_an_attempt_is_the_one_that_the_iterator_gives() -> None:
-    made = list(islice(pauses(0.05, 2.0, 1.5), 20))
-    assert [pause_of(attempt, 0.05, 2.0, 1.5) for attempt in range(20)] == made
-    assert made == sorted(made)
 
 
 def test_an_attempt_whose_power_has_no_float_has_the_longest_pause() -> None:

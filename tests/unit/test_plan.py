@@ -17,10 +17,8 @@ from holdfast.workers.plan_and_solve.plan import (
     Plan,
     SubTask,
     check,
-    default_plan,
     merge,
     read_plan,
-    ready,
     step_ids,
     terminal,
     waves,
@@ -132,38 +130,11 @@ def test_small_faults_do_not_lose_a_plan(text: str) -> None:
     assert read_plan(text).sub_tasks == (SubTask(**ONE),)
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ('"b"', ("b",)),
-        ('"b, c"', ("b", "c")),
-        ('"d, e"', ("d, e",)),
-        ('" "', ()),
-        ("3", ("3",)),
-        ('[3, "b"]', ("3", "b")),
-    ],
-)
-def test_dependencies_may_be_a_text_or_numbers(written: str, expected: tuple[str, ...]) -> None:
-    first = f'{{"name": "a", "input": "x", "dependencies": {written}}}'
-    text = f'[{first}, {{"name": "d, e", "input": "y"}}]'
-    assert read_plan(text).sub_tasks[0].dependencies == expected
-
-
-def test_line_breaks_in_texts_null_and_numbers_for_names_are_read() -> None:
-    text = '[{"name": 3, "input": "one\ntwo", "expected_output": null, "dependencies": null}]'
-    assert read_plan(text).sub_tasks == (SubTask(name="3", input="one\ntwo"),)
-
-
 @pytest.mark.parametrize("text", ["[]", " [ ]\n", "```json\n[]\n```", "All is known.\n[]"])
 def test_an_empty_list_alone_is_an_empty_plan(text: str) -> None:
     assert read_plan(text) == Plan()
     with pytest.raises(InvalidArgumentError, match="no sub-tasks"):
         check(read_plan(text))
-
-
-@given(dags())
-def test_a_plan_is_read_as_it_was_written(made: Plan) -> None:
-    assert read_plan(json.dumps(made.model_dump(mode="json"))) == made
 
 
 @given(st.text())
@@ -172,30 +143,10 @@ def test_any_text_is_a_plan_or_refused(text: str) -> None:
         read_plan(text)
 
 
-def test_names_are_trimmed_and_dependencies_counted_once() -> None:
-    [made] = read_plan(
-        '{"sub_tasks": [{"name": " b ", "input": "x", "dependencies": ["a ", "a"]}]}'
-    ).sub_tasks
-    assert (made.name, made.dependencies) == ("b", ("a",))
-
-
-def test_half_a_character_does_not_get_into_a_plan() -> None:
-    [made] = read_plan(
-        r'[{"name": "a\ud83d", "input": "\ud83d", "dependencies": ["\ud83d"]}]'
-    ).sub_tasks
-    assert (made.name, made.input, made.dependencies) == ("a\ufffd", "\ufffd", ("\ufffd",))
-
-
 def test_the_structure_asked_for_may_be_enforced_by_a_provider() -> None:
     assert PLAN_OUTPUT.strict
     assert strict_problem(PLAN_OUTPUT.json_schema) == ""
     assert read_plan(WRITTEN).sub_tasks[0].model_dump().keys() == ONE.keys()
-
-
-def test_the_default_plan_is_the_whole_request() -> None:
-    [only] = default_plan("book a trip").sub_tasks
-    assert (only.name, only.input, only.dependencies) == ("default", "book a trip", ())
-    check(default_plan(""))
 
 
 # ---- checking
@@ -215,11 +166,6 @@ def test_the_default_plan_is_the_whole_request() -> None:
 def test_a_plan_that_cannot_be_carried_out_is_refused(made: Plan, problem: str) -> None:
     with pytest.raises(InvalidArgumentError, match=problem):
         check(made)
-
-
-@given(dags())
-def test_every_plan_without_a_cycle_is_accepted(made: Plan) -> None:
-    check(made)
 
 
 @given(dags(), st.data())
@@ -244,17 +190,6 @@ def _needs(made: Plan, name: str, other: str) -> bool:
 
 
 # ---- order
-
-
-def test_a_and_b_are_ready_first_and_c_after_both() -> None:
-    made = plan(a="", b="", c="a b")
-    assert [each.name for each in ready(made, ())] == ["a", "b"]
-    assert [each.name for each in ready(made, ("a",))] == ["b"]
-    assert [each.name for each in ready(made, ("a", "b"))] == ["c"]
-    assert waves(made) == (("a", "b"), ("c",))
-    assert waves(DIAMOND) == (("a",), ("b", "c"), ("d",))
-    assert waves(DIAMOND, done=("a", "b")) == (("c",), ("d",))
-    assert (terminal(DIAMOND), terminal(plan(a="", b=""))) == (("d",), ("a", "b"))
 
 
 @given(dags())
@@ -295,22 +230,6 @@ def test_a_refinement_that_cannot_be_carried_out_is_refused(refined: Plan, probl
         merge(DIAMOND, {"a"}, refined)
 
 
-def test_an_empty_refinement_leaves_what_is_done() -> None:
-    assert merge(DIAMOND, {"a", "b"}, Plan()).names == ("a", "b")
-
-
-@given(dags(), st.data())
-def test_merging_a_plan_with_its_own_rest_changes_nothing(made: Plan, data: st.DataObject) -> None:
-    rounds = waves(made)
-    upto = data.draw(st.integers(0, len(rounds)))
-    done = {name for wave in rounds[:upto] for name in wave}
-    rest = Plan(sub_tasks=tuple(each for each in made.sub_tasks if each.name not in done))
-    for refined in (made, rest):
-        merged = merge(made, done, refined)
-        assert {each.name: each for each in merged.sub_tasks} == {e.name: e for e in made.sub_tasks}
-        assert waves(merged, done) == rounds[upto:]
-
-
 # ---- steps
 
 
@@ -343,17 +262,6 @@ def test_without_refinement_all_sub_tasks_are_queued_with_their_links() -> None:
     assert [bool(step.step_state.get("answers")) for step in steps] == [False] * 3 + [True]
 
 
-@pytest.mark.parametrize("refine", [True, False])
-def test_a_tool_choice_is_for_the_sub_tasks_that_need_no_other(refine: bool) -> None:
-    chosen = progress().model_copy(update={"tool_choice": "required"})
-    steps = following(plan(a="", b="", c="a"), chosen, refine=refine, synthesize=True)
-    choices = {s.step_id: Progress.model_validate(s.step_state).tool_choice for s in steps}
-    later = "p1-refine-1" if refine else "p1:c"
-    assert (choices.pop("p1:a"), choices.pop("p1:b")) == ("required", "required")
-    assert later in choices
-    assert set(choices.values()) == {"auto"}
-
-
 def test_with_refinement_a_wave_and_a_refinement_after_it_are_queued() -> None:
     steps = following(DIAMOND, progress(a="p1:a"), refine=True, synthesize=False)
     assert [(step.step_id, step.prev_steps) for step in steps] == [
@@ -363,17 +271,6 @@ def test_with_refinement_a_wave_and_a_refinement_after_it_are_queued() -> None:
     ]
     last = following(DIAMOND, progress(a="p1:a", b="p1:b", c="p1:c"), refine=True, synthesize=False)
     assert [step.step_id for step in last] == ["p1:d"]  # and no refinement after the last wave
-
-
-def test_several_results_are_put_together_by_a_step_of_its_own() -> None:
-    steps = following(plan(a="", b="", c="a"), progress(), refine=False, synthesize=False)
-    assert (steps[-1].step_id, steps[-1].prev_steps) == ("p1-answer", ("p1:b", "p1:c"))
-    assert not any(step.step_state.get("answers") for step in steps)
-
-
-def test_one_result_is_put_into_words_only_when_asked_to() -> None:
-    steps = following(DIAMOND, progress(), refine=False, synthesize=True)
-    assert (steps[-1].step_id, steps[-1].prev_steps) == ("p1-answer", ("p1:d",))
 
 
 @given(dags(), st.booleans())
@@ -415,16 +312,3 @@ def test_versions_are_numbered_for_each_plan_and_the_newest_counts() -> None:
     ]
     assert current(state, "p1") == plan(a="")
     assert json.loads(json.dumps(state)) == state
-
-
-def test_an_unchanged_plan_is_not_kept_twice() -> None:
-    state: dict[str, Any] = {}
-    record(state, "p1", DIAMOND, "made")
-    assert record(state, "p1", DIAMOND, "unchanged")["version"] == 1
-    assert len(state[PLANS_KEY]) == 1
-
-
-@pytest.mark.parametrize("state", [{}, {PLANS_KEY: []}, {PLANS_KEY: "mine"}, {PLANS_KEY: ["x"]}])
-def test_a_plan_that_something_else_wrote_over_is_an_error(state: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgumentError, match="plans"):
-        current(state, "p1")

@@ -60,26 +60,13 @@ def test_an_answer_comes_out_while_it_is_written() -> None:
     assert filtered(deltas) == ["", "", "", "The", " sum", "", "\nis 3", ".", ""]
 
 
-def test_a_bold_keyword_does_not_hold_the_answer_back() -> None:
-    assert filtered(["**Answer:*", "*", " x", " y"]) == ["", "", "x", " y", ""]
-
-
 def test_a_preamble_before_an_action_is_never_shown() -> None:
     text = "Of course! Let me look.\nAction: look\nAction Input: {}\nObservation: x\nAnswer: y"
     assert filtered(list(text)) == [""] * (len(text) + 1)
 
 
-def test_a_preamble_before_an_answer_is_never_shown() -> None:
-    assert filtered(["Of course!", "\nAnswer: 42"]) == ["", "42", ""]
-
-
 def test_a_reply_without_keywords_comes_out_at_its_end() -> None:
     assert filtered(["Just ", "42."]) == ["", "", "Just 42."]
-
-
-def test_an_observation_in_an_answer_is_let_through_as_it_is_written() -> None:
-    deltas = ["Answer: a\n", "Obs", "ervation", ": c\n", "d"]
-    assert filtered(deltas) == ["a", "\nObs", "ervation", ": c", "\nd", ""]
 
 
 def test_the_answer_after_thinking_comes_out_while_it_is_written() -> None:
@@ -87,47 +74,14 @@ def test_the_answer_after_thinking_comes_out_while_it_is_written() -> None:
     assert filtered(deltas) == ["", "", "", "", "", "4", "2", ""]
 
 
-def test_an_answer_that_begins_with_a_keyword_is_let_through() -> None:
-    assert filtered(["Answer: Observation: x", " y"]) == ["Observation: x", " y", ""]
-
-
 PIECES = st.sampled_from(
     [
-        "Thought:",
-        "Action:",
-        "Action Input:",
-        "Answer:",
-        "answer:",
-        "Observation:",
-        "obser",
-        "<think>",
-        "</think>",
-        "</",
-        "Action: None",
-        "• ",
-        "* ",
-        "1. ",
-        "**",
-        "```",
-        "\n",
-        "\n\n",
-        " ",
-        "- ",
-        "{}",
-        "a",
-        "add",
-        "\n**Obs",
-        "vation",
-        ": ",
-        "_",
-        "`",
-        "\r\n",
-        "Final Answer:",
-        "\n\nAnswer: x",
-        "\nObservation: y",
-        "\N{LATIN SMALL LETTER LONG S}",
+        "Thought:", "Action:", "Action Input:", "Answer:", "answer:", "Observation:", "obser",
+        "<think>", "</think>", "</", "Action: None", "• ", "* ", "1. ", "**", "```", "\n",
+        "\n\n", " ", "- ", "{}", "a", "add", "\n**Obs", "vation", ": ", "_", "`", "\r\n",
+        "Final Answer:", "\n\nAnswer: x", "\nObservation: y", "\N{LATIN SMALL LETTER LONG S}",
     ]
-)
+)  # fmt: skip
 
 
 @settings(max_examples=400, deadline=None)

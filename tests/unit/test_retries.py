@@ -18,8 +18,8 @@ from holdfast import (
     RetryPolicy,
     RetryPolicyContext,
 )
-from holdfast.errors import ModelRequestError, ModelUnavailableError
-from holdfast.values.runs.failed_attempts import next_failure, normalized
+from holdfast.errors import ModelUnavailableError
+from holdfast.values.runs.failed_attempts import next_failure
 
 BACKOFF = ModelRetryBackoffSettings(initial_delay=0.5, jitter=False)
 
@@ -57,19 +57,6 @@ async def test_wait_is_that_of_the_policy_then_of_the_provider_then_of_the_backo
     assert failure.retry_after == wait
 
 
-async def test_what_the_provider_asks_is_known_of_the_cause_as_well() -> None:
-    error = ModelUnavailableError("busy")
-    error.__cause__ = limited(retry_after="9")
-    assert normalized(error).retry_after == 9
-
-
-async def test_an_error_that_is_repeated_is_kept_as_the_cause() -> None:
-    error = ValueError("mine")
-    failure = await after(error, lambda _: True)
-    assert isinstance(failure, ModelUnavailableError)
-    assert failure.__cause__ is error
-
-
 async def test_policy_and_model_are_told_of_the_call() -> None:
     asked: list[ModelRetryAdviceRequest] = []
     told: list[RetryPolicyContext] = []
@@ -102,14 +89,6 @@ async def test_policy_and_model_are_told_of_the_call() -> None:
     assert (request.previous_response_id, request.conversation_id) == ("resp_1", "conv_1")
 
 
-def test_a_policy_is_told_what_the_model_says_of_a_repetition() -> None:
-    known = normalized(ValueError("mine"))
-    advice = ModelRetryAdvice(replay_safety="unsafe", response_started=True)
-    context = RetryPolicyContext(ValueError("mine"), 1, 2, False, known, advice)
-    assert (context.replay_safety, context.response_started) == ("unsafe", True)
-    assert not context.stateful_request
-
-
 @pytest.mark.parametrize("attempt", [1, 3])
 async def test_a_locked_conversation_waits_longer_each_time_and_no_policy_is_asked(
     attempt: int,
@@ -131,16 +110,3 @@ def test_waits_of_a_run_are_put_over_those_of_its_agent_field_by_field() -> None
     merged = ModelSettings(retry=agents).resolve(ModelSettings(retry=runs)).retry
     waits = ModelRetryBackoffSettings(initial_delay=0.5, max_delay=9, jitter=False)
     assert merged == ModelRetrySettings(max_retries=3, backoff=waits)
-
-
-async def test_without_a_policy_nothing_is_repeated() -> None:
-    failure = await next_failure(
-        ModelUnavailableError("busy"),
-        ModelRetrySettings(max_retries=2),
-        model=None,
-        attempt=1,
-        most=2,
-        streams=False,
-    )
-    assert isinstance(failure, ModelRequestError)
-    assert "give it one" in str(failure)

@@ -178,26 +178,12 @@ def test_an_object_is_described_by_its_class_or_by_its_own_text(
     assert Returned.of(value, render_result(value)) == Returned(kind=kind, text=text)
 
 
-def test_the_text_of_an_object_that_is_not_made_anew_is_recorded_also_if_it_is_its_json() -> None:
-    class Plain(City):
-        def __str__(self) -> str:
-            return self.model_dump_json()
-
-    value = Plain(name="Oslo")
-    assert Returned.of(value, str(value)) == Returned(text=str(value))
-
-
 @pytest.mark.parametrize(
     ("behavior", "text"), [("first", "2026-01-31"), ("look,", "2026-01-31"), ("ask", "")]
 )
 def test_the_text_is_recorded_where_it_may_be_the_final_output(behavior: str, text: str) -> None:
     value = date(2026, 1, 31)
     assert ready(behavior).returned(value, render_result(value)) == Returned(text=text)
-
-
-@pytest.mark.parametrize("behavior", ["", "other,"])
-def test_nothing_is_described_that_cannot_end_the_run(behavior: str) -> None:
-    assert ready(behavior).returned(7, "7") is None
 
 
 def test_what_can_be_written_only_once_does_not_fail_the_call_that_returned_it() -> None:

@@ -65,11 +65,6 @@ def test_every_option_that_a_task_needs_is_in_the_policy() -> None:
     }
 
 
-def test_a_constant_wish_for_approval_needs_no_asking() -> None:
-    assert tool(lambda: None, name="a", needs_approval=True).policy().needs_approval == "yes"
-    assert tool(lambda: None, name="a", needs_approval=False).policy().needs_approval == "no"
-
-
 def test_the_tool_modules_are_light() -> None:
     """In a process of its own, because this one has everything loaded."""
     code = (

@@ -108,8 +108,3 @@ def test_other_values_are_refused_with_the_remedy(value: Any, type_name: str) ->
         render_result(value, tool="look")
     assert (caught.value.tool, caught.value.type_name) == ("look", type_name)
     assert isinstance(caught.value, HoldfastError)
-
-
-def test_the_error_does_without_a_tool_name() -> None:
-    with pytest.raises(ToolResultError, match=r"^A tool returned a value of type 'object'"):
-        render_result(object())

@@ -11,19 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Agent, KeywordToolRetriever, Message, TaskStep, ToolRetriever, UserError, tool
+from holdfast import Agent, KeywordToolRetriever, Message, TaskStep, UserError, tool
 from holdfast.agents.tools.retriever import ask_retriever, words_in
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import AGENTS_SDK, TaskHead
 from holdfast.task.data.records import JournalEntry, OpenStep
 from holdfast.task.data.wire import Advanced
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.workers import StepContext
-from holdfast.workers.context.offer import select
 from holdfast.workers.driver import advance
 from tests.support.workers import Body, Doing, ends
 
@@ -97,16 +95,6 @@ def test_a_word_that_fewer_tools_have_weighs_more() -> None:
     assert rare.retrieve("alpha gamma") == ["a_rare_word"]
 
 
-def test_a_shorter_description_weighs_more() -> None:
-    def long() -> None:
-        """Fetch the parcel from the depot where the van has brought it in the night."""
-
-    def short() -> None:
-        """Fetch the parcel."""
-
-    assert KeywordToolRetriever([long, short], top_k=1).retrieve("parcel") == ["short"]
-
-
 def test_tools_without_a_common_word_follow_in_the_order_of_the_catalogue() -> None:
     retriever = KeywordToolRetriever(CATALOGUE, top_k=3)
     assert retriever.retrieve("xyzzy") == NAMES[:3]
@@ -120,12 +108,6 @@ def test_any_query_gets_top_k_different_tools_and_always_the_same(query: str) ->
     found = retriever.retrieve(query)
     assert len(found) == len(set(found)) == 3
     assert found == KeywordToolRetriever(CATALOGUE, top_k=3).retrieve(query)
-
-
-def test_names_are_split_into_their_words() -> None:
-    assert words_in("search_flights findHTTPServer2 don't GLASS Straße") == [
-        *("search", "flight", "find", "http", "server", "2", "don", "t", "glass", "straße")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -177,16 +159,6 @@ def test_a_task_knows_the_whole_catalogue() -> None:
     assert agent.clone(instructions="x").made_tools[0] is search_flights
 
 
-def test_two_tools_of_one_name_in_the_catalogue_are_refused() -> None:
-    with pytest.raises(UserError, match="'weather'"):
-        Agent(name="a", tool_retriever=Fixed(tools=[weather, weather]))
-
-
-def test_the_ready_made_retriever_is_one() -> None:
-    retriever: ToolRetriever = KeywordToolRetriever(CATALOGUE)
-    assert Agent(name="a", tool_retriever=retriever).tool("weather") is weather
-
-
 # ---- what a retriever returns
 
 
@@ -221,13 +193,6 @@ async def test_something_else_than_names_is_an_error_that_says_so(returned: Any)
 
     with pytest.raises(InvalidArgumentError, match="must return a list of tool names"):
         await ask_retriever(Odd(), NAMES, "q")
-
-
-def test_a_tool_that_came_after_the_task_had_begun_is_passed_over() -> None:
-    specs = Agent(name="a", tools=[weather, book_hotel]).snapshot("m").tools
-    assert [s.name for s in select(specs, ["search_flights", "weather"])] == ["weather"]
-    assert [s.name for s in select(specs, ["weather"], "book_hotel")] == ["weather", "book_hotel"]
-    assert [s.name for s in select(specs, ["weather"], "auto")] == ["weather"]
 
 
 # ---- a step
@@ -293,12 +258,6 @@ async def test_the_retriever_is_asked_with_the_tasks_input_and_the_model_gets_it
     assert offered(bench.paid[0]) == ["weather", "book_hotel"]
 
 
-async def test_without_an_input_of_its_own_the_tasks_last_user_message_is_asked() -> None:
-    bench = Bench(asks, Fixed("weather"))
-    await bench.advance(input="")
-    assert bench.retriever.queries == ["the request"]
-
-
 async def test_a_step_that_is_run_again_offers_the_same_tools_without_asking() -> None:
     async def twice(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         await asyncio.gather(ctx.offered_tools(), ctx.offered_tools())
@@ -327,17 +286,6 @@ async def test_a_tool_that_is_not_on_offer_is_not_run_and_the_model_is_told() ->
     assert "weather" in str(got.told[1].content)
 
 
-async def test_it_is_told_in_the_middle_of_a_step_too() -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        await ctx.offered_tools()
-        await ctx.call_tools([ToolCall(id="1", name="swim")])
-        return ends(step)
-
-    got = await Bench(body, Fixed("weather")).advance()
-    assert got.calls
-    assert list(got.told) == [0]
-
-
 async def test_in_the_agents_sdks_dialect_it_is_a_verdict_and_the_answer_is_kept() -> None:
     said = assistant("", calls=(ToolCall(id="1", name="book_hotel"),))
     bench = Bench(asks, Fixed("weather"), said)
@@ -361,16 +309,6 @@ async def test_a_worker_may_offer_other_tools_of_its_own_accord() -> None:
     assert got.told == {}
 
 
-async def test_a_worker_that_offers_nothing_may_call_every_tool() -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        calls = (ToolCall(id="1", name="book_hotel"),)
-        return TaskStepOutput(output="", calls=calls, task_step=step)
-
-    bench = Bench(body, Fixed("weather"))
-    assert (await bench.advance()).told == {}
-    assert bench.retriever.queries == []
-
-
 async def test_the_tool_that_a_tool_choice_names_is_always_on_offer() -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         await ctx.call_model(tool_choice=ctx.tool_choice)
@@ -379,17 +317,6 @@ async def test_the_tool_that_a_tool_choice_names_is_always_on_offer() -> None:
     bench = Bench(body, Fixed("weather"))
     await bench.advance(head=TaskHead(agent="a", tool_choice="book_hotel"))
     assert offered(bench.paid[0]) == ["weather", "book_hotel"]
-
-
-async def test_a_retriever_that_fails_is_an_error_before_the_model_is_paid() -> None:
-    class Down(Fixed):
-        async def retrieve(self, query: str) -> Sequence[str]:
-            raise ConnectionError("the index is down")
-
-    bench = Bench(asks, Down())
-    with pytest.raises(ConnectionError, match="the index is down"):
-        await bench.advance()
-    assert bench.paid == []
 
 
 async def test_the_last_call_of_a_budget_is_seen_behind_the_record_of_the_offer() -> None:
@@ -404,38 +331,3 @@ async def test_the_last_call_of_a_budget_is_seen_behind_the_record_of_the_offer(
     await bench.advance(limit="finish")
     await bench.advance()
     assert limits == [True, True]
-
-
-async def test_without_a_retriever_nothing_is_recorded() -> None:
-    bench = Bench(asks, Fixed("weather"))
-    opened = OpenStep(step=TaskStep(step_id="s1"))
-
-    async def respond(request: ModelRequest) -> ModelAnswer:
-        bench.paid.append(request)
-        return ModelAnswer(message=assistant("", calls=(ToolCall(id="1", name="swim"),)))
-
-    ctx = StepContext(
-        agent=bench.snapshot,
-        head=TaskHead(agent="a"),
-        opened=opened,
-        transcript=[],
-        respond=respond,
-    )
-    got = await advance(Doing(asks), ctx, opened)
-    assert got.memos == ()
-    assert got.told == {}
-    assert offered(bench.paid[0]) == NAMES
-
-
-def test_what_was_told_is_an_outcome_of_the_open_call() -> None:
-    told = {1: Outcome(content="Not run", is_error=True, status="failed", attempts=0)}
-    assert Advanced.model_validate(Advanced(told=told).wire()).told == told
-
-
-async def test_what_a_retriever_raises_comes_through() -> None:
-    class Choosy(Fixed):
-        async def retrieve(self, query: str) -> Sequence[str]:
-            raise InvalidArgumentError("too vague")
-
-    with pytest.raises(InvalidArgumentError, match=r"^too vague$"):
-        await Bench(asks, Choosy()).advance()

@@ -83,17 +83,6 @@ def test_a_simple_function_gives_a_small_schema() -> None:
     }
 
 
-def test_a_function_without_parameters_has_an_empty_object() -> None:
-    def now() -> str:
-        return ""
-
-    assert lenient(now).parameters == {
-        "type": "object",
-        "properties": {},
-        "additionalProperties": False,
-    }
-
-
 def test_unannotated_parameters_take_anything() -> None:
     made: dict[str, Any] = {}
     exec("def say(what, loud=False): return what, loud", made)
@@ -195,13 +184,6 @@ def test_a_field_may_be_the_default() -> None:
     assert schema.values("{}") == {"a": 5, "b": [7]}
 
 
-def test_a_default_inside_annotated_is_passed_on() -> None:
-    def f(a: Annotated[int, Field(default=4)]) -> int:
-        return a
-
-    assert lenient(f).values("{}") == {"a": 4}
-
-
 def test_an_alias_of_a_field_is_the_name_of_the_argument() -> None:
     def f(
         start: Annotated[int, Field(alias="from")],
@@ -238,29 +220,6 @@ def test_an_alias_that_another_parameter_has_is_refused() -> None:
 
     with pytest.raises(DeclarationError, match="name both parameters, 'a' and 'b', 'b'"):
         lenient(g)
-
-
-def test_a_path_is_no_name_of_an_argument() -> None:
-    def f(
-        a: int = Field(validation_alias=AliasPath("x", 0)),
-        b: int = Field(validation_alias=AliasChoices(AliasPath("y", 0), "z")),
-    ) -> None: ...
-
-    assert list(properties(f)) == ["a", "z"]
-    assert lenient(f).values('{"a": 1, "z": 2}') == {"a": 1, "b": 2}
-    assert lenient(f).is_as_written('{"a": 1, "z": 2}')
-
-
-def test_what_is_left_out_keeps_the_functions_own_default() -> None:
-    missing = object()
-
-    def f(a: int = 1, b: Any = missing) -> object:
-        return b
-
-    with pytest.warns(PydanticJsonSchemaWarning, match="is not JSON serializable"):
-        schema = lenient(f)
-    assert schema.values("{}") == {}
-    assert schema.parameters["properties"]["b"] == {}
 
 
 def test_none_as_default_allows_null() -> None:
@@ -331,31 +290,6 @@ def test_each_docstring_style_describes_tool_and_parameters(
     assert caplog.records == []
 
 
-def test_a_docstring_may_begin_with_its_parameters() -> None:
-    def f(x: int, y: int) -> None: ...
-
-    f.__doc__ = "\nArgs:\n    x: the first,\n        in two lines\n    y: the second\n"
-
-    about = {name: each["description"] for name, each in properties(f).items()}
-    assert about == {"x": "the first, in two lines", "y": "the second"}
-
-
-def test_notes_of_a_docstring_reach_the_model() -> None:
-    def f() -> None:
-        """Do it.
-
-        Note:
-            Only once.
-        """
-
-    assert lenient(f).description == "Do it.\n\nNote: Only once."
-
-
-def test_name_and_description_can_be_given() -> None:
-    schema = lenient(lambda: None, name="x", description="")
-    assert (schema.name, schema.description) == ("x", "")
-
-
 @pytest.mark.parametrize(
     "annotation",
     [
@@ -416,16 +350,6 @@ def test_a_context_of_another_library_is_refused(annotation: Any, parameter: str
         lenient(f)
 
 
-def test_a_subclass_of_the_context_is_a_context() -> None:
-    class Mine(ToolContext):
-        pass
-
-    def f(c: Any) -> None: ...
-
-    f.__annotations__["c"] = Mine
-    assert lenient(f).context == "c"
-
-
 def test_a_context_that_is_not_first_is_refused() -> None:
     def f(x: int, ctx: ToolContext) -> None: ...
 
@@ -466,53 +390,6 @@ def test_star_parameters_are_a_list_and_a_dict() -> None:
         function_schema(f)
 
 
-def test_what_restricts_a_star_parameter_restricts_each_value() -> None:
-    def f(
-        *rest: Annotated[int, Field(ge=1, description="several")],
-        **more: Annotated[str, "others", Field(max_length=3)],
-    ) -> Any:
-        return rest, more
-
-    schema = lenient(f)
-    assert properties(f)["rest"]["items"]["minimum"] == 1
-    assert properties(f)["rest"]["description"] == "several"
-    assert properties(f)["more"]["additionalProperties"] == {"type": "string", "maxLength": 3}
-    assert properties(f)["more"]["description"] == "others"
-    positional, named = schema.bind(None, schema.values('{"rest": [1], "more": {"x": "y"}}'))
-    assert f(*positional, **named) == ((1,), {"x": "y"})
-    for wrong in ('{"rest": [0]}', '{"more": {"x": "long"}}'):
-        with pytest.raises(pydantic.ValidationError):
-            schema.values(wrong)
-
-
-def test_a_name_that_is_taken_by_position_alone_may_be_a_key_of_further_arguments() -> None:
-    def f(a: int, /, **more: int) -> Any:
-        return a, more
-
-    schema = lenient(f)
-    values = parse_arguments("f", schema, '{"a": 1, "more": {"a": 2}}')
-    positional, named = schema.bind(None, values)
-    assert f(*positional, **named) == (1, {"a": 2})
-
-
-def test_star_parameters_may_name_the_type_of_all_of_them() -> None:
-    def f(*rest: tuple[int, ...], **more: dict[str, int]) -> None: ...
-
-    assert properties(f)["rest"]["items"] == {"type": "integer"}
-    assert properties(f)["more"]["additionalProperties"] == {"type": "integer"}
-
-
-ANYTHING: Any = typing.Dict  # noqa: UP006
-
-
-@pytest.mark.parametrize("kind", [ANYTHING, Annotated[ANYTHING, "others"]])
-def test_star_parameters_may_be_a_dict_of_anything(kind: Any) -> None:
-    def f(**more: Any) -> None: ...
-
-    f.__annotations__["more"] = kind
-    assert properties(f)["more"]["additionalProperties"] is True
-
-
 class Desk:
     def book(self, city: str, guest: Guest | None = None) -> str:
         """Book."""
@@ -539,12 +416,6 @@ def test_unbound_methods_are_refused_with_the_remedy() -> None:
         lenient(Desk.book)
 
 
-def test_callable_objects_are_named_after_their_class() -> None:
-    schema = lenient(Desk())
-    assert (schema.name, schema.description) == ("Desk", "Count nights.")
-    assert list(schema.parameters["properties"]) == ["nights"]
-
-
 def test_a_callable_without_a_signature_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"'max' has no readable signature.*Wrap it"):
         lenient(max)
@@ -562,6 +433,80 @@ def test_what_a_partial_binds_is_not_told_to_the_model() -> None:
     positional = lenient(functools.partial(functools.partial(call, ToolContext()), "secret"))
     assert list(positional.parameters["properties"]) == ["city", "nights"]
     assert positional.context is None
+
+
+def test_positional_only_parameters_are_passed_by_position() -> None:
+    def f(ctx: ToolContext, a: int, b: int = 2, /, c: int = 3) -> int:
+        return a + b + c
+
+    schema = lenient(f)
+    assert schema.bind("CTX", schema.values('{"a": 1, "c": 9}')) == (["CTX", 1, 2], {"c": 9})
+    assert list(lenient(math.sqrt).parameters["properties"]) == ["x"]
+
+
+def test_an_unknown_name_is_refused_with_parameter_and_remedy() -> None:
+    def f(x: OnlyForCheckers) -> None: ...
+
+    with pytest.raises(InvalidArgumentError, match=r"'x', 'OnlyForCheckers'.*top level"):
+        lenient(f)
+
+
+def test_types_without_a_schema_are_refused() -> None:
+    def f(x: Desk) -> None: ...
+    def g(x: Callable[[], None]) -> None: ...
+
+    for function in (f, g):
+        with pytest.raises(InvalidArgumentError, match="cannot be described to a model"):
+            lenient(function)
+
+
+def test_a_path_is_no_name_of_an_argument() -> None:
+    def f(
+        a: int = Field(validation_alias=AliasPath("x", 0)),
+        b: int = Field(validation_alias=AliasChoices(AliasPath("y", 0), "z")),
+    ) -> None: ...
+
+    assert list(properties(f)) == ["a", "z"]
+    assert lenient(f).values('{"a": 1, "z": 2}') == {"a": 1, "b": 2}
+    assert lenient(f).is_as_written('{"a": 1, "z": 2}')
+
+
+def test_what_is_left_out_keeps_the_functions_own_default() -> None:
+    missing = object()
+
+    def f(a: int = 1, b: Any = missing) -> object:
+        return b
+
+    with pytest.warns(PydanticJsonSchemaWarning, match="is not JSON serializable"):
+        schema = lenient(f)
+    assert schema.values("{}") == {}
+    assert schema.parameters["properties"]["b"] == {}
+
+
+def test_what_restricts_a_star_parameter_restricts_each_value() -> None:
+    def f(
+        *rest: Annotated[int, Field(ge=1, description="several")],
+        **more: Annotated[str, "others", Field(max_length=3)],
+    ) -> Any:
+        return rest, more
+
+    schema = lenient(f)
+    assert properties(f)["rest"]["items"]["minimum"] == 1
+    assert properties(f)["rest"]["description"] == "several"
+    assert properties(f)["more"]["additionalProperties"] == {"type": "string", "maxLength": 3}
+    assert properties(f)["more"]["description"] == "others"
+    positional, named = schema.bind(None, schema.values('{"rest": [1], "more": {"x": "y"}}'))
+    assert f(*positional, **named) == ((1,), {"x": "y"})
+    for wrong in ('{"rest": [0]}', '{"more": {"x": "long"}}'):
+        with pytest.raises(pydantic.ValidationError):
+            schema.values(wrong)
+
+
+def test_an_unknown_name_in_the_return_type_does_not_matter() -> None:
+    def f(x: int) -> OnlyForCheckers:
+        raise NotImplementedError
+
+    assert list(properties(f)) == ["x"]
 
 
 def test_decorated_functions_are_looked_through() -> None:
@@ -583,57 +528,3 @@ def test_decorated_functions_are_looked_through() -> None:
     assert lenient(stay).description == "Stay."
     assert list(properties(stay)) == ["guest"]
     assert list(properties(cached)) == ["x"]
-
-
-def test_positional_only_parameters_are_passed_by_position() -> None:
-    def f(ctx: ToolContext, a: int, b: int = 2, /, c: int = 3) -> int:
-        return a + b + c
-
-    schema = lenient(f)
-    assert schema.bind("CTX", schema.values('{"a": 1, "c": 9}')) == (["CTX", 1, 2], {"c": 9})
-    assert list(lenient(math.sqrt).parameters["properties"]) == ["x"]
-
-
-def test_recursive_models_keep_their_references() -> None:
-    def f(node: Node) -> None: ...
-
-    assert lenient(f).values('{"node": {"text": "a", "children": [{"text": "b"}]}}') == {
-        "node": Node(text="a", children=[Node(text="b")])
-    }
-
-
-def test_an_unknown_name_is_refused_with_parameter_and_remedy() -> None:
-    def f(x: OnlyForCheckers) -> None: ...
-
-    with pytest.raises(InvalidArgumentError, match=r"'x', 'OnlyForCheckers'.*top level"):
-        lenient(f)
-
-
-def test_an_unknown_name_in_the_return_type_does_not_matter() -> None:
-    def f(x: int) -> OnlyForCheckers:
-        raise NotImplementedError
-
-    assert list(properties(f)) == ["x"]
-
-
-def test_types_without_a_schema_are_refused() -> None:
-    def f(x: Desk) -> None: ...
-    def g(x: Callable[[], None]) -> None: ...
-
-    for function in (f, g):
-        with pytest.raises(InvalidArgumentError, match="cannot be described to a model"):
-            lenient(function)
-
-
-def test_unknown_arguments_are_not_ignored() -> None:
-    def f(x: int = 1) -> None: ...
-
-    with pytest.raises(pydantic.ValidationError):
-        lenient(f).values('{"X": 2}')
-
-
-def test_schemas_are_values() -> None:
-    def f(x: int = 1) -> None: ...
-
-    assert isinstance(lenient(f), FuncSchema)
-    assert lenient(f).parameters == lenient(f).parameters

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
-from openai import BadRequestError
 
 from holdfast import (
     Agent,
@@ -20,22 +18,17 @@ from holdfast import (
     tool,
     tool_namespace,
 )
-from holdfast.errors import DeclarationError, WrongTypeError
 from holdfast.models.agents_sdk import Model as AskedBase
 from holdfast.models.agents_sdk import OfferedTool
-from holdfast.models.base import Delta, ModelAnswer, ModelRequest, ToolSpec
-from holdfast.models.draft import deltas_of
-from holdfast.models.openai.hosted_items import hosted_calls, without_lost_searches
+from holdfast.models.base import ModelRequest
+from holdfast.models.openai.hosted_items import without_lost_searches
 from holdfast.models.openai.items import (
-    assistant_message,
     from_response_items,
 )
 from holdfast.models.openai.output_items import shown_items
-from holdfast.models.openai.response_tools import offered_tools
 from holdfast.models.resolve import resolve_model
 from holdfast.task.data.calls import Approval, call_digest
 from holdfast.task.people.decisions import asked_call
-from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import ToolCall
 from holdfast.workers import ReActAgentWorker
 
@@ -87,22 +80,6 @@ def test_a_namespace_that_says_nothing_or_cannot_hold_a_tool_is_refused(
         tool_namespace(**{**given, **options})
 
 
-def test_fields_of_the_search_are_checked() -> None:
-    with pytest.raises(WrongTypeError, match="description"):
-        ToolSearchTool(description=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(UserError, match="'server', 'client' or None"):
-        ToolSearchTool(execution="here")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(UserError, match="parameters"):
-        ToolSearchTool(parameters=object())
-    assert ToolSearchTool().definition == {"type": "tool_search"}
-
-
-def test_defer_loading_is_a_bool() -> None:
-    wrong: Any = {"defer_loading": "yes"}
-    with pytest.raises(WrongTypeError, match="defer_loading must be True or False"):
-        tool(look.function, **wrong)
-
-
 def test_tools_of_one_name_in_two_namespaces_are_two() -> None:
     agent = Agent(name="a", tools=[*inside("crm", look), *inside("shop", look), look])
     assert list(agent.snapshot("m").policies) == ["crm.look", "shop.look", "look"]
@@ -138,17 +115,6 @@ def test_a_worker_that_describes_tools_in_a_text_needs_no_api_for_namespaces() -
         Agent(name="a", model="chat:m", worker=worker, tools=[ToolSearchTool()])
 
 
-def test_a_deferred_custom_tool_says_so() -> None:
-    made = CustomTool("edit", "Edits.", lambda ctx, text: text, defer_loading=True)
-    assert made.definition["defer_loading"] is True
-    request = ModelRequest(model="m", tools=(made.spec(),))
-    with pytest.raises(UserError, match="never sees 'edit'"):
-        offered_tools(request)
-    search = ToolSearchTool().spec()
-    both = request.model_copy(update={"tools": (made.spec(), search)})
-    assert offered_tools(both) == [made.definition, search.hosted]
-
-
 CALL: dict[str, Any] = {
     "type": "function_call",
     "call_id": "c1",
@@ -170,26 +136,6 @@ def test_the_item_of_a_call_comes_back_as_it_was(
     [call] = message.calls
     assert (call.name, call.bare_name, call.namespace) == (name, "look", namespace or "")
     assert shown_items([message]) == [item]
-
-
-def test_a_call_of_a_namespace_takes_no_item_of_its_own() -> None:
-    assert from_response_items([CALL])[0].items == ()
-    answer = assistant_message([{**CALL, "id": "fc_1", "status": "completed"}])
-    assert (answer.items, answer.item_ids) == ((), ("", "fc_1"))
-
-
-def test_the_beginning_of_a_streamed_call_tells_its_namespace() -> None:
-    answer = ModelAnswer(message=assistant_message([CALL]))
-    begins = Delta("call", "", 0, "c1", "look", "crm")
-    assert deltas_of(answer)[0] == begins
-
-
-def test_a_long_search_is_told_in_short() -> None:
-    search = {"type": "tool_search_call", "arguments": {"paths": ["crm"]}, "status": "completed"}
-    names = [{"type": "namespace", "name": "crm"}, {"type": "function", "name": "look"}]
-    found = {"type": "tool_search_output", "tools": names}
-    told = [(each.tool, each.arguments, each.result) for each in hosted_calls([search, found])]
-    assert told == [("tool_search", '{"paths": ["crm"]}', ""), ("tool_search", "", "crm, look")]
 
 
 REASONING: Any = {"type": "reasoning", "id": "rs_1", "summary": []}
@@ -218,12 +164,6 @@ def test_a_search_without_its_result_is_left_out_with_its_reasoning(
     items: list[dict[str, Any]], left: list[int]
 ) -> None:
     assert without_lost_searches(items) == [items[k] for k in left]
-
-
-def test_a_tool_of_a_namespace_that_is_replaced_stays_in_it() -> None:
-    [made] = inside("crm", look)
-    other = dataclasses.replace(made, description="Look up a customer.")
-    assert (other.qualified_name, other.namespace_description) == ("crm.look", "About it.")
 
 
 def test_an_approval_gives_its_call_back() -> None:
@@ -272,58 +212,3 @@ async def test_a_model_of_ones_own_is_offered_the_namespace() -> None:
     assert isinstance(offered, OfferedTool)
     assert (offered.name, offered.qualified_name) == ("look", "crm.look")
     assert (offered.defer_loading, offered.namespace_description) == (True, "About it.")
-
-
-def test_a_scripted_model_serves_namespaces() -> None:
-    Agent(name="a", model=ScriptedModel([]), tools=inside("crm", look))
-    with pytest.raises(UserError, match="only the Responses API"):
-        Agent(name="a", model="offline", tools=inside("crm", look))
-
-
-INVALID: list[tuple[list[Any], str]] = [
-    ([{"type": "namespace", "name": "crm", "tools": []}], "tools[0].description"),
-    (
-        [
-            {
-                "type": "namespace",
-                "name": "crm",
-                "description": "x",
-                "tools": [{"type": "function", "name": "crm.look"}],
-            }
-        ],
-        "tools[0].tools[0].name",
-    ),
-    ([{"type": "function", "name": "look", "defer_loading": True}], "tool_search"),
-    ([{"type": "tool_search"}, {"type": "tool_search"}], "Only one tool"),
-]
-
-
-@pytest.mark.parametrize(("tools", "wrong"), INVALID)
-async def test_the_fake_api_refuses_what_cannot_be_searched(tools: list[Any], wrong: str) -> None:
-    with FakeOpenAI() as api:
-        async with api.client() as client:
-            with pytest.raises(BadRequestError) as refused:
-                await client.responses.create(model="m", input="q", tools=tools)
-        api.reset()
-    assert wrong in str(refused.value)
-
-
-async def test_the_fake_api_calls_tools_of_namespaces() -> None:
-    spec = {"type": "function", "name": "look", "parameters": None, "strict": False}
-    tools: Any = [{"type": "namespace", "name": "crm", "description": "x", "tools": [spec]}]
-    with FakeOpenAI() as api:
-        api.call("look", {"where": "up"}, namespace="crm")
-        async with api.client() as client:
-            answer = await client.responses.create(model="m", input="q", tools=tools)
-        [request] = api.requests
-    [made] = answer.output
-    assert made.type == "function_call"
-    assert (made.name, made.namespace) == ("look", "crm")
-    assert request.tool_names == ("crm.look",)
-    assert request.tools[0].namespace_description == "x"
-
-
-def test_a_spec_without_a_namespace_is_as_short_as_before() -> None:
-    assert ToolSpec(name="look").wire() == {"name": "look"}
-    with pytest.raises(DeclarationError):
-        tool(look.function, name="crm.look")

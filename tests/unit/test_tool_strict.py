@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field
 
 from holdfast.agents.tools.decorator import tool
 from holdfast.agents.tools.functions.schema import (
-    closed_schema,
     ensure_strict_json_schema,
     object_schema,
     strict_schema,
@@ -74,12 +73,6 @@ def test_all_properties_are_required_and_defaults_are_gone() -> None:
         "required": ["a", "b", "c"],
         "additionalProperties": False,
     }
-
-
-def test_a_function_without_parameters_is_strict_too() -> None:
-    def f() -> None: ...
-
-    assert strict(f)["required"] == []
 
 
 def test_nested_objects_are_closed_too() -> None:
@@ -157,27 +150,6 @@ def test_a_type_that_contains_itself_is_an_object_at_the_top() -> None:
     assert schema["$defs"]["Tree"]["properties"] == schema["properties"]
 
 
-def test_what_is_an_object_already_stays_as_it_is() -> None:
-    schema = Cat.model_json_schema()
-    assert object_schema(schema) == schema
-
-
-def test_the_schema_given_is_not_changed() -> None:
-    schema = Tree.model_json_schema()
-    before = str(schema)
-    strict_schema(object_schema(without_titles(schema)), what="x")
-    assert str(schema) == before
-
-
-def test_data_inside_a_schema_is_not_taken_for_schema() -> None:
-    schema = {"type": "object", "properties": {}, "default": {"title": "kept"}, "title": "gone"}
-    assert without_titles(schema) == {
-        "type": "object",
-        "properties": {},
-        "default": {"title": "kept"},
-    }
-
-
 def test_schemas_from_elsewhere_follow_the_same_rules() -> None:
     schema = {
         "type": "object",
@@ -187,18 +159,6 @@ def test_schemas_from_elsewhere_follow_the_same_rules() -> None:
     schema["properties"] = {"codes": {"type": "array"}}
     with pytest.raises(InvalidArgumentError, match="a list of anything"):
         strict_schema(schema, what="x")
-
-
-def test_an_object_around_another_one_takes_its_properties() -> None:
-    inner = {"type": "object", "properties": {"x": {"type": "string"}}}
-    outer: dict[str, Any] = {
-        "type": "object",
-        "properties": {},
-        "description": "both",
-        "allOf": [inner],
-    }
-    closed = closed_schema(outer, what="it")
-    assert (closed["required"], closed["description"]) == (["x"], "both")
 
 
 BY_HAND: list[dict[str, Any]] = [

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, assert_type
 
 from holdfast.agents.tools.context import Effect, ToolContext
-from holdfast.agents.tools.decorator import Tool, function_tool, to_tool, tool
+from holdfast.agents.tools.decorator import Tool, function_tool, tool
 
 
 class Trip(TypedDict):
@@ -31,17 +31,6 @@ def cancel(ctx: ToolContext, effect: Effect) -> None:
 async def with_options(ctx: ToolContext[Any, Trip], nights: int) -> float:
     assert_type(ctx.state, Trip)
     return nights / 2
-
-
-@tool(
-    undo=lambda effect: effect.result,
-    probe=lambda ctx, effect: (ctx.call_id, effect.result),
-    needs_approval=lambda arguments: bool(arguments["x"]),
-    is_enabled=lambda: True,
-    failure_error_function=lambda ctx, error: f"{ctx.tool_name}: {error}",
-)
-def with_lambdas(x: int) -> int:
-    return x
 
 
 @function_tool(name_override="other")
@@ -72,14 +61,3 @@ def test_wrong_calls_are_type_errors() -> None:
         tool(colour="red")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
     assert callable(wrong)
-
-
-def test_a_tool_of_any_function_is_a_tool() -> None:
-    made: Tool = bare
-    assert_type(to_tool(bare), Tool)
-    assert made is to_tool(bare)
-
-
-def test_a_context_without_a_state_type_holds_a_plain_dict() -> None:
-    assert_type(ToolContext(), ToolContext)
-    assert_type(ToolContext().state, dict[str, Any])

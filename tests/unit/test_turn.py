@@ -10,8 +10,7 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 
 from holdfast import Agent, ModelBehaviorError, UserError, tool
-from holdfast.agents.output_type import AgentOutputSchema, output_schema, typed_output
-from holdfast.agents.parts import declared
+from holdfast.agents.output_type import AgentOutputSchema
 from holdfast.agents.runs.error_handlers import RunErrorHandlerResult, as_handler_result
 from holdfast.agents.runs.teams import check_agents
 from holdfast.models.base import ModelAnswer, OutputSpec
@@ -246,30 +245,6 @@ def test_a_type_that_strict_mode_cannot_express_is_refused_with_the_remedy() -> 
     assert agent.snapshot("m").output == AgentOutputSchema(dict[str, int], False).spec()
 
 
-def test_a_type_assigned_while_the_structure_of_another_one_is_made_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    agent = Agent(name="a", output_type=list[int])
-
-    def assigning(given: Any) -> Any:
-        agent.output_type = list[str]  # as by another thread
-        return output_schema(given)
-
-    monkeypatch.setattr(declared, "output_schema", assigning)
-    assert agent.made_output is not None
-    monkeypatch.undo()
-    kept = agent.made_output
-    assert isinstance(kept, AgentOutputSchema)
-    assert kept.output_type == list[str]
-    assert agent.made_output is kept
-
-
-def test_text_needs_no_structure() -> None:
-    assert output_schema(None) is output_schema(str) is None
-    assert output_schema(AgentOutputSchema(str)) is None
-    assert Agent(name="a", output_type=AgentOutputSchema(str)).snapshot("m").output is None
-
-
 @pytest.mark.parametrize("alias", ["alias", "validation_alias", "serialization_alias"])
 def test_what_code_has_made_is_read_back_whatever_the_aliases(alias: str) -> None:
     options: Any = {alias: "theCity"}
@@ -285,22 +260,6 @@ def test_a_type_that_contains_itself_is_told_as_an_object() -> None:
         assert AgentOutputSchema(Node, strict).spec().json_schema["type"] == "object"
     told = AgentOutputSchema(list[Node]).spec().json_schema
     assert told["properties"]["response"]["items"] == {"$ref": "#/$defs/Node"}
-
-
-def test_a_final_output_is_typed_by_the_agent_that_gave_it() -> None:
-    first = Agent(name="first", output_type=City)
-    second = Agent(name="second", output_type=int)
-    assert typed_output(first.made_output, {"name": "R", "people": 0}) == City(name="R")
-    assert typed_output(second.made_output, 5) == 5
-    assert typed_output(first.made_output, "a tool's words") == "a tool's words"
-
-
-def test_constraints_of_a_type_hold() -> None:
-    from typing import Annotated
-
-    schema = AgentOutputSchema(Annotated[int, Field(gt=3)])
-    with pytest.raises(ModelBehaviorError):
-        schema.read('{"response": 3}')
 
 
 # ---- the rest of the pure parts
@@ -324,11 +283,6 @@ def test_what_a_handler_may_return(value: Any, expected: RunErrorHandlerResult |
     assert as_handler_result(value) == expected
 
 
-def test_a_handlers_dict_with_other_fields_is_refused() -> None:
-    with pytest.raises(UserError, match="'more'"):
-        as_handler_result({"final_output": 1, "more": 2})
-
-
 @tool(is_enabled=False)
 def off() -> str:
     """Never on offer."""
@@ -350,8 +304,3 @@ def test_the_snapshot_says_what_is_decided_for_each_turn() -> None:
     assert made.instructions == ""
     assert [t.name for t in made.tools] == ["asked"]
     assert made.policies["asked"].is_conditional
-
-
-def test_a_plain_agents_snapshot_has_no_new_bytes() -> None:
-    wire = Agent(name="a", instructions="x", model="m").snapshot("m").wire()
-    assert wire.keys() == {"name", "instructions", "model", "worker"}

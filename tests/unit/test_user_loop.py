@@ -15,7 +15,6 @@ from temporalio.exceptions import ApplicationError
 from holdfast.activities.user_loop import user_loop
 from holdfast.activities.user_loop.user_loop import UserLoop
 from holdfast.activities.user_loop.work import Work
-from holdfast.values.code.user_calls import message_with_place, naming
 
 
 @pytest.fixture
@@ -67,18 +66,6 @@ def test_work_for_a_loop_that_has_become_stuck_since_it_was_chosen_is_given_up_a
     assert isinstance(error, ApplicationError)
     assert error.type == "NotStarted"
     assert "task 't' blocks the event loop" in error.message
-
-
-def test_the_place_of_an_error_is_shown_and_other_notes_are_not() -> None:
-    def fails() -> None:
-        error = ValueError("odd")
-        error.add_note("Raised by hand, with a secret")
-        raise error
-
-    with pytest.raises(ValueError, match="odd") as caught, naming("tool 'f'", fails):
-        fails()
-    first, place = message_with_place(caught.value).split("\n")
-    assert (first, place.split(":")[0]) == ("odd", "Raised by tool 'f'")
 
 
 def test_work_that_has_ended_is_forgotten() -> None:
