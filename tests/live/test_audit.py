@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -11,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.names import blob_path
 from holdfast.archive.segments import read_segment
-from holdfast.errors import MaxTurnsExceeded, TaskAbandonedError
 from holdfast.reading.audit.task_verification import (
     CONSISTENT,
     FORGOTTEN,
@@ -33,9 +31,8 @@ from holdfast.values.base import canonical, digest, extend_json
 from holdfast.values.messages import assistant
 from holdfast.values.text.redact import REDACTED
 from holdfast.workers import StepContext
-from tests.live.test_fork import forget
 from tests.support.people import ask
-from tests.support.rig import MakeRunner, Rig, histories, until_status
+from tests.support.rig import MakeRunner, Rig, forget, histories, until_status, until_steps
 from tests.support.workers import Doing
 
 DAMAGED = "damaged " * 5_000
@@ -72,15 +69,6 @@ async def eventful(runner: AgentRunner, model: FakeOpenAI, **options: object) ->
     return task
 
 
-async def until_steps(runner: AgentRunner, task: Task, count: int) -> None:
-    from tests.support.rig import until
-
-    async def condition() -> bool:
-        return (await runner.get_task(task)).steps == count
-
-    await until(condition)
-
-
 ORDER = [
     "created",
     "model_call",
@@ -101,8 +89,8 @@ ORDER = [
 ]
 
 
-async def test_the_audit_of_a_running_task_tells_who_did_what_when_and_why(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool
+async def test_the_audit_tells_who_did_what_when_and_why_also_from_the_archive_alone(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig
 ) -> None:
     runner = await make_runner(pay)
     task = await eventful(runner, model)
@@ -137,66 +125,26 @@ async def test_the_audit_of_a_running_task_tells_who_did_what_when_and_why(
     assert (undone.actor, undone.reason) == ("ben", "wrong account")
     [back] = [e for e in events if e.kind == "effect_undone"]
     assert (back.reason, back.actor, back.tool, back.verb) == ("given back", "ben", "pay", "undo")
-    assert await runner.verify(task) == []
-
-
-async def test_the_audit_is_the_same_after_the_end_and_from_the_archive_alone(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig
-) -> None:
-    runner = await make_runner(pay)
-    task = await eventful(runner, model)
-    before = await runner.audit(task)
+    verified = await runner.verify(task)
+    assert (verified, verified.proved) == ([], [CONSISTENT, OPEN])
     await runner.finalize_response(task)
     finished = await runner.audit(task)
-    assert finished[:-1] == before
+    assert finished[:-1] == events
     assert (finished[-1].kind, finished[-1].body["status"]) == ("closed", "finished")
     await rig.stop()
-    assert await runner.audit(task) == finished
     await forget(runner, task)
     assert await runner.audit(task) == finished
     assert await runner.verify(task) == []
 
 
-async def test_the_audit_of_failed_and_abandoned_tasks(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool
-) -> None:
-    runner = await make_runner(pay)
-    model.call("pay", {"amount": 5})
-    failed = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="fail"))
-    await runner.run_step(failed)
-    await runner.reject(await ask(runner, failed), "ann", "no")
-    await until_steps(runner, failed, 1)
-    await runner.run_step(failed)
-    with pytest.raises(MaxTurnsExceeded):
-        await runner.run_step(failed)
-    await until_status(runner, failed, "failed")
-    kinds = [e.kind for e in await runner.audit(failed)]
-    assert kinds[-2:] == ["limit", "closed"]
-    model.call("pay", {"amount": 5})
-    abandoned = await runner.create_task("q")
-    await runner.run_step(abandoned)
-    await runner.abandon(abandoned, "enough", by="ann")
-    await until_status(runner, abandoned, "abandoned")
-    events = await runner.audit(abandoned)
-    assert {e.kind for e in events} == {
-        *("created", "asked", "command", "withdrawn", "closed"),
-        *("step", "model_call", "tool_call"),
-    }
-    [command] = [e for e in events if e.kind == "command"]
-    assert (command.actor, command.reason, command.verb) == ("ann", "enough", "abandon")
-    assert [e.status for e in events if e.kind in ("step", "tool_call")] == ["open", "not run"]
-    for task in (failed, abandoned):
-        assert await runner.verify(task) == []
-
-
-async def long_task(make_runner: MakeRunner, steps: int = 30) -> tuple[AgentRunner, Task]:
+async def long_task(make_runner: MakeRunner, steps: int = 14) -> tuple[AgentRunner, Task]:
     """Make a task that has continued as new."""
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         ctx.add(assistant(f"step {ctx.n}"))
         return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
 
-    runner = await make_runner(worker=Doing(body), roll_events=50)
+    runner = await make_runner(worker=Doing(body), roll_events=25)
     task = await runner.create_task("q")
     for _ in range(steps):
         await runner.run_step(task)
@@ -204,24 +152,13 @@ async def long_task(make_runner: MakeRunner, steps: int = 30) -> tuple[AgentRunn
     return runner, task
 
 
-async def test_the_audit_of_a_task_that_rolled_has_every_event_once(
-    make_runner: MakeRunner,
-) -> None:
-    runner, task = await long_task(make_runner)
-    events = await runner.audit(task)
-    assert Counter(e.kind for e in events) == {"created": 1, "step": 30}
-    assert [e.body["n"] for e in events if e.kind == "step"] == list(range(1, 31))
-    assert await runner.verify(task) == []
-    await runner.abandon(task, "enough", by="ann")
-    await until_status(runner, task, "abandoned")
-    assert (await runner.audit(task))[: len(events)] == events
-    assert await runner.verify(task) == []
-
-
-async def test_a_changed_byte_in_a_segment_is_found_with_its_place(
+async def test_a_task_that_rolled_has_every_event_once_and_a_changed_byte_is_found_with_its_place(
     make_runner: MakeRunner, rig: Rig
 ) -> None:
     runner, task = await long_task(make_runner)
+    events = await runner.audit(task)
+    assert Counter(e.kind for e in events) == {"created": 1, "step": 14}
+    assert [e.body["n"] for e in events if e.kind == "step"] == list(range(1, 15))
     page = await runner.client.get_workflow_handle(task.task_id).query(
         "entries", EntriesRequest(), result_type=EntriesPage
     )
@@ -234,14 +171,17 @@ async def test_a_changed_byte_in_a_segment_is_found_with_its_place(
     whole = file.read_bytes()
     at = whole.index(b'"step ') + 6
     file.chmod(0o644)
-    file.write_bytes(whole[:at] + b"9" + whole[at + 1 :])
-    findings = await runner.verify(task)
-    damage, lost = findings
+    file.write_bytes(whole[:at] + b"z" + whole[at + 1 :])
+    damage, lost = await runner.verify(task)
     assert "segment 2" in damage.text
     assert f"entries {second.start + 1} to {second.start + second.entries}" in damage.text
     assert second.sha256 in damage.text
     assert f"entries 1 to {second.start} of the ledger cannot be found" in lost.text
     file.write_bytes(whole)
+    assert await runner.verify(task) == []
+    await runner.abandon(task, "enough", by="ann")
+    await until_status(runner, task, "abandoned")
+    assert (await runner.audit(task))[: len(events)] == events
     assert await runner.verify(task) == []
 
 
@@ -296,28 +236,7 @@ def other_summary(record: dict[str, Any], _: list[Any]) -> None:
 ATTACKS = [other_decider, other_payment, other_event, no_end, other_summary]
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-async def test_a_record_that_was_written_anew_is_found(
-    make_runner: MakeRunner,
-    model: FakeOpenAI,
-    pay: Tool,
-    rig: Rig,
-    attack: Callable[[dict[str, Any], list[Any]], None],
-) -> None:
-    runner = await make_runner(pay)
-    task = await eventful(runner, model)
-    assert (await runner.verify(task)).proved == [CONSISTENT, OPEN]
-    await runner.finalize_response(task)
-    intact = await runner.verify(task)
-    assert intact == []
-    assert (intact.proved, intact.unproved) == ([CONSISTENT, IN_MEMO], [UNSIGNED])
-    await rig.stop()
-    rewrite(rig.engine.archive, task.task_id, attack)
-    [finding] = await runner.verify(task)
-    assert "it was written anew" in finding.text
-
-
-async def test_beyond_retention_only_a_signature_proves_a_record(
+async def test_a_record_that_was_written_anew_is_found_and_beyond_retention_only_if_it_is_signed(
     make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = await make_runner(pay)
@@ -326,6 +245,13 @@ async def test_beyond_retention_only_a_signature_proves_a_record(
     await runner.finalize_response(task)
     assert (await runner.verify(task)).proved == [CONSISTENT, IN_MEMO, SIGNED]
     await rig.stop()
+    archive, name = rig.engine.archive, record_name("tasks", task.task_id)
+    intact = archive.get_record(name)
+    for attack in ATTACKS:
+        rewrite(archive, task.task_id, attack)
+        found = [finding.text for finding in await runner.verify(task)]
+        assert any("it was written anew" in text for text in found), attack
+        archive.put_record(name, intact)
     await forget(runner, task)
     signed = await runner.verify(task)
     assert signed == []
@@ -337,49 +263,16 @@ async def test_beyond_retention_only_a_signature_proves_a_record(
     assert (unknown, unknown.proved) == ([], [CONSISTENT])
     assert unknown.unproved == [FORGOTTEN, NO_KEY, SELF_ONLY]
     monkeypatch.setenv("HOLDFAST_SIGNING_KEY", "the key of the tests")
-    rewrite(rig.engine.archive, task.task_id, other_payment)
+    rewrite(archive, task.task_id, other_payment)
     [finding] = await runner.verify(task)
     assert "signature is not that of a known key" in finding.text
-    rewrite(rig.engine.archive, task.task_id, lambda record, _: record.pop("signature"))
+    rewrite(archive, task.task_id, lambda record, _: record.pop("signature"))
     [finding] = await runner.verify(task)
     assert "has no signature" in finding.text
     monkeypatch.delenv("HOLDFAST_SIGNING_KEY")
     rewritten = await runner.verify(task)
     assert (rewritten, rewritten.proved) == ([], [CONSISTENT])
     assert rewritten.unproved == [FORGOTTEN, UNSIGNED, SELF_ONLY]
-
-
-async def test_what_an_abandon_cut_off_is_in_the_audit_as_unknown(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    inside = asyncio.Event()
-
-    @tool
-    async def pay() -> str:
-        """Pay."""
-        inside.set()
-        await asyncio.Event().wait()
-        return "paid"
-
-    runner = await make_runner(pay)
-    model.call("pay", {})
-    task = await runner.create_task("q")
-    running = asyncio.create_task(runner.run_task(task))
-    await inside.wait()
-    events = await runner.audit(task)
-    assert [(e.kind, e.status) for e in events[1:]] == [
-        ("step", "open"),
-        ("model_call", "tool_calls"),
-        ("tool_call", "pending"),
-    ]
-    await runner.abandon(task, "enough", by="ann")
-    await until_status(runner, task, "abandoned")
-    with pytest.raises(TaskAbandonedError):
-        await running
-    [called] = [e for e in await runner.audit(task) if e.kind == "tool_call"]
-    assert (called.tool, called.status, called.answered_by) == ("pay", "unknown", "task")
-    verified = await runner.verify(task)
-    assert (verified, IN_MEMO in verified.proved) == ([], True)
 
 
 async def test_a_text_of_the_archive_that_was_changed_is_found(

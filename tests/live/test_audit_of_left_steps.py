@@ -8,14 +8,13 @@ import pytest
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.agents.tools.decorator import Tool
-from holdfast.errors import StepFailedError, TaskAbandonedError, UserError
+from holdfast.errors import StepFailedError, TaskAbandonedError
 from holdfast.reading.audit.audit import AuditEvent
 from holdfast.testing import FakeOpenAI, call
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
-from tests.live.test_fork import forget
-from tests.support.people import World, ask, asked
-from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, until_status
+from tests.support.people import World, asked
+from tests.support.rig import MakeAgent, MakeRunner, Rig, forget, histories, until, until_status
 from tests.support.runs import serve_nested
 from tests.support.workers import Doing
 
@@ -169,59 +168,6 @@ async def test_a_step_that_is_run_anew_tells_the_calls_of_both(make_runner: Make
     assert (rome["arguments"], rome["remains"]) == ({"city": "rome"}, True)
     assert "undone" in oslo
     assert await runner.verify(task) == []
-
-
-async def test_a_call_whose_failure_ends_the_task_is_told_as_failed(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    @tool(failure_error_function=None)
-    def fail() -> str:
-        """Fail."""
-        raise ValueError("no way")
-
-    runner = await make_runner(fail)
-    model.call("fail", {})
-    task = await runner.create_task("q")
-    with pytest.raises(UserError, match="no way"):
-        await runner.run_step(task)
-    await until_status(runner, task, "failed")
-    failed = calls_of(await runner.audit(task))["fail"]
-    assert (failed.status, 0 < failed.started <= failed.ended) == ("failed", True)
-    assert "no way" in failed.result
-
-
-async def test_what_an_undo_took_back_of_a_completed_step_is_told_with_its_call(
-    make_runner: MakeRunner, model: FakeOpenAI, tools: list[Tool]
-) -> None:
-    runner = await make_runner(*tools)
-    model.calls([("send", {"text": "hi"})])
-    model.call("book", {"city": "rome"})
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await runner.run_step(task)
-    await runner.approve(await ask(runner, task), "ann")
-    await runner.run_step(task)
-    for _ in range(2):
-        await runner.undo_step(task, residue="keep", by="ben")
-    called = calls_of(await runner.audit(task))
-    assert (called["book"].undo, called["book"].undone_by) == ("undone", "ben")
-    assert (called["send"].undo, called["send"].undone_by) == ("remains", "")
-
-
-async def test_a_model_call_that_was_cut_off_is_told(
-    make_runner: MakeRunner, model: FakeOpenAI, tools: list[Tool]
-) -> None:
-    runner = await make_runner(*tools)
-    model.hang(call("send", {"text": "hi"}))
-    task = await runner.create_task("q")
-    running = asyncio.create_task(runner.run_step(task))
-    await asyncio.to_thread(model.wait_held)
-    await runner.undo_step(task, by="ben")
-    running.cancel()
-    events = await runner.audit(task)
-    [asked] = [e for e in events if e.kind == "model_call"]
-    assert (asked.status, asked.tokens, asked.started > 0) == ("cut off", 0, True)
-    assert [e.status for e in events if e.kind == "step"] == ["undone"]
 
 
 async def test_the_task_of_a_call_that_was_left_is_told_with_the_call(

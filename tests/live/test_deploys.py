@@ -64,59 +64,6 @@ def _as_it_was() -> Iterator[None]:
     Desk.strict = False
 
 
-async def test_a_run_whose_context_class_has_changed_waits_and_goes_on_with_the_old_one(
-    rig: Rig, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    ran: list[int] = []
-
-    @tool(needs_approval=True)
-    async def pay(ctx: ToolContext) -> str:
-        """Pay."""
-        ran.append(ctx.context.paid)
-        return "paid"
-
-    agent = make_agent(pay)
-    await rig.serve(agent)
-    model.call("pay")
-    model.reply("done")
-    stopped = await Runner.run(agent, "q", context=Desk(7), runner=rig.runner())
-    state = stopped.to_state()
-    state.approve(stopped.interruptions[0])
-    Desk.strict = True
-    with pytest.raises(UserError, match="does not fit Desk any more"):
-        await Runner.run(agent, state, runner=rig.runner())
-    assert (await rig.runner().get_task(stopped.task_id)).status == "needs_attention"
-    assert not ran
-    Desk.strict = False
-    result = await Runner.run(agent, RunState.of(stopped.task_id), runner=rig.runner())
-    assert result.final_output == "done"
-    assert ran == [7]
-
-
-async def test_an_answer_that_fits_only_the_output_type_of_before_a_deploy_waits_for_it(
-    rig: Rig, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    @tool(needs_approval=True)
-    async def look() -> str:
-        """Look."""
-        return "seen"
-
-    agent = make_agent(look, output_type=Answer)
-    await rig.serve(agent)
-    model.call("look")
-    model.reply('{"city": "Oslo"}')
-    stopped = await Runner.run(agent, "q", runner=rig.runner())
-    state = stopped.to_state()
-    state.approve(stopped.interruptions[0])
-    await rig.serve(make_agent(look, output_type=Changed))
-    with pytest.raises(UserError, match="began with another output type"):
-        await Runner.run(agent, state, runner=rig.runner())
-    await rig.serve(agent)
-    result = await Runner.run(agent, RunState.of(stopped.task_id), runner=rig.runner())
-    assert result.final_output == Answer(city="Oslo")
-    assert len(model.requests) == 2
-
-
 async def test_a_user_error_of_instructions_waits_for_mended_code(
     rig: Rig, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
@@ -161,49 +108,21 @@ def handing_over(site: Site, make_agent: MakeAgent, said: list[Any], kind: type[
     )
 
 
-async def test_a_handoff_whose_input_type_has_changed_waits_for_the_old_one(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    said: list[Any] = []
-    old = handing_over(site, make_agent, said, Errand)
-    model.calls([("ask", {}), ("go", {"thing": "milk"})])
-    model.reply("done")
-    state = await site.waiting(old)
-    new = handing_over(site, make_agent, said, Journey)
-    await site.parks(new, state, UserError, "'go'.*not the one that the model was told of")
-    assert not said
-    result = await site.goes_on(old, state)
-    assert (result.final_output, result.last_agent.name) == ("done", "other")
-    assert said == [Errand(thing="milk")]
-    assert len(model.requests) == 2
-
-
-async def test_arguments_that_never_fitted_a_handoff_are_the_models_mistake(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    agent = handing_over(site, make_agent, [], Errand)
-    await site.rig.serve(agent)
-    model.call("go", {"place": "Rome"})
-    with pytest.raises(ModelBehaviorError, match="'go' with arguments that do not fit"):
-        await Runner.run(agent, "q", runner=site.runner)
-
-
-@pytest.mark.parametrize("kind", [UserError, ModelBehaviorError, MaxTurnsExceeded])
 async def test_an_error_of_an_on_handoff_waits_for_mended_code_whatever_its_class(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent, kind: type[Exception]
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
     broken = True
 
     def on_handoff(_ctx: ToolContext) -> None:
         if broken:
-            raise kind("no desk is configured")
+            raise MaxTurnsExceeded("no desk is configured")
 
     other = make_agent(name="other")
     agent = make_agent(handoffs=[handoff(other, "go", on_handoff=on_handoff)])
     await site.rig.serve(agent)
     model.call("go")
     model.reply("done")
-    with pytest.raises((kind, StepFailedError), match="no desk is configured"):
+    with pytest.raises((MaxTurnsExceeded, StepFailedError), match="no desk is configured"):
         await Runner.run(agent, "q", runner=site.runner)
     [task_id] = site.rig.ids
     state = RunState.of(task_id)
@@ -236,40 +155,96 @@ def paying_anew(paid: list[Any], **options: Any) -> Tool:
     return pay
 
 
-@pytest.mark.parametrize("options", [{}, {"failure_error_function": None}], ids=["told", "ends"])
-async def test_a_call_that_fits_only_the_tool_of_before_a_deploy_waits_for_it(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent, options: dict[str, Any]
+@tool(needs_approval=True)
+def go() -> str:
+    """Go, before it was a handoff."""
+    return "gone"
+
+
+Make = Callable[[Site, MakeAgent, list[Any]], Agent]
+GO_MILK: list[Any] = [[("ask", {}), ("go", {"thing": "milk"})]]
+PAY_700: list[Any] = [[("pay", {"cents": 700})]]
+TO_OTHER: list[Any] = [[("transfer_to_other", {})], [("ask", {})]]
+NOT_TOLD = "not the one that the model was told of"
+CITY = '{"city": "Oslo"}'
+
+# What a run began with, what a deploy has put in its place, what the model calls and answers, why
+# the run waits, and what its tools were given once it went on.
+CHANGES: dict[str, tuple[Make, Make, list[Any], str, type[Exception], str, list[Any]]] = {
+    "output type": (
+        lambda site, make, _: make(site.ask(), output_type=Answer),
+        lambda site, make, _: make(site.ask(), output_type=Changed),
+        *([[("ask", {})]], CITY, UserError, "began with another output type", []),
+    ),
+    "input of a handoff": (
+        lambda site, make, told: handing_over(site, make, told, Errand),
+        lambda site, make, told: handing_over(site, make, told, Journey),
+        *(GO_MILK, "done", UserError, f"'go'.*{NOT_TOLD}", [Errand(thing="milk")]),
+    ),
+    "parameter of a tool": (
+        lambda _, make, paid: make(paying(paid, failure_error_function=None)),
+        lambda _, make, paid: make(paying_anew(paid, failure_error_function=None)),
+        *(PAY_700, "done", UserError, f"'pay'.*{NOT_TOLD}", [700]),
+    ),
+    "tool is gone": (
+        lambda _, make, paid: make(paying(paid)),
+        lambda _, make, __: make(),
+        *(PAY_700, "done", StepFailedError, "Tool pay not found in agent agent", [700]),
+    ),
+    "tool is a handoff": (
+        lambda _, make, __: make(go),
+        lambda _, make, __: make(handoffs=[handoff(make(name="other"), "go")]),
+        *([[("go", {})]], "done", ModelBehaviorError, "queued tool go.*do something else", []),
+    ),
+    "agent is gone": (
+        lambda site, make, _: make(handoffs=[make(site.ask(), name="other")]),
+        lambda _, make, __: make(),
+        *(TO_OTHER, "done", StepFailedError, "wants agent 'other'", []),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+async def test_a_run_that_fits_only_the_code_of_before_a_deploy_waits_for_it(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent, what: str
 ) -> None:
-    paid: list[Any] = []
-    old = make_agent(paying(paid, **options))
-    model.call("pay", {"cents": 700})
-    model.reply("done")
+    before, after, turns, answer, kind, text, wanted = CHANGES[what]
+    given: list[Any] = []
+    old = before(site, make_agent, given)
+    for calls in turns:
+        model.calls(calls)
+    model.reply(answer)
     state = await site.waiting(old)
-    new = make_agent(paying_anew(paid, **options))
-    await site.parks(new, state, UserError, "'pay'.*not the one that the model was told of")
-    assert not paid
-    assert (await site.goes_on(old, state)).final_output == "done"
-    assert paid == [700]
-    assert len(model.requests) == 2
+    await site.parks(after(site, make_agent, given), state, kind, text)
+    assert not given
+    result = await site.goes_on(old, state)
+    assert result.final_output == (Answer(city="Oslo") if answer == CITY else answer)
+    assert given == wanted
+    assert len(model.requests) == len(turns) + 1
 
 
-async def test_a_call_in_a_step_of_the_step_api_waits_for_the_tool_of_before_a_deploy(
+async def test_a_run_goes_on_without_what_it_does_not_need_any_more(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
+    other = make_agent(site.ask(), name="other")
+    for calls in TO_OTHER:
+        model.calls(calls)
+    model.reply("done")
+    state = await site.waiting(make_agent(handoffs=[other]))
+    new = make_agent()  # nobody hands over to the other agent any more
+    await site.rig.serve(new, other)
+    result = await Runner.run(new, state, runner=site.runner)
+    assert (result.final_output, result.last_agent.name) == ("done", "other")
     paid: list[Any] = []
-    await site.rig.serve(make_agent(paying(paid)))
-    model.call("pay", {"cents": 700})
-    task = await site.runner.create_task("q")
-    await site.runner.run_step(task)
-    await site.rig.serve(make_agent(paying_anew(paid)))
-    [approval] = await site.runner.pending_approvals(task)
-    await site.runner.approve(approval, "ann")
-    with pytest.raises(StepFailedError, match="not the one that the model was told of"):
-        await site.runner.run_step(task)
-    await site.rig.serve(make_agent(paying(paid)))
-    output = await site.runner.run_step(task)
-    assert [str(source) for source in output.sources] == ["paid"]
-    assert paid == [700]
+    model.calls(PAY_700[0])
+    model.reply("as you like")
+    state = await site.waiting(make_agent(paying(paid)))
+    state = RunState.of(state.task_id)
+    [asked] = await site.runner.pending_approvals(state.task_id)
+    await site.runner.reject(asked, "ann", "no")
+    await site.rig.serve(new)  # a tool that is gone, and whose call is rejected
+    assert (await Runner.run(new, state, runner=site.runner)).final_output == "as you like"
+    assert paid == []
 
 
 async def test_other_words_about_a_parameter_do_not_make_a_models_mistake_one_of_the_deploy(
@@ -313,47 +288,7 @@ async def test_a_call_that_fits_the_tool_of_a_deploy_too_is_made(
     assert paid == ["700 to shop"]
 
 
-async def test_a_call_of_a_tool_that_is_gone_can_be_rejected_or_waits_for_it(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    paid: list[Any] = []
-    old = make_agent(paying(paid))
-    model.call("pay", {"cents": 700})
-    model.reply("done")
-    state = await site.waiting(old)
-    await site.parks(make_agent(), state, StepFailedError, "Tool pay not found in agent agent")
-    assert (await site.goes_on(old, state)).final_output == "done"
-    assert paid == [700]
-    model.call("pay", {"cents": 800})
-    model.reply("as you like")
-    stopped = await Runner.run(old, "q", runner=site.runner)
-    state = stopped.to_state()
-    state.reject(stopped.interruptions[0])
-    new = make_agent()
-    await site.rig.serve(new)
-    assert (await Runner.run(new, state, runner=site.runner)).final_output == "as you like"
-    assert paid == [700]
-
-
-async def test_a_tool_that_has_become_a_handoff_is_not_taken_for_one(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    @tool(name="go", needs_approval=True)
-    def go() -> str:
-        """Go."""
-        return "gone"
-
-    old = make_agent(go)
-    model.call("go")
-    model.reply("done")
-    state = await site.waiting(old)
-    new = make_agent(handoffs=[handoff(make_agent(name="other"), "go")])
-    await site.parks(new, state, ModelBehaviorError, "reconcile queued tool go.*do something else")
-    assert (await site.goes_on(old, state)).final_output == "done"
-
-
-@pytest.mark.parametrize("name", [None, "renamed"], ids=["removed", "renamed"])
-@pytest.mark.parametrize("kind", ["input", "output"])
+@pytest.mark.parametrize(("kind", "name"), [("input", None), ("output", "renamed")])
 async def test_a_run_is_not_left_unchecked_by_a_deploy_without_its_guardrail(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent, kind: str, name: str | None
 ) -> None:
@@ -387,35 +322,6 @@ async def test_a_run_is_not_left_unchecked_by_a_deploy_without_its_guardrail(
         [approval] = await site.runner.pending_approvals(task)
         await site.runner.approve(approval, "ann")
     assert (await site.goes_on(old, state)).final_output == "done"
-
-
-async def test_a_run_whose_agent_is_gone_in_its_turn_waits_for_it(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    other = make_agent(site.ask(), name="other")
-    old = make_agent(handoffs=[other])
-    model.call("transfer_to_other")
-    model.call("ask")
-    model.reply("done")
-    state = await site.waiting(old)
-    await site.parks(make_agent(), state, StepFailedError, "wants agent 'other'")
-    result = await site.goes_on(old, state)
-    assert (result.final_output, result.last_agent.name) == ("done", "other")
-    assert site.asked == ["ask"]
-
-
-async def test_a_run_goes_on_with_an_agent_that_nobody_hands_over_to_any_more(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    other = make_agent(site.ask(), name="other")
-    model.call("transfer_to_other")
-    model.call("ask")
-    model.reply("done")
-    state = await site.waiting(make_agent(handoffs=[other]))
-    new = make_agent()
-    await site.rig.serve(new, other)
-    result = await Runner.run(new, state, runner=site.runner)
-    assert (result.final_output, result.last_agent.name) == ("done", "other")
 
 
 def cut_once(began: asyncio.Event, done: list[str]) -> Callable[[], Awaitable[str]]:
@@ -492,15 +398,14 @@ async def test_an_undo_that_was_cut_off_is_not_repeated_once_a_deploy_says_that_
     assert done == ["acted"]
 
 
-@pytest.mark.parametrize("kind", [UserError, KeyError])
 async def test_a_predicate_that_raises_since_a_deploy_waits_for_mended_code(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent, kind: type[Exception]
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
     broken = False
 
     def is_enabled(_ctx: object, _agent: object) -> bool:
         if broken:
-            raise kind("no flags are configured")
+            raise KeyError("no flags are configured")
         return True
 
     @tool(is_enabled=is_enabled)
@@ -534,7 +439,7 @@ async def test_an_answer_of_before_a_deploy_can_be_read_after_it(
     assert (await site.goes_on(agent, state)).final_output == Answer(city="Oslo")
 
 
-@pytest.mark.parametrize("where", ["instructions", "guardrail", "on_handoff", "hook"])
+@pytest.mark.parametrize("where", ["tool", "instructions", "guardrail", "on_handoff", "hook"])
 async def test_wherever_a_changed_context_class_is_read_the_run_waits_for_the_old_one(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent, where: str
 ) -> None:
@@ -555,14 +460,20 @@ async def test_wherever_a_changed_context_class_is_read_the_run_waits_for_the_ol
     def on_handoff(ctx: ToolContext) -> None:
         read(ctx)
 
+    @tool(name="ask", needs_approval=True)
+    def ask(ctx: ToolContext) -> str:
+        """Ask."""
+        return str(read(ctx))
+
     go = handoff(make_agent(name="other"), "go", on_handoff=on_handoff)
     options: dict[str, dict[str, Any]] = {
+        "tool": {},
         "instructions": {"instructions": read},
         "guardrail": {"output_guardrails": [output_guardrail(check)]},
         "on_handoff": {"handoffs": [go]},
         "hook": {"hooks": Hooks()},
     }
-    agent = make_agent(site.ask(), **options[where])
+    agent = make_agent(ask if where == "tool" else site.ask(), **options[where])
     model.calls([("ask", {}), ("go", {})] if where == "on_handoff" else [("ask", {})])
     model.reply("done")
     state = await site.waiting(agent, context=Desk(7))

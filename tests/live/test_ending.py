@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from temporalio.client import (
     WorkflowFailureError,
-    WorkflowUpdateFailedError,
     WorkflowUpdateStage,
 )
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import CancelledError
 from temporalio.service import RPCError
 
 from holdfast import AgentRunner, Runner, StepFailedError, Task, tool
@@ -26,8 +25,6 @@ from holdfast.client.agent_runner.task_client.updates import TaskUpdates
 from holdfast.errors import (
     ArchiveError,
     CommandRefusedError,
-    HoldfastError,
-    MaxTurnsExceeded,
     TaskAbandonedError,
     TaskClosedError,
     UndoRefusedError,
@@ -36,7 +33,6 @@ from holdfast.task.data.state import TaskRecord
 from holdfast.task.queries import last_page
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Message, user
-from holdfast.values.settings import Budget
 from holdfast.workflows import activity_calls
 from tests.support.people import World, ask, kinds
 from tests.support.rig import (
@@ -122,38 +118,38 @@ async def abandoned(runner: AgentRunner) -> Task:
     return task
 
 
-@pytest.mark.parametrize("verb", RUNS)
-async def test_after_an_accepted_abandon_no_step_runs_and_each_request_tries_to_close(
-    make_runner: MakeRunner, record: Record, verb: str
+async def test_after_an_accepted_abandon_no_step_runs_nothing_is_changed_and_requests_try_to_close(
+    make_runner: MakeRunner, record: Record
 ) -> None:
-    runner = await make_runner(worker=Counting(3))
+    runner = await make_runner(worker=Counting(3), roll_events=50)
     task = await abandoned(runner)
-    with pytest.raises(StepFailedError, match=r"could not be closed.*the disk is full"):
-        await RUNS[verb](runner, task)
-    # Three times: the first attempt goes on by an activity, the next one begins with it.
-    assert (record.tried, (await runner.get_task(task)).steps) == (3, 1)
+    upcoming = await runner.get_upcoming_steps(task)
+    for change in CHANGES.values():
+        with pytest.raises(CommandRefusedError, match=r"abandoned \(ann: enough\).*disk is full"):
+            await change(runner, task)
+    # Twice: the first attempt goes on by an activity. What changes a task tries no end again.
+    assert record.tried == 2
+    for number, run in enumerate(RUNS.values()):
+        with pytest.raises(StepFailedError, match=r"could not be closed.*the disk is full"):
+            await run(runner, task)
+        assert record.tried == 3 + number
+    for _ in range(15):
+        with pytest.raises(CommandRefusedError):
+            await runner.pause(task)
+    await until_rolled(runner.client, task.task_id)
+    found = await runner.get_task(task)
+    assert (found.status, found.steps) == ("needs_attention", 1)
+    assert await runner.get_upcoming_steps(task) == upcoming
     record.broken = False
     with pytest.raises(TaskAbandonedError, match="ann: enough"):
-        await RUNS[verb](runner, task)
+        await runner.run_step(task)
     found = await runner.get_task(task)
     assert (found.status, found.steps) == ("abandoned", 1)
     assert (await kinds(runner, task)).count("closed") == 1
-
-
-@pytest.mark.parametrize("verb", CHANGES)
-async def test_after_an_accepted_abandon_nothing_is_changed(
-    make_runner: MakeRunner, record: Record, verb: str
-) -> None:
-    runner = await make_runner(worker=Counting(3))
-    task = await abandoned(runner)
-    upcoming = await runner.get_upcoming_steps(task)
-    with pytest.raises(CommandRefusedError, match=r"abandoned \(ann: enough\).*disk is full"):
-        await CHANGES[verb](runner, task)
-    assert (await runner.get_task(task)).status == "needs_attention"
-    assert await runner.get_upcoming_steps(task) == upcoming
-    record.broken = False
-    await runner.resume(task)
-    await until_status(runner, task, "abandoned")
+    for run in RUNS.values():
+        with pytest.raises(TaskClosedError):
+            await run(runner, task)
+    assert await runner.verify(task) == []
 
 
 async def test_a_decision_after_an_accepted_abandon_is_refused_without_the_one_before(
@@ -208,24 +204,6 @@ async def test_a_run_that_goes_on_while_its_task_closes_raises_what_ended_it(
         await runner.run_on(task)
 
 
-@pytest.mark.parametrize("verb", ["resume", "abandon", "cancel"])
-async def test_a_command_has_an_end_tried_again(
-    make_runner: MakeRunner, record: Record, verb: str
-) -> None:
-    runner = await make_runner(worker=Counting(3))
-    task = await abandoned(runner)
-    record.broken = False
-    match verb:
-        case "resume":
-            await runner.resume(task)
-        case "abandon":
-            await runner.abandon(task, "again", by="ben")
-        case _:
-            await runner.client.get_workflow_handle(task.task_id).cancel()
-    await until_status(runner, task, "abandoned")
-    assert await reasons(runner, task) == ["ann: enough"]
-
-
 async def test_an_end_is_tried_again_by_itself(make_runner: MakeRunner, record: Record) -> None:
     runner = await make_runner(worker=Counting(3), heartbeat=1)
     task = await abandoned(runner)
@@ -235,39 +213,6 @@ async def test_an_end_is_tried_again_by_itself(make_runner: MakeRunner, record: 
 
     await until(tried_again)
     record.broken = False
-    await until_status(runner, task, "abandoned")
-
-
-async def test_an_accepted_abandon_stays_over_a_rollover(
-    make_runner: MakeRunner, record: Record
-) -> None:
-    runner = await make_runner(worker=Counting(3), roll_events=50)
-    task = await abandoned(runner)
-    for _ in range(25):
-        with pytest.raises(CommandRefusedError):
-            await runner.pause(task)
-    await until_rolled(runner.client, task.task_id)
-    with pytest.raises(StepFailedError, match="could not be closed"):
-        await runner.run_step(task)
-    assert (await runner.get_task(task)).steps == 1
-    record.broken = False
-    with pytest.raises(TaskAbandonedError, match="ann: enough"):
-        await runner.run_step(task)
-    assert await runner.verify(task) == []
-
-
-async def test_an_accepted_abandon_stays_when_the_worker_is_another_one(
-    rig: Rig, make_agent: MakeAgent, record: Record
-) -> None:
-    agent = make_agent(worker=Counting(3))
-    await rig.serve(agent)
-    runner = rig.runner()
-    task = await abandoned(runner)
-    await rig.serve(agent)
-    with pytest.raises(StepFailedError, match="could not be closed"):
-        await runner.run_step(task)
-    record.broken = False
-    await runner.resume(task)
     await until_status(runner, task, "abandoned")
 
 
@@ -332,43 +277,26 @@ async def answered(runner: AgentRunner) -> Task:
     return task
 
 
-async def test_a_finalize_that_failed_stays_and_is_tried_again_by_the_next_one(
+async def test_a_finalize_that_failed_stays_and_its_turn_is_in_the_session_once(
     make_runner: MakeRunner, record: Record
 ) -> None:
     runner = await make_runner(worker=Counting(2))
     task = await answered(runner)
+    session = runner.session(f"of {runner.app}")
     with pytest.raises(CommandRefusedError, match="is to be finished"):
         await runner.undo_step(task)
     with pytest.raises(CommandRefusedError, match="is to be finished"):
         await runner.give_feedback(task, "more", when="queued")
-    record.broken = False
-    assert (await runner.finalize_response(task)).task_id == task.task_id
-    assert (await runner.get_task(task)).status == "finished"
-    said = [m.text for m in await runner.session(f"of {runner.app}").chat_history()]
-    assert said == ["q", "counted to 2"]
-
-
-async def test_a_run_closes_what_could_not_be_finalized(
-    make_runner: MakeRunner, record: Record
-) -> None:
-    runner = await make_runner(worker=Counting(2))
-    task = await answered(runner)
+    for _ in range(2):
+        with pytest.raises(StepFailedError, match="could not be closed"):
+            await runner.finalize_response(task)
+    assert await session.chat_history() == []
     record.broken = False
     assert (await runner.run_task(task)).output["count"] == 2
     assert (await runner.get_task(task)).status == "finished"
+    assert [m.text for m in await session.chat_history()] == ["q", "counted to 2"]
     with pytest.raises(TaskClosedError):
         await runner.run_step(task)
-
-
-async def test_a_task_that_cannot_be_finalized_can_be_abandoned(
-    make_runner: MakeRunner, record: Record
-) -> None:
-    runner = await make_runner(worker=Counting(2))
-    task = await answered(runner)
-    record.broken = False
-    await runner.abandon(task, "give it up", by="ann")
-    await until_status(runner, task, "abandoned")
-    assert await reasons(runner, task) == ["", "ann: give it up"]
 
 
 async def test_an_abandon_in_the_place_of_a_finalize_leaves_nothing_in_the_session(
@@ -377,18 +305,18 @@ async def test_an_abandon_in_the_place_of_a_finalize_leaves_nothing_in_the_sessi
     runner = await make_runner(worker=Counting(2))
     task = await answered(runner)
     session = runner.session(f"of {runner.app}")
-    assert await session.chat_history() == []
     following = await runner.create_task("next", session=session.name)
     record.broken = False
     await runner.abandon(task, "give it up", by="ann")
     await until_status(runner, task, "abandoned")
+    assert await reasons(runner, task) == ["", "ann: give it up"]
     await runner.run_task(following)
     await runner.finalize_response(following)
     assert [m.text for m in await session.chat_history()] == ["next", "counted to 2"]
     assert await runner.verify(task) == []
 
 
-async def test_an_abandon_in_the_place_of_a_verdict_leaves_nothing_in_the_session(
+async def test_a_cancellation_in_the_place_of_a_verdict_ends_the_task_as_abandoned(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, record: Record
 ) -> None:
     agent, runner = make_agent(), rig.runner()
@@ -397,11 +325,41 @@ async def test_an_abandon_in_the_place_of_a_verdict_leaves_nothing_in_the_sessio
     model.call("nope")
     with pytest.raises(StepFailedError, match="could not be closed") as caught:
         await Runner.run(agent, "q", runner=runner, session=session)
-    assert await session.chat_history() == []
     record.broken = False
-    await runner.abandon(caught.value.task_id, "enough", by="ann")
+    handle = runner.client.get_workflow_handle(caught.value.task_id)
+    await handle.cancel()
     await until_status(runner, caught.value.task_id, "abandoned")
     assert await session.chat_history() == []
+    with pytest.raises(WorkflowFailureError) as ended:
+        await handle.result()
+    assert isinstance(ended.value.cause, CancelledError)
+
+
+async def test_what_would_be_lost_with_the_steps_is_refused_in_the_middle_of_an_undo(
+    make_runner: MakeRunner, model: FakeOpenAI, book: Tool, world: World
+) -> None:
+    runner = await make_runner(book)
+    model.call("book")
+    model.reply("booked it")
+    task = await runner.create_task("q", session=f"of {runner.app}")
+    await runner.run_task(task)
+    undoing = await runner.client.get_workflow_handle(task.task_id).start_update(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+        "undo", {"to": 0}, wait_for_stage=WorkflowUpdateStage.COMPLETED
+    )
+    assert (await undoing.result())["status"] == "waiting"
+    approval = await ask(runner, task)
+    for verb in ("give_feedback", "edit_step", "drop_step"):
+        with pytest.raises(CommandRefusedError, match="undo of the task is in progress"):
+            await CHANGES[verb](runner, task)
+    with pytest.raises(CommandRefusedError, match="undo of the task is in progress"):
+        await runner.finalize_response(task)
+    await runner.pause(task, by="ann")
+    await runner.resume(task, by="ann")
+    await runner.approve(approval, "ann")
+    await until_status(runner, task, "running")
+    assert world.done == ["book", "cancel"]
+    assert await runner.session(f"of {runner.app}").chat_history() == []
+    await runner.abandon(task, "enough")
 
 
 async def test_a_session_that_ends_just_before_the_commit_gets_nothing_and_the_task_goes_on_to_wait(
@@ -428,157 +386,6 @@ async def test_a_session_that_ends_just_before_the_commit_gets_nothing_and_the_t
     await until_status(runner, task, "abandoned")
     assert (await runner.get_task(task)).error.endswith("abandoned by ann: give it up")
     assert [m.text for m in await session.chat_history()] == ["before"]
-
-
-async def test_a_finalized_turn_is_in_the_session_once_however_often_closing_was_tried(
-    make_runner: MakeRunner, record: Record
-) -> None:
-    runner = await make_runner(worker=Counting(2))
-    task = await answered(runner)
-    for _ in range(2):
-        with pytest.raises(StepFailedError, match="could not be closed"):
-            await runner.finalize_response(task)
-    record.broken = False
-    await runner.finalize_response(task)
-    said = [m.text for m in await runner.session(f"of {runner.app}").chat_history()]
-    assert said == ["q", "counted to 2"]
-
-
-async def test_a_verdict_that_could_not_be_recorded_stays(
-    make_runner: MakeRunner, record: Record, model: FakeOpenAI
-) -> None:
-    @tool(effect="read")
-    def look() -> str:
-        """Look."""
-        return "seen"
-
-    runner = await make_runner(look)
-    model.call("look")
-    task = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="fail"))
-    with pytest.raises(StepFailedError, match=r"could not be closed.*the disk is full"):
-        await runner.run_task(task)
-    with pytest.raises(CommandRefusedError, match="ended by its verdict"):
-        await runner.undo_step(task)
-    with pytest.raises(StepFailedError, match="could not be closed"):
-        await runner.run_task(task)
-    record.broken = False
-    with pytest.raises(MaxTurnsExceeded):
-        await runner.run_task(task)
-    assert (await runner.get_task(task)).status == "failed"
-    assert len(model.requests) == 1
-
-
-async def test_an_abandon_of_a_task_with_a_verdict_ends_it_as_abandoned(
-    make_runner: MakeRunner, record: Record, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    task = await runner.create_task("q", budget=Budget(max_turns=0, on_exceeded="fail"))
-    with pytest.raises(StepFailedError, match="could not be closed"):
-        await runner.run_task(task)
-    record.broken = False
-    await runner.abandon(task, "enough", by="ann")
-    await until_status(runner, task, "abandoned")
-    with pytest.raises(WorkflowFailureError) as ended:
-        await runner.client.get_workflow_handle(task.task_id).result()
-    assert isinstance(ended.value.cause, ApplicationError)
-    assert ended.value.cause.type == "TaskAbandonedError"
-    assert model.requests == []
-
-
-async def test_an_undo_that_an_abandon_cuts_short_is_told_when_closing_fails(
-    make_runner: MakeRunner, record: Record, model: FakeOpenAI, book: Tool, world: World
-) -> None:
-    runner = await make_runner(book)
-    model.call("book")
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    assert (await runner.undo_step(task)).status == "waiting"
-    approval = await ask(runner, task)
-    await runner.abandon(task, "enough", by="ann")
-    await until_status(runner, task, "needs_attention")
-    with pytest.raises(HoldfastError, match=r"abandoned \(ann: enough\)|withdrawn|closed"):
-        await runner.approve(approval, "ben")
-    with pytest.raises(StepFailedError, match="could not be closed"):
-        await runner.run_step(task)
-    record.broken = False
-    await runner.resume(task)
-    await until_status(runner, task, "abandoned")
-    assert world.done == ["book"]
-
-
-async def test_a_finalize_in_the_middle_of_an_undo_is_refused(
-    make_runner: MakeRunner, model: FakeOpenAI, book: Tool, world: World
-) -> None:
-    runner = await make_runner(book)
-    model.call("book")
-    model.reply("booked it")
-    task = await runner.create_task("q", session=f"of {runner.app}")
-    await runner.run_task(task)
-    undoing = await runner.client.get_workflow_handle(task.task_id).start_update(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-        "undo", {"to": 0}, wait_for_stage=WorkflowUpdateStage.COMPLETED
-    )
-    assert (await undoing.result())["status"] == "waiting"
-    approval = await ask(runner, task)
-    with pytest.raises(CommandRefusedError, match="undo of the task is in progress"):
-        await runner.finalize_response(task)
-    await runner.approve(approval, "ann")
-    await until_status(runner, task, "running")
-    assert world.done == ["book", "cancel"]
-    assert await runner.session(f"of {runner.app}").chat_history() == []
-    await runner.abandon(task, "enough")
-
-
-async def test_what_would_be_lost_with_the_steps_is_refused_in_the_middle_of_an_undo(
-    make_runner: MakeRunner, model: FakeOpenAI, book: Tool
-) -> None:
-    runner = await make_runner(book)
-    model.call("book")
-    model.reply("still booked")
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    assert (await runner.undo_step(task)).status == "waiting"
-    approval = await ask(runner, task)
-    for verb in ("give_feedback", "edit_step", "drop_step"):
-        with pytest.raises(CommandRefusedError, match="undo of the task is in progress"):
-            await CHANGES[verb](runner, task)
-    await runner.pause(task, by="ann")
-    await runner.resume(task, by="ann")
-    await runner.reject(approval, "ann", "keep it")
-    assert str(await runner.run_task(task)) == "still booked"
-
-
-class Slow:
-    """Stands in for the function that writes a segment: it waits until it may."""
-
-    def __init__(self) -> None:
-        self.may = asyncio.Event()
-        self.begun = asyncio.Event()
-
-    async def __call__(self, *given: Any) -> Any:
-        self.begun.set()
-        await self.may.wait()
-        return await segments.write_segment(*given)
-
-
-async def test_a_finalize_does_not_hold_up_an_end_that_is_tried_again_in_a_rollover(
-    make_runner: MakeRunner, record: Record, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runner = await make_runner(worker=Counting(2), roll_events=50)
-    task = await answered(runner)
-    slow = Slow()
-    monkeypatch.setattr(closing, "write_segment", slow)
-    handle = runner.client.get_workflow_handle(task.task_id)
-    while not slow.begun.is_set():
-        with pytest.raises(CommandRefusedError):
-            await runner.pause(task)
-    record.broken = False
-    await runner.resume(task)
-    with suppress(WorkflowUpdateFailedError):
-        await handle.start_update(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-            "finalize", wait_for_stage=WorkflowUpdateStage.ACCEPTED
-        )
-    slow.may.set()
-    await until_status(runner, task, "finished")
 
 
 async def test_a_task_that_closes_is_asked_only_at_a_further_attempt(
@@ -639,8 +446,11 @@ async def test_what_finalize_task_changes_in_place_is_not_the_state_of_the_task(
     await runner.run_task(task)
     with pytest.raises(StepFailedError, match="not yet"):
         await runner.finalize_response(task)
-    assert (await runner.get_task(task)).extra_state == {"kept": []}
+    found = await runner.get_task(task)
+    assert (found.status, found.extra_state) == ("needs_attention", {"kept": []})
+    assert await runner.session("s").chat_history() == []
     await runner.finalize_response(task)
+    assert len(await runner.session("s").chat_history()) == 2
     assert worker.found == [[], []]
 
 

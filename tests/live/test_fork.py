@@ -32,9 +32,11 @@ from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant
 from holdfast.values.settings import Budget
 from holdfast.workers import StepContext
-from tests.support.people import World, ask
-from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status
+from tests.support.people import World
+from tests.support.rig import MakeAgent, MakeRunner, Rig, forget, histories, until_status
 from tests.support.workers import Doing, said
+
+PAST = ("step", "tool_call", "model_call")
 
 
 @pytest.fixture
@@ -82,49 +84,42 @@ async def test_a_fork_of_a_running_task_runs_on_and_the_source_is_untouched(
     runner = await make_runner(act)
     task = await two_steps(runner, model, extra_state={"n": 1})
     before = await everything(runner, task)
-    fork = await runner.fork(task, at="s1", by="ann")
+    outputs = await runner.get_completed_steps(task)
+    fork = await runner.fork(task, at=outputs[0], by="ann", feedback="be brief")
     assert (fork.steps, fork.extra_state) == (1, {"n": 1, "things": ["a"]})
-    assert await everything(runner, task) == before
     found = await runner.get_task(fork)
     assert (found.steps, found.extra_state, found.input) == (1, fork.extra_state, "q")
     assert found.status == "running"
     assert [m.text for m in await runner.transcript(fork)] == ["q", "", "acted on a"]
+    shared = await runner.get_completed_steps(fork)
+    assert [(o.output, str(o.sources[0])) for o in shared] == [("", "acted on a")]
+    events = await runner.audit(fork)
+    [mark] = [e for e in events if e.kind == "forked"]
+    assert (mark.actor, mark.body) == ("ann", {"from": task.task_id, "at": 1})
+    own = [e for e in await runner.audit(task) if e.step == "s1" and e.kind in PAST]
+    assert [e for e in events if e.kind in PAST] == own
     model.call("act", {"thing": "c"})
     model.reply("of the fork")
     assert str(await runner.run_task(fork)) == "of the fork"
+    assert model.requests[-2].messages[-1].text == "be brief"
     assert world.done == ["a", "b", "c"]
     assert await everything(runner, task) == before
     model.reply("of the source")
     assert str(await runner.run_task(task)) == "of the source"
+    assert all(m.text != "be brief" for m in model.requests[-1].messages)
     assert (await runner.get_task(fork)).extra_state == {"n": 1, "things": ["a", "c"]}
     assert (await runner.get_task(task)).extra_state == {"n": 1, "things": ["a", "b"]}
     assert await runner.verify(fork) == []
 
 
-async def test_a_forks_ledger_has_the_shared_steps_and_says_where_it_comes_from(
-    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
+async def test_a_fork_goes_on_with_another_input_or_agent_and_an_answered_one_needs_an_input(
+    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, act: Tool
 ) -> None:
-    runner = await make_runner(act)
+    two = make_agent(act, name="second", instructions="Second prompt.")
+    await rig.serve(make_agent(act, instructions="First prompt."), two)
+    runner = rig.runner()
     task = await two_steps(runner, model)
-    outputs = await runner.get_completed_steps(task)
-    fork = await runner.fork(task, at=outputs[1], by="ann")
-    shared = await runner.get_completed_steps(fork)
-    assert [o.output for o in shared] == [o.output for o in outputs]
-    assert [[str(s) for s in o.sources] for o in shared] == [["acted on a"], ["acted on b"]]
-    events = await runner.audit(fork)
-    [mark] = [e for e in events if e.kind == "forked"]
-    assert (mark.actor, mark.body) == ("ann", {"from": task.task_id, "at": 2})
-    assert events[0].kind == "created"
-    own = [e for e in await runner.audit(task) if e.kind in ("step", "tool_call")]
-    assert [e for e in events if e.kind in ("step", "tool_call")] == own
-
-
-async def test_a_fork_with_another_input_drops_what_was_queued(
-    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
-) -> None:
-    runner = await make_runner(act)
-    task = await two_steps(runner, model)
-    fork = await runner.fork(task, at="s1", input="something else")
+    fork = await runner.fork(task, at="s1", input="something else", agent="second")
     assert [s.input for s in await runner.get_upcoming_steps(fork)] == ["something else"]
     model.reply("well")
     assert str(await runner.run_task(fork)) == "well"
@@ -135,51 +130,54 @@ async def test_a_fork_with_another_input_drops_what_was_queued(
         ("user", "something else"),
         ("assistant", "well"),
     ]
-
-
-async def test_a_fork_with_feedback_tells_its_model(
-    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
-) -> None:
-    runner = await make_runner(act)
-    task = await two_steps(runner, model)
-    fork = await runner.fork(task, at="s2", feedback="be brief")
-    model.reply("yes")
-    assert str(await runner.run_task(fork)) == "yes"
-    assert model.requests[-1].messages[-1].text == "be brief"
-    model.reply("no")
-    await runner.run_task(task)
-    assert all(m.text != "be brief" for m in model.requests[-1].messages)
-
-
-async def test_a_fork_to_another_agent_keeps_the_past(
-    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, act: Tool
-) -> None:
-    one = make_agent(act, instructions="First prompt.")
-    two = make_agent(act, name="second", instructions="Second prompt.")
-    await rig.serve(one, two)
-    runner = rig.runner()
-    task = await two_steps(runner, model)
-    fork = await runner.fork(task, at="s2", agent="second")
-    model.reply("mine")
-    assert str(await runner.run_task(fork)) == "mine"
     assert (await runner.get_task(fork)).agent == "second"
     assert "Second prompt." in str(model.requests[-1].body)
-    assert "acted on b" in str(model.requests[-1].body)
-
-
-async def test_a_fork_of_an_answered_task_needs_an_input_to_go_on(
-    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
-) -> None:
-    runner = await make_runner(act)
-    task = await two_steps(runner, model)
     model.reply("done")
     last = await runner.run_step(task)
     fork = await runner.fork(task, at=last)
     assert (await runner.get_task(fork)).status == "answered"
     assert str(await runner.finalize_response(fork)) == "done"
-    other = await runner.fork(task, at=last, input="and now?")
-    model.reply("more")
-    assert str(await runner.run_task(other)) == "more"
+    with pytest.raises(StepNotFoundError):
+        await runner.fork(task, at="s9")
+    with pytest.raises(TaskNotFoundError):
+        await runner.fork("nothing", at="s1")
+    with pytest.raises(TaskExistsError):
+        await runner.fork(task, at="s1", task_id=task.task_id)
+    for text in (" ", "x" * 20_000):
+        with pytest.raises(InvalidArgumentError):
+            await runner.fork(task, at="s1", input=text)
+
+
+async def test_a_fork_undoes_its_own_steps_and_leaves_the_shared_ones_to_the_source(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    @tool(undo=lambda effect: world.done.append(f"undo {effect.arguments['thing']}"))
+    def act(thing: str) -> str:
+        """Act."""
+        world.done.append(thing)
+        return f"acted on {thing}"
+
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        raise AssertionError
+
+    runner = await make_runner(act, pay)
+    task = await two_steps(runner, model)
+    fork = await runner.fork(task, at="s2")
+    model.call("act", {"thing": "c"})
+    await runner.run_step(fork)
+    model.call("pay", {"amount": 5})
+    assert (await runner.run_step(fork)).status == "waiting"
+    with pytest.raises(InvalidArgumentError, match="only it may undo"):
+        await runner.rewind(fork, to="s1")
+    assert len((await runner.undo_step(fork)).steps) == 1  # the one in progress
+    receipt = await runner.undo_step(fork)
+    assert receipt.undone == ('act({"thing": "c"})',)
+    with pytest.raises(InvalidArgumentError, match="only it may undo"):
+        await runner.undo_step(fork)
+    await runner.undo_step(task)
+    assert world.done == ["a", "b", "c", "undo c", "undo b"]
 
 
 async def test_forks_of_finished_failed_and_abandoned_tasks(
@@ -197,6 +195,8 @@ async def test_forks_of_finished_failed_and_abandoned_tasks(
         await runner.run_task(failed)
     for task, status in ((finished, "finished"), (abandoned, "abandoned"), (failed, "failed")):
         await until_status(runner, task, status)
+        if status == "abandoned":
+            await forget(runner, task)  # the archive keeps it
         before = await everything(runner, task)
         fork = await runner.fork(task, at="s2", input=f"after {status}")
         model.reply(f"on from {status}")
@@ -205,44 +205,6 @@ async def test_forks_of_finished_failed_and_abandoned_tasks(
         assert await runner.verify(fork) == []
     history = [m.text for m in await runner.session("s").chat_history()]
     assert "after finished" not in history
-
-
-async def test_a_fork_of_a_task_that_was_deleted_from_temporal(
-    make_runner: MakeRunner, model: FakeOpenAI, act: Tool, rig: Rig
-) -> None:
-    runner = await make_runner(act)
-    task = await two_steps(runner, model)
-    await runner.abandon(task, "enough", by="ann")
-    await until_status(runner, task, "abandoned")
-    await forget(runner, task)
-    fork = await runner.fork(task, at="s2", input="again")
-    model.reply("here")
-    assert str(await runner.run_task(fork)) == "here"
-
-
-async def forget(runner: AgentRunner, task: Task) -> None:
-    """Remove a closed task from Temporal, as its retention does; the archive keeps it."""
-    from temporalio.api.common.v1 import WorkflowExecution
-    from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-    from temporalio.service import RPCError, RPCStatusCode
-
-    from tests.support.rig import until
-
-    await runner.client.workflow_service.delete_workflow_execution(
-        DeleteWorkflowExecutionRequest(
-            namespace=runner.client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=task.task_id),
-        )
-    )
-
-    async def is_gone() -> bool:
-        try:
-            await runner.client.get_workflow_handle(task.task_id).describe()
-        except RPCError as error:
-            return error.status is RPCStatusCode.NOT_FOUND
-        return False
-
-    await until(is_gone)
 
 
 async def test_a_fork_from_an_undone_branch(
@@ -283,148 +245,27 @@ async def test_a_fork_over_archived_segments_and_a_fork_of_that_fork(
 
     runner = await make_runner(worker=Doing(body), roll_events=50)
     task = await runner.create_task("q")
-    for _ in range(30):
+    for _ in range(14):
         await runner.run_step(task)
     assert len(await histories(runner.client, task.task_id)) >= 2
-    early = await runner.fork(task, at="s5")
-    late = await runner.fork(task, at="s28")
-    for fork, n in ((early, 5), (late, 28)):
+    early = await runner.fork(task, at="s3")
+    late = await runner.fork(task, at="s12")
+    for fork, n in ((early, 3), (late, 12)):
         assert (await runner.get_task(fork)).extra_state == {"sum": sum(range(1, n + 1))}
-        ran = [(await runner.run_step(fork)).output for _ in range(12)]
-        assert ran[-1] == n + 12
+        ran = [(await runner.run_step(fork)).output for _ in range(4)]
+        assert ran[-1] == n + 4
         outputs = [o.output for o in await runner.get_completed_steps(fork)]
-        assert outputs == list(range(1, n + 13))
-        assert len(await runner.transcript(fork)) == n + 12
+        assert outputs == list(range(1, n + 5))
+        assert len(await runner.transcript(fork)) == n + 4
         assert await runner.verify(fork) == []
-    second = await runner.fork(late, at="s35")
-    assert (await runner.run_step(second)).output == 36
-    assert len(await runner.transcript(second)) == 36
-    assert (await runner.get_task(task)).steps == 30
-    receipt = await runner.rewind(late, to="s28")
-    assert len(receipt.steps) == 12
-    assert (await runner.get_task(late)).extra_state == {"sum": sum(range(1, 29))}
-    assert (await runner.run_step(late)).output == 29
-
-
-async def test_a_fork_undoes_its_own_steps_and_leaves_the_shared_ones_to_the_source(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    @tool(undo=lambda effect: world.done.append(f"undo {effect.arguments['thing']}"))
-    def act(thing: str) -> str:
-        """Act."""
-        world.done.append(thing)
-        return f"acted on {thing}"
-
-    runner = await make_runner(act)
-    task = await two_steps(runner, model)
-    fork = await runner.fork(task, at="s2")
-    model.call("act", {"thing": "c"})
-    await runner.run_step(fork)
-    with pytest.raises(InvalidArgumentError, match="only it may undo"):
-        await runner.rewind(fork, to="s1")
-    receipt = await runner.undo_step(fork)
-    assert receipt.undone == ('act({"thing": "c"})',)
-    with pytest.raises(InvalidArgumentError, match="only it may undo"):
-        await runner.undo_step(fork)
-    await runner.undo_step(task)
-    assert world.done == ["a", "b", "c", "undo c", "undo b"]
-
-
-async def test_a_fork_in_the_middle_of_a_step_does_not_undo_the_shared_ones_either(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    @tool(undo=lambda effect: world.done.append(f"undo {effect.arguments['thing']}"))
-    def act(thing: str) -> str:
-        """Act."""
-        return f"acted on {thing}"
-
-    @tool(needs_approval=True)
-    def pay(amount: int) -> str:
-        """Pay."""
-        raise AssertionError
-
-    runner = await make_runner(act, pay)
-    task = await two_steps(runner, model)
-    fork = await runner.fork(task, at="s2")
-    model.call("pay", {"amount": 5})
-    assert (await runner.run_step(fork)).status == "waiting"
-    with pytest.raises(InvalidArgumentError, match="only it may undo"):
-        await runner.rewind(fork, to="s1")
-    receipt = await runner.undo_step(fork)
-    assert len(receipt.steps) == 1
-    assert world.done == []
-
-
-async def test_a_fork_of_a_step_whose_successors_were_dropped_goes_on_as_the_task_would(
-    make_runner: MakeRunner,
-) -> None:
-    import asyncio
-
-    began, go = asyncio.Event(), asyncio.Event()
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        following: tuple[TaskStep, ...] = ()
-        if ctx.n == 1:
-            following = (step.get_next_step(input="b"), step.get_next_step(input="c"))
-        if ctx.n == 2:
-            began.set()
-            await go.wait()
-            following = (step.get_next_step(input="d"),)
-        return TaskStepOutput(output=step.input, task_step=step, next_steps=following)
-
-    runner = await make_runner(worker=Doing(body))
-    task = await runner.create_task("a")
-    await runner.run_step(task)
-    stepping = asyncio.create_task(runner.run_step(task))
-    await began.wait()
-    queued = (await runner.get_upcoming_steps(task))[1]
-    await runner.drop_step(task, queued, by="ann")
-    go.set()
-    second = await stepping
-    assert [s.input for s in await runner.get_upcoming_steps(task)] == ["d"]
-    fork = await runner.fork(task, at=second)
-    assert [s.input for s in await runner.get_upcoming_steps(fork)] == ["d"]
-
-
-async def test_an_approval_of_the_source_is_none_of_the_fork(
-    make_runner: MakeRunner, model: FakeOpenAI, act: Tool, world: World
-) -> None:
-    @tool(needs_approval=True)
-    def pay(amount: int) -> str:
-        """Pay."""
-        world.done.append(f"pay {amount}")
-        return "paid"
-
-    runner = await make_runner(act, pay)
-    task = await two_steps(runner, model)
-    model.call("pay", {"amount": 5})
-    assert (await runner.run_step(task)).status == "waiting"
-    fork = await runner.fork(task, at="s2")
-    model.call("pay", {"amount": 5})
-    assert (await runner.run_step(fork)).status == "waiting"
-    model.reply("done")
-    await runner.approve(await ask(runner, task), "ann")
-    assert len(await runner.pending_approvals(fork)) == 1
-    await runner.abandon(fork, "enough", by="ann")
-    assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["a", "b", "pay 5"]
-
-
-async def test_what_cannot_be_forked_is_refused(
-    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
-) -> None:
-    runner = await make_runner(act)
-    task = await two_steps(runner, model)
-    with pytest.raises(StepNotFoundError):
-        await runner.fork(task, at="s9")
-    with pytest.raises(TaskNotFoundError):
-        await runner.fork("nothing", at="s1")
-    with pytest.raises(TaskExistsError):
-        await runner.fork(task, at="s1", task_id=task.task_id)
-    with pytest.raises(InvalidArgumentError):
-        await runner.fork(task, at="s1", input=" ")
-    with pytest.raises(InvalidArgumentError):
-        await runner.fork(task, at="s1", input="x" * 20_000)
+    second = await runner.fork(late, at="s14")
+    assert (await runner.run_step(second)).output == 15
+    assert len(await runner.transcript(second)) == 15
+    assert (await runner.get_task(task)).steps == 14
+    receipt = await runner.rewind(late, to="s12")
+    assert len(receipt.steps) == 4
+    assert (await runner.get_task(late)).extra_state == {"sum": sum(range(1, 13))}
+    assert (await runner.run_step(late)).output == 13
 
 
 @dataclass

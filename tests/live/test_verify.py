@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,16 @@ from holdfast.testing import FakeOpenAI
 from holdfast.values.base import extend_json
 from holdfast.values.messages import ImagePart, user
 from tests.live.test_audit import long_task, rewrite
-from tests.live.test_fork import forget
 from tests.support.pictures import png, url_of
-from tests.support.rig import MakeRunner, Rig, histories, read_record, until_rolled, until_status
+from tests.support.rig import (
+    MakeRunner,
+    Rig,
+    forget,
+    histories,
+    read_record,
+    until_rolled,
+    until_status,
+)
 
 
 @pytest.fixture
@@ -77,33 +83,43 @@ def pay_more(_: dict[str, Any], entries: list[Any]) -> None:
     entries[:] = json.loads(text)
 
 
+def no_opens(record: dict[str, Any], _: list[Any]) -> None:
+    record["opens"] = "none"
+
+
+def no_event(_: dict[str, Any], entries: list[Any]) -> None:
+    entries[0] = {"event": {"kind": 7}}
+
+
 @pytest.mark.parametrize("how", ["finished", "failed", "abandoned"])
-async def test_a_record_that_was_written_anew_is_found_however_its_run_ended(
+async def test_the_history_of_a_run_seals_its_record_and_one_that_was_changed_is_found(
     make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig, how: str
 ) -> None:
     runner = await make_runner(pay)
     task = await ended(runner, model, how)
-    assert (await runner.verify(task)).proved == [CONSISTENT, IN_MEMO]
-    rewrite(rig.engine.archive, task.task_id, pay_more)
-    found = await runner.verify(task)
-    assert "it was written anew" in found[-1].text
-    assert found.unproved == [UNSIGNED, found.unproved[-1]]
-
-
-@pytest.mark.parametrize("how", ["finished", "failed", "abandoned"])
-async def test_the_history_of_a_run_has_the_digest_of_its_record(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig, how: str
-) -> None:
-    runner = await make_runner(pay)
-    task = await ended(runner, model, how)
+    archive, name = rig.engine.archive, record_name("tasks", task.task_id)
+    record: Any = archive.get_record(name)
     [history] = await histories(runner.client, task.task_id)
     fields: list[dict[str, Payload]] = [
         dict(e.workflow_properties_modified_event_attributes.upserted_memo.fields)
         for e in history.events
     ]
     [sealed] = [json.loads(f[SEAL_MEMO].data) for f in fields if SEAL_MEMO in f]
-    record: Any = rig.engine.archive.get_record(record_name("tasks", task.task_id))
     assert sealed["record"] == record_digest(record)
+    assert (await runner.verify(task)).proved == [CONSISTENT, IN_MEMO]
+    rewrite(archive, task.task_id, pay_more)
+    found = await runner.verify(task)
+    assert "it was written anew" in found[-1].text
+    assert found.unproved == [UNSIGNED, found.unproved[-1]]
+    archive.put_record(name, record)
+    for change in (no_opens, no_event):
+        rewrite(archive, task.task_id, change)
+        assert any("cannot be read" in each.text for each in await runner.verify(task))
+        archive.put_record(name, record)
+    archive.delete_record(name)
+    found = await runner.verify(task)
+    assert "the archive has no" in found[0].text
+    assert ENDED_OUTSIDE not in found.unproved
 
 
 async def test_a_recorded_answer_of_an_open_step_that_was_changed_is_found(
@@ -130,45 +146,7 @@ async def test_a_recorded_answer_of_an_open_step_that_was_changed_is_found(
     ]
 
 
-async def test_a_record_that_was_deleted_is_found(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig
-) -> None:
-    runner = await make_runner(pay)
-    task = await ended(runner, model, "finished")
-    rig.engine.archive.delete_record(record_name("tasks", task.task_id))
-    found = await runner.verify(task)
-    assert "the archive has no" in found[0].text
-    assert ENDED_OUTSIDE not in found.unproved
-
-
-@pytest.mark.parametrize("damage", ["fields", "entry"])
-async def test_a_record_that_cannot_be_read_is_found(
-    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig, damage: str
-) -> None:
-    def change(record: dict[str, Any], entries: list[Any]) -> None:
-        if damage == "fields":
-            record["opens"] = "none"
-        else:
-            entries[0] = {"event": {"kind": 7}}
-
-    runner = await make_runner(pay)
-    task = await ended(runner, model, "finished")
-    rewrite(rig.engine.archive, task.task_id, change)
-    assert any("cannot be read" in found.text for found in await runner.verify(task))
-
-
 # ---- segments
-
-
-async def newest_of(runner: AgentRunner, archive: Archive, task: Task) -> tuple[str, str]:
-    """Return the names of the newest segment of a closed task, and of the one before it."""
-    record = await read_record(archive, task.task_id)
-    assert record is not None
-    assert record.segment is not None
-    assert record.segment.number >= 3
-    before = (await read_segment(archive, record.segment)).before
-    assert before is not None
-    return record.segment.sha256, before.sha256
 
 
 def removed(file: Path, _: Path) -> None:
@@ -187,42 +165,35 @@ def older(file: Path, before: Path) -> None:
     file.write_bytes(before.read_bytes())
 
 
-@pytest.mark.parametrize("damage", [removed, truncated, emptied, older])
-@pytest.mark.parametrize("is_open", [True, False])
-async def test_a_last_segment_that_is_lost_or_older_is_found(
-    make_runner: MakeRunner, rig: Rig, damage: Callable[[Path, Path], None], *, is_open: bool
-) -> None:
-    runner, task = await long_task(make_runner)
-    archive = rig.engine.archive
-    if is_open:
-        handle = runner.client.get_workflow_handle(task.task_id)
-        page = await handle.query("entries", EntriesRequest(), result_type=EntriesPage)
-        assert page.segment is not None
-        before = (await read_segment(archive, page.segment)).before
-        assert before is not None
-        newest, second = page.segment.sha256, before.sha256
-    else:
-        await runner.abandon(task, "enough", by="ann")
-        await until_status(runner, task, "abandoned")
-        newest, second = await newest_of(runner, archive, task)
-    damage(file_of(archive, newest), file_of(archive, second))
-    damaged, lost = await runner.verify(task)
-    assert "are damaged" in damaged.text
-    assert newest in damaged.text
-    assert "cannot be found" in lost.text
-
-
-async def test_a_record_that_names_an_older_segment_is_found(
+async def test_a_last_segment_that_is_lost_or_older_or_left_out_is_found(
     make_runner: MakeRunner, rig: Rig
 ) -> None:
     runner, task = await long_task(make_runner)
-    await runner.abandon(task, "enough", by="ann")
-    await until_status(runner, task, "abandoned")
     archive = rig.engine.archive
-    record = await read_record(archive, task.task_id)
-    assert record is not None
-    assert record.segment is not None
-    before = (await read_segment(archive, record.segment)).before
+    for is_open in (True, False):
+        if is_open:
+            handle = runner.client.get_workflow_handle(task.task_id)
+            page = await handle.query("entries", EntriesRequest(), result_type=EntriesPage)
+            newest = page.segment
+        else:
+            await runner.abandon(task, "enough", by="ann")
+            await until_status(runner, task, "abandoned")
+            record = await read_record(archive, task.task_id)
+            assert record is not None
+            newest = record.segment
+        assert newest is not None
+        before = (await read_segment(archive, newest)).before
+        assert before is not None
+        file, second = file_of(archive, newest.sha256), file_of(archive, before.sha256)
+        whole = file.read_bytes()
+        for damage in (removed, truncated, emptied, older):
+            damage(file, second)
+            damaged, lost = await runner.verify(task)
+            assert "are damaged" in damaged.text
+            assert newest.sha256 in damaged.text
+            assert "cannot be found" in lost.text
+            file.write_bytes(whole)
+    assert await runner.verify(task) == []
     entries: list[Any] = []
     segment = before
     while segment is not None:
@@ -231,7 +202,6 @@ async def test_a_record_that_names_an_older_segment_is_found(
         segment = part.before
     name = record_name("tasks", task.task_id)
     data: Any = archive.get_record(name)
-    assert before is not None
     ledger = [len(entries), extend_json("", entries)]
     archive.put_record(name, {**data, "segment": before.wire(), "ledger": ledger})
     [found] = await runner.verify(task)
@@ -252,7 +222,10 @@ async def test_an_image_that_was_changed_is_found(
     runner = await make_runner(look)
     model.call("look", {})
     model.reply("done")
-    task = await runner.create_task("q", images=[Image.from_bytes(png(2))])
+    no_reference = {"file": {"sha256": "0" * 64, "size": 5}}  # it only looks like one
+    task = await runner.create_task(
+        "q", images=[Image.from_bytes(png(2))], extra_state=no_reference
+    )
     await runner.run_task(task)
     await runner.finalize_response(task)
     assert await runner.verify(task) == []
@@ -264,18 +237,6 @@ async def test_an_image_that_was_changed_is_found(
         texts = [found.text for found in await runner.verify(task)]
         assert [part.stored.sha256 in text for text in texts] == [True]
         file.write_bytes(whole)
-    assert await runner.verify(task) == []
-
-
-async def test_data_that_looks_like_a_reference_is_none(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.reply("done")
-    given = {"sha256": "0" * 64, "size": 5}
-    task = await runner.create_task("q", extra_state={"file": given})
-    await runner.run_task(task)
-    await runner.finalize_response(task)
     assert await runner.verify(task) == []
 
 
@@ -336,30 +297,24 @@ async def test_a_session_that_was_begun_anew_is_not_taken_for_what_a_task_saw(
     assert "it was begun anew" in found.unproved[0]
 
 
-async def test_what_was_forgotten_by_a_reset_is_no_part_of_a_session(
+async def test_what_is_no_part_of_a_session_is_not_verified_and_a_changed_image_is_found(
     make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
 ) -> None:
     runner = await make_runner()
+    session = runner.session("s")
+    found = await session.verify()
+    assert (found, found.proved, found.unproved) == ([], [], [NO_SESSION])
     await talk(runner, model, 1)
     turn = (await state_of(runner)).commits[0]
-    session = runner.session("s")
-    await session.replace([user("anew")])
-    file_of(rig.engine.archive, turn.sha256).unlink()
+    await session.replace([user("look", (ImagePart(kind="image", url=url_of(png(1))),))])
+    file_of(rig.engine.archive, turn.sha256).unlink()  # forgotten with the reset
     assert await session.verify() == []
-
-
-async def test_an_image_of_a_session_that_was_changed_is_found(
-    make_runner: MakeRunner, rig: Rig
-) -> None:
-    runner = await make_runner()
-    session = runner.session("s")
-    await session.append([user("look", (ImagePart(kind="image", url=url_of(png(1))),))])
     [message] = await session.chat_history()
     [image] = message.images
     assert image.stored is not None
     file_of(rig.engine.archive, image.stored.sha256).write_bytes(b"nothing")
-    [found] = await session.verify()
-    assert image.stored.sha256 in found.text
+    [damaged] = await session.verify()
+    assert image.stored.sha256 in damaged.text
 
 
 async def test_an_old_list_of_turns_that_was_changed_is_found(
@@ -383,12 +338,6 @@ async def test_an_old_list_of_turns_that_was_changed_is_found(
     file.write_bytes(b"[]")
     [found] = await session.verify()
     assert found.text.startswith("list 1 of ")
-
-
-async def test_a_session_that_nobody_used_has_nothing_to_verify(make_runner: MakeRunner) -> None:
-    runner = await make_runner()
-    found = await runner.session("s").verify()
-    assert (found, found.proved, found.unproved) == ([], [], [NO_SESSION])
 
 
 async def test_without_a_worker_a_task_is_verified_and_its_session_is_not(

@@ -305,6 +305,44 @@ async def until_status(runner: AgentRunner, task: Task | str, *statuses: str) ->
     return found
 
 
+async def until_steps(runner: AgentRunner, task: Task | str, count: int) -> Task:
+    """Wait until this many steps of a task are done and not undone."""
+
+    async def condition() -> Task | None:
+        found = await runner.get_task(task)
+        return found if found.steps == count else None
+
+    found = await until(condition)
+    assert found is not None
+    return found
+
+
+async def forget(runner: AgentRunner, task: Task) -> None:
+    """Remove a closed task from Temporal, as its retention does; the archive keeps it."""
+    from temporalio.api.common.v1 import WorkflowExecution
+    from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+
+    await runner.client.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(
+            namespace=runner.client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=task.task_id),
+        )
+    )
+
+    async def is_gone() -> bool:
+        return not await histories(runner.client, task.task_id)
+
+    await until(is_gone)
+
+
+async def roll(runner: AgentRunner, task: Task) -> None:
+    """Have a task continue as new by commands alone; it rolls after few events."""
+    runs = len(await histories(runner.client, task.task_id))
+    while len(await histories(runner.client, task.task_id)) <= runs:
+        await runner.pause(task, by="ann")
+        await runner.resume(task, by="ann")
+
+
 def texts(values: Iterable[Any]) -> list[str]:
     """Return each value as text."""
     return [str(value) for value in values]

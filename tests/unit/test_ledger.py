@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ModelRefusalError
@@ -19,7 +17,7 @@ from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, Offset, SegmentRef, StepResult
-from holdfast.task.data.state import Carried, Described, TaskInput
+from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.indexes import KnownIds
 from holdfast.task.ledger.ledger import Ledger
@@ -36,181 +34,55 @@ from holdfast.values.steps import TaskStep
 HEAD = TaskHead(agent="a")
 
 
-@dataclass
-class Simple:
-    """What a task is, said in the plainest way."""
-
-    messages: list[Message] = field(default_factory=list[Message])
-    outputs: list[Any] = field(default_factory=list[Any])
-    queue: list[str] = field(default_factory=lambda: ["s1"])
-    state: dict[str, Any] = field(default_factory=dict[str, Any])
-    requests: int = 0
-    events: list[str] = field(default_factory=list[str])
-    serial: int = 1
-
-
-class Machine:
-    """Drives a ledger and the simple model side by side."""
-
-    def __init__(self, *, rolls: bool) -> None:
-        self.rolls = rolls
-        self.given = TaskInput(head=HEAD, input="q")
-        self.ledger = Ledger(self.given, task_id="t", now=1.0)
-        self.simple = Simple()
-        self.archive: list[Entry] = []
-        self.ledger.described(Described(snapshot="x"))
-
-    def step(self, plan: dict[str, Any]) -> None:
-        """Run one step as the plan says."""
-        simple, ledger = self.simple, self.ledger
-        if not simple.queue:
-            return
-        number = len(simple.outputs) + 1
-        ledger.begin(RunRequest(input=plan["input"]), now=2.0)
-        self.roll(plan["roll"])
-        for k in range(plan["failures"]):
-            self.ledger.fail(Failure(type="E", message=str(k)), now=3.0)
-            simple.events.append(f"E: {k}")
-            self.roll(plan["roll"])
-            self.ledger.retry(self.ledger.last_opened, RunRequest(), now=4.0)
-        calls = tuple(ToolCall(id=f"{number}.{i}", name="f") for i in range(plan["calls"]))
-        answer = ModelAnswer(
-            message=assistant(f"answer {number}", calls=calls), usage=Usage(input_tokens=3)
-        )
-        if plan["split"]:  # the answer in one activity, the result in the next
-            self.ledger.advanced(
-                self.ledger.last_opened, Advanced(result=None, request="r", answer=answer)
-            )
-            self.roll(plan["roll"])
-        result = StepResult(
-            adds=("input", "j0") if plan["input"] is not None else ("j0",),
-            calls="j0" if calls else (),
-            next=tuple(TaskStep() for _ in range(plan["next"])),
-            last=plan["next"] == 0,
-            patch={"set": {f"k{number}": number}},
-        )
-        self.ledger.advanced(
-            self.ledger.last_opened,
-            Advanced(result=result) if plan["split"] else Advanced(answer=answer, result=result),
-        )
-        for i in reversed(self.ledger.missing_calls(self.ledger.last_opened)):
-            self.ledger.outcome(
-                self.ledger.last_opened,
-                i,
-                Outcome(content=f"result {i}", patch={"set": {f"c{i}": number}}),
-            )
-            self.roll(plan["roll"])
-        self.ledger.finish(self.ledger.last_opened, now=5.0)
-        self.expect(plan, number, calls)
-
-    def expect(self, plan: dict[str, Any], number: int, calls: tuple[ToolCall, ...]) -> None:
-        """Do the same in the simple model."""
-        simple = self.simple
-        simple.queue.pop(0)
-        if plan["input"] is not None:
-            simple.messages.append(user(plan["input"]))
-        simple.messages.append(assistant(f"answer {number}", calls=calls))
-        for i, call in enumerate(calls):
-            simple.messages.append(Message(role="tool", call_id=call.id, content=f"result {i}"))
-            simple.state[f"c{i}"] = number
-        simple.state[f"k{number}"] = number
-        for _ in range(plan["next"]):
-            simple.serial += 1
-            simple.queue.append(f"s{simple.serial}")
-        simple.outputs.append(f"answer {number}")
-        simple.requests += 1
-
-    def roll(self, wanted: bool) -> None:
-        """Archive the entries and go on in a new run, from JSON."""
-        if not (wanted and self.rolls):
-            return
-        entries = list(self.ledger.entries)
-        segment = SegmentRef(
-            sha256=f"{len(self.archive)}",
-            start=len(self.archive),
-            entries=len(entries),
-        )
-        self.archive.extend(entries)
-        self.ledger.archived(segment)
-        carried = Carried.model_validate_json(
-            self.ledger.carried().model_dump_json(exclude_defaults=True)
-        )
-        given = self.given.model_copy(update={"carried": carried, "extra_state": {}})
-        self.ledger = Ledger(given, task_id="t", now=99.0)
-
-    @property
-    def entries(self) -> list[Entry]:
-        return [*self.archive, *self.ledger.entries]
-
-    def check(self) -> None:
-        """Compare."""
-        ledger, simple = self.ledger, self.simple
-        steps = [e.step for e in self.entries if e.step is not None]
-        assert [m for step in steps for m in step.adds] == simple.messages
-        assert [step.output for step in steps] == simple.outputs
-        assert [step.n for step in steps] == list(range(1, len(steps) + 1))
-        assert [step.step_id for step in ledger.s.queue] == simple.queue
-        assert ledger.s.extra_state == simple.state
-        assert ledger.s.turns == ledger.s.usage.requests == simple.requests
-        assert ledger.s.usage.input_tokens == 3 * simple.requests
-        assert ledger.s.transcript.length == len(simple.messages)
-        assert ledger.s.transcript.digest == extend("", simple.messages)
-        failed = [e.event.text for e in self.entries if e.event and e.event.kind == "failed"]
-        assert failed == simple.events
+def stepped(ledger: Ledger, text: str) -> None:
+    """Run one step that says this, calls a tool, and queues another step."""
+    ledger.begin(RunRequest(input=text), now=2.0)
+    n = ledger.last_opened
+    calls = (ToolCall(id=f"{n}", name="f"),)
+    answer = ModelAnswer(message=assistant(f"answer {n}", calls=calls), usage=Usage(input_tokens=3))
+    result = StepResult(adds=("input", "j0"), calls="j0", next=(TaskStep(), TaskStep()))
+    ledger.advanced(n, Advanced(answer=answer, result=result))
+    ledger.outcome(n, 0, Outcome(content="found"))
+    ledger.finish(n, now=3.0)
 
 
-PLANS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "input": st.none() | st.text(min_size=1, max_size=5),
-            "calls": st.integers(0, 3),
-            "next": st.integers(0, 3),
-            "failures": st.integers(0, 2),
-            "split": st.booleans(),
-            "roll": st.booleans(),
-        }
-    ),
-    max_size=8,
-)
+def test_pages_give_every_message_and_entry_once_and_a_large_message_alone() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    texts = [letter * 300_000 for letter in "xy"] + ["z" * 20_000] * 9
+    for text in texts:
+        stepped(ledger, text)
+    ids = [step.step_id for step in ledger.s.queue]
+    assert len(ids) == len(set(ids))  # none is ever used twice
+    entries: list[Entry] = []
+    while True:
+        page = entries_page(ledger, EntriesRequest(skip=len(entries)))
+        entries.extend(page.entries)
+        if not page.more:
+            break
+    assert entries == ledger.entries
+    messages: list[Message] = []
+    length, pages = ledger.s.transcript.length, list[int]()
+    while len(messages) < length:
+        found = view(ledger, ViewRequest(have=len(messages), upto=length)).messages
+        messages.extend(found)
+        pages.append(len(found))
+    assert messages == ledger.messages
+    assert [m.text for m in messages if m.role == "user"] == texts
+    assert (pages[0], max(pages) > 3) == (1, True)
 
 
-@given(PLANS)
-def test_a_task_is_what_the_simple_model_says(plans: list[dict[str, Any]]) -> None:
-    machine = Machine(rolls=False)
-    for plan in plans:
-        machine.step(plan)
-        machine.check()
-
-
-@given(PLANS)
-@settings(max_examples=200)
-def test_a_task_over_any_rollovers_is_the_same_task(plans: list[dict[str, Any]]) -> None:
-    rolling, straight = Machine(rolls=True), Machine(rolls=False)
-    for plan in plans:
-        rolling.step(plan)
-        straight.step(plan)
-        rolling.check()
-    assert rolling.entries == straight.entries
-    without = {"segment": None, "lines": "", "answer": None, "entries": ()}
-    rolled, gone = rolling.ledger.carried(), straight.ledger.carried()
-    assert rolled.model_copy(update=without) == gone.model_copy(update=without)
-
-
-@given(PLANS)
-def test_the_patches_of_a_task_undo_it_step_by_step(plans: list[dict[str, Any]]) -> None:
-    from holdfast.values import json_patch as merge_patch
-
-    machine = Machine(rolls=False)
-    states = [copy.deepcopy(machine.simple.state)]
-    for plan in plans:
-        if machine.simple.queue:
-            machine.step(plan)
-            states.append(copy.deepcopy(machine.simple.state))
-    steps = [e.step for e in machine.entries if e.step is not None]
-    state = states.pop()
-    for step in reversed(steps):
-        state = merge_patch.apply(state, step.inverse)
-        assert state == states.pop()
+def test_what_a_task_carries_stays_small_when_it_grows() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    sizes: list[int] = []
+    for number in range(40):
+        stepped(ledger, "more")
+        ledger.change(queue=ledger.s.queue[:1])
+        ledger.archived(SegmentRef(sha256=str(number), entries=len(ledger.entries)))
+        carried = ledger.carried().model_copy(update={"lines": ()})
+        sizes.append(len(json.dumps(carried.wire())))
+        given = TaskInput(head=HEAD, input="q", carried=carried)
+        ledger = Ledger(given, task_id="t", now=1.0)
+    assert sizes[-1] <= sizes[5] + 40
 
 
 @given(st.lists(st.text(max_size=20), max_size=10), st.integers(0, 10))
@@ -228,48 +100,6 @@ def test_a_chain_digest_shows_any_change(texts: list[str], data: st.DataObject) 
     changed[at] = assistant(texts[at])
     assert extend("", changed) != extend("", messages)
     assert extend("", messages[:-1]) != extend("", messages)
-
-
-@given(PLANS)
-@settings(max_examples=50)
-def test_pages_give_every_message_and_entry_once(plans: list[dict[str, Any]]) -> None:
-    machine = Machine(rolls=False)
-    for plan in plans:
-        machine.step(plan)
-    ledger = machine.ledger
-    entries: list[Entry] = []
-    while True:
-        page = entries_page(ledger, EntriesRequest(skip=len(entries)))
-        entries.extend(page.entries)
-        if not page.more:
-            break
-    assert entries == machine.entries
-    messages: list[Message] = []
-    length = ledger.s.transcript.length
-    while len(messages) < length:
-        messages.extend(view(ledger, ViewRequest(have=len(messages), upto=length)).messages)
-    assert messages == machine.simple.messages
-
-
-def test_a_large_message_is_a_page_of_its_own() -> None:
-    machine = Machine(rolls=False)
-    plan: dict[str, Any] = {
-        "input": "x" * 300_000,
-        "calls": 0,
-        "next": 1,
-        "failures": 0,
-        "split": False,
-        "roll": False,
-    }
-    machine.step(plan)
-    machine.step({**plan, "input": "y" * 300_000})
-    first = view(machine.ledger, ViewRequest(have=0, upto=4)).messages
-    assert [m.text[:1] for m in first] == ["x"]
-    assert view(machine.ledger, ViewRequest(have=3, upto=4)).messages[0].text == "answer 2"
-
-
-def status(ledger: Ledger) -> str:
-    return ledger.status
 
 
 def pause(ledger: Ledger, by: str, after: object = None) -> str:
@@ -333,12 +163,12 @@ def test_a_refusal_of_the_model_is_read_from_its_fact_and_not_from_its_text() ->
 
 def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
-    assert status(ledger) == "running"
+    assert ledger.status == "running"
     ledger.change(paused="ann")
-    assert status(ledger) == "paused"
+    assert ledger.status == "paused"
     ledger.begin(RunRequest(), now=2.0)
     ledger.fail(Failure(type="E", message="m"), now=3.0)
-    assert status(ledger) == "needs_attention"
+    assert ledger.status == "needs_attention"
     ledger.change(paused="")
     ledger.retry(ledger.last_opened, RunRequest(), now=4.0)
     answer = ModelAnswer(message=assistant("", calls=(ToolCall(id="1", name="f"),)))
@@ -346,7 +176,7 @@ def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
         ledger.last_opened, Advanced(answer=answer, result=StepResult(adds=("j0",), calls="j0"))
     )
     asked = approvals.ask(ledger, 1, 0, "unknown", now=5.0, text="?")
-    assert status(ledger) == "waiting"
+    assert ledger.status == "waiting"
     assert step_view(ledger, 0).approvals == (asked.id,)
 
 
@@ -411,37 +241,6 @@ def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> Non
     assert len(ledger.s.seen) == SEEN_KEPT
     assert ledger.s.seen[f"r{SEEN_KEPT + 4}"].n == SEEN_KEPT + 5
     assert "r4" not in ledger.s.seen
-
-
-def test_ids_of_steps_are_never_used_twice() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
-    for k in range(5):
-        ledger.begin(RunRequest(), now=2.0)
-        following = (TaskStep(), TaskStep(step_id=f"mine{k}"))
-        result = StepResult(output="x", echo=False, adds=(), calls=(), next=following)
-        ledger.advanced(ledger.last_opened, Advanced(result=result))
-        ledger.finish(ledger.last_opened, now=3.0)
-    ids = [step.step_id for step in ledger.s.queue]
-    assert len(ids) == len(set(ids))
-
-
-def test_what_a_step_carries_stays_small_when_the_task_grows() -> None:
-    machine = Machine(rolls=True)
-    plan: dict[str, Any] = {
-        "input": None,
-        "calls": 2,
-        "next": 1,
-        "failures": 0,
-        "split": False,
-        "roll": False,
-    }
-    sizes: list[int] = []
-    for _ in range(40):
-        machine.step({**plan, "patchless": True})
-        machine.roll(wanted=True)
-        carried = machine.ledger.s.model_copy(update={"extra_state": {}, "lines": ()})
-        sizes.append(len(json.dumps(carried.wire())))
-    assert sizes[-1] <= sizes[5] + 20
 
 
 def test_a_set_of_known_ids_is_carried_and_forgets_the_first() -> None:

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidArgumentError
@@ -27,65 +27,34 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(KEYS, VALUES, max_size=5)
 
 
+@settings(max_examples=60)
 @given(OBJECTS, OBJECTS)
-def test_applying_a_diff_gives_the_new_object(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert same(apply(old, diff(old, new)), new)
-
-
-@given(OBJECTS, OBJECTS)
-def test_the_inverse_restores_the_old_object(old: dict[str, Any], new: dict[str, Any]) -> None:
-    patch = diff(old, new)
-    assert same(apply(apply(old, patch), inverse(old, patch)), old)
-
-
-@given(OBJECTS)
-def test_equal_objects_differ_by_the_empty_patch(data: dict[str, Any]) -> None:
-    assert diff(data, copy.deepcopy(data)) == {}
-    assert same(apply(data, {}), data)
-    assert inverse(data, {}) == {}
-
-
-@given(OBJECTS, OBJECTS)
-def test_patches_survive_json(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_a_patch_leads_to_the_new_object_and_back_as_json_and_changes_no_argument(
+    old: dict[str, Any], new: dict[str, Any]
+) -> None:
+    before = copy.deepcopy([old, new])
     patch = json.loads(json.dumps(diff(old, new)))
+    back = json.loads(json.dumps(inverse(old, patch)))
+    kept = copy.deepcopy(patch)
     assert same(apply(old, patch), new)
-    assert same(apply(new, json.loads(json.dumps(inverse(old, patch)))), old)
-
-
-@given(OBJECTS, OBJECTS)
-def test_arguments_are_not_changed(old: dict[str, Any], new: dict[str, Any]) -> None:
-    old_before, new_before = copy.deepcopy(old), copy.deepcopy(new)
-    patch = diff(old, new)
-    patch_before = copy.deepcopy(patch)
-    apply(old, patch)
-    inverse(old, patch)
-    merge(old, [patch, patch])
-    assert same(old, old_before)
-    assert same(new, new_before)
-    assert same(patch, patch_before)
-
-
-@given(OBJECTS, OBJECTS)
-def test_merging_one_patch_applies_it(old: dict[str, Any], new: dict[str, Any]) -> None:
-    merged, conflicts = merge(old, [diff(old, new)])
+    assert same(apply(new, back), old)
+    merged, conflicts = merge(old, [patch])
     assert same(merged, new)
     assert conflicts == []
+    merge(old, [patch, patch])
+    assert same([old, new], before)
+    assert same(patch, kept)
+    assert diff(old, copy.deepcopy(old)) == inverse(old, {}) == {}
+    assert same(apply(old, {}), old)
 
 
-@given(OBJECTS, OBJECTS, OBJECTS)
-def test_a_merged_object_is_reached_by_a_patch_that_can_be_undone(
-    old: dict[str, Any], left: dict[str, Any], right: dict[str, Any]
-) -> None:
-    merged, _ = merge(old, [diff(old, left), diff(old, right)])
-    patch = diff(old, merged)
-    assert same(apply(merged, inverse(old, patch)), old)
-
-
+@settings(max_examples=60)
 @given(OBJECTS, OBJECTS, OBJECTS)
 def test_what_only_one_patch_touches_is_as_that_patch_says(
     old: dict[str, Any], left: dict[str, Any], right: dict[str, Any]
 ) -> None:
     merged, _ = merge(old, [diff(old, left), diff(old, right)])
+    assert same(apply(merged, inverse(old, diff(old, merged))), old)
     for key in {*old, *left, *right}:
         before, one, other, now = ([d[key]] if key in d else [] for d in (old, left, right, merged))
         if same(before, one):
@@ -104,20 +73,25 @@ def test_values_that_python_confuses_are_told_apart(old: Any, new: Any) -> None:
     assert repr(restored) == repr(old)
 
 
-def test_they_are_told_apart_inside_lists_too() -> None:
-    assert diff({"a": [0, 1]}, {"a": [0, True]}) == {"splice": {"a": [1, 1, [True]]}}
-
-
-def test_null_is_a_value_and_not_absence() -> None:
-    assert diff({}, {"a": None}) == {"set": {"a": None}}
-    assert diff({"a": None}, {}) == {"drop": ["a"]}
-    assert apply({"a": None}, {"drop": ["a"]}) == {}
-
-
-def test_a_nested_change_says_only_what_changed() -> None:
-    old = {"trip": {"city": "Oslo", "nights": 2}, "notes": "long"}
-    new = {"trip": {"city": "Oslo", "nights": 3}, "notes": "long"}
-    assert diff(old, new) == {"in": {"trip": {"set": {"nights": 3}}}}
+@pytest.mark.parametrize(
+    ("old", "new", "patch"),
+    [
+        ({"a": [0, 1]}, {"a": [0, True]}, {"splice": {"a": [1, 1, [True]]}}),
+        ({}, {"a": None}, {"set": {"a": None}}),
+        ({"a": None}, {}, {"drop": ["a"]}),
+        ({"a": {"b": 1}}, {"a": {}}, {"in": {"a": {"drop": ["b"]}}}),
+        (
+            {"trip": {"city": "Oslo", "nights": 2}, "notes": "long"},
+            {"trip": {"city": "Oslo", "nights": 3}, "notes": "long"},
+            {"in": {"trip": {"set": {"nights": 3}}}},
+        ),
+    ],
+)
+def test_a_patch_says_only_what_changed(
+    old: dict[str, Any], new: dict[str, Any], patch: dict[str, Any]
+) -> None:
+    assert diff(old, new) == patch
+    assert apply(old, patch) == new
 
 
 def test_appending_to_a_long_list_costs_what_was_appended() -> None:
@@ -126,10 +100,6 @@ def test_appending_to_a_long_list_costs_what_was_appended() -> None:
     patch = diff(old, new)
     assert patch == {"splice": {"log": [1000, 0, ["new"]]}}
     assert inverse(old, patch) == {"splice": {"log": [1000, 1, []]}}
-
-
-def test_an_emptied_object_is_not_a_dropped_one() -> None:
-    assert apply({"a": {"b": 1}}, diff({"a": {"b": 1}}, {"a": {}})) == {"a": {}}
 
 
 def test_results_share_nothing_with_the_arguments() -> None:
@@ -163,49 +133,56 @@ def test_a_patch_for_other_data_is_refused(patch: dict[str, Any]) -> None:
         inverse(old, patch)
 
 
-def test_different_values_at_one_place_are_a_conflict_and_the_later_wins() -> None:
-    old = {"a": {"b": 1, "c": 1}}
-    patches: list[dict[str, Any]] = [
-        {"in": {"a": {"set": {"b": 2, "c": 2}}}},
-        {"in": {"a": {"set": {"b": 3}}}, "set": {"d": 1}},
-    ]
-    assert merge(old, patches) == ({"a": {"b": 3, "c": 2}, "d": 1}, ["a.b"])
+def begun(*trips: Any) -> list[dict[str, Any]]:
+    """Make patches that each begin a value at the same place."""
+    return [diff({}, {"trips": each}) for each in trips]
 
 
-def test_the_same_change_twice_is_no_conflict() -> None:
-    assert merge({"a": 1, "b": 1}, [{"set": {"a": 2}, "drop": ["b"]}] * 3) == ({"a": 2}, [])
+def appended(start: list[int], *ends: list[Any]) -> list[dict[str, Any]]:
+    """Make patches of one list."""
+    return [diff({"log": start}, {"log": end}) for end in ends]
 
 
-def test_one_and_true_conflict() -> None:
-    assert merge({}, [{"set": {"a": 1}}, {"set": {"a": True}}])[1] == ["a"]
+BOTH: dict[str, Any] = {"in": {"a": {"set": {"b": 2, "c": 2}}}}
+LATER: dict[str, Any] = {"in": {"a": {"set": {"b": 3}}}, "set": {"d": 1}}
 
 
-def test_dropping_against_setting_is_a_conflict() -> None:
-    assert merge({"a": 1}, [{"set": {"a": 2}}, {"drop": ["a"]}]) == ({}, ["a"])
-    assert merge({"a": 1}, [{"drop": ["a"]}, {"set": {"a": 2}}]) == ({"a": 2}, ["a"])
-
-
-def test_changing_inside_what_another_replaces_is_a_conflict() -> None:
-    old = {"a": {"b": 1}}
-    patches: list[dict[str, Any]] = [{"set": {"a": 0}}, {"in": {"a": {"set": {"c": 2}}}}]
-    assert merge(old, patches) == ({"a": {"b": 1, "c": 2}}, ["a"])
-
-
-@pytest.mark.parametrize("start", [[], [0]])
-def test_elements_appended_side_by_side_are_all_kept_in_order(start: list[int]) -> None:
-    old = {"log": start}
-    patches = [diff(old, {"log": [*start, item]}) for item in ("x", "y")]
-    assert merge(old, patches) == ({"log": [*start, "x", "y"]}, [])
-
-
-def test_other_changes_of_one_list_are_a_conflict() -> None:
-    old = {"log": [1, 2]}
-    patches = [diff(old, {"log": [1, 2, 3]}), diff(old, {"log": [2]})]
-    assert merge(old, patches) == ({"log": [2]}, ["log"])
-
-
-def test_merging_nothing_copies() -> None:
-    assert merge({"a": 1}, []) == ({"a": 1}, [])
+@pytest.mark.parametrize(
+    ("old", "patches", "merged", "conflicts"),
+    [
+        ({"a": {"b": 1, "c": 1}}, [BOTH, LATER], {"a": {"b": 3, "c": 2}, "d": 1}, ["a.b"]),
+        ({"a": 1, "b": 1}, [{"set": {"a": 2}, "drop": ["b"]}] * 3, {"a": 2}, []),
+        ({}, [{"set": {"a": 1}}, {"set": {"a": True}}], {"a": True}, ["a"]),
+        ({"a": 1}, [{"set": {"a": 2}}, {"drop": ["a"]}], {}, ["a"]),
+        ({"a": 1}, [{"drop": ["a"]}, {"set": {"a": 2}}], {"a": 2}, ["a"]),
+        (
+            {"a": {"b": 1}},
+            [{"set": {"a": 0}}, {"in": {"a": {"set": {"c": 2}}}}],
+            {"a": {"b": 1, "c": 2}},
+            ["a"],
+        ),
+        ({"log": []}, appended([], ["x"], ["y"]), {"log": ["x", "y"]}, []),
+        ({"log": [0]}, appended([0], [0, "x"], [0, "y"]), {"log": [0, "x", "y"]}, []),
+        ({"log": [1, 2]}, appended([1, 2], [1, 2, 3], [2]), {"log": [2]}, ["log"]),
+        ({"a": 1}, [], {"a": 1}, []),
+        ({}, begun(["rome"], ["oslo"], ["rome"]), {"trips": ["rome", "oslo", "rome"]}, []),
+        (
+            {},
+            begun({"rome": [0], "all": ["rome"]}, {"oslo": [1], "all": ["oslo"]}),
+            {"trips": {"rome": [0], "oslo": [1], "all": ["rome", "oslo"]}},
+            [],
+        ),
+        ({}, begun(["rome"], "oslo"), {"trips": "oslo"}, ["trips"]),
+    ],
+)
+def test_patches_side_by_side_are_merged_and_their_conflicts_named(
+    old: dict[str, Any],
+    patches: list[dict[str, Any]],
+    merged: dict[str, Any],
+    conflicts: list[str],
+) -> None:
+    found = merge(old, patches)
+    assert same(list(found), [merged, conflicts])
 
 
 class Colour(enum.StrEnum):
@@ -236,21 +213,3 @@ def test_a_value_that_json_cannot_say_is_refused_by_its_place(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=named):
         diff({}, state)
-
-
-def test_a_list_that_two_patches_begin_keeps_what_both_put_in() -> None:
-    begun = [diff({}, {"trips": [city]}) for city in ("rome", "oslo", "rome")]
-    assert merge({}, begun) == ({"trips": ["rome", "oslo", "rome"]}, [])
-
-
-def test_an_object_that_two_patches_begin_keeps_what_both_put_in() -> None:
-    begun = [
-        diff({}, {"by": {city: [k], "all": [city]}}) for k, city in enumerate(("rome", "oslo"))
-    ]
-    merged = {"by": {"rome": [0], "oslo": [1], "all": ["rome", "oslo"]}}
-    assert merge({}, begun) == (merged, [])
-
-
-def test_different_kinds_of_beginnings_are_a_conflict() -> None:
-    begun = [diff({}, {"trips": ["rome"]}), diff({}, {"trips": "oslo"})]
-    assert merge({}, begun) == ({"trips": "oslo"}, ["trips"])

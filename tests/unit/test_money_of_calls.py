@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from temporalio.testing import ActivityEnvironment
 
@@ -32,6 +32,7 @@ async def limited(sent: ModelRequest, dollars: Decimal, **more: bool) -> ModelRe
     return found
 
 
+@settings(max_examples=40)
 @given(
     text=st.text(max_size=300),
     most=st.none() | st.integers(1, 100_000),

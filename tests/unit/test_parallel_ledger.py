@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.models.base import ModelAnswer
@@ -23,6 +24,7 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import extend
 from holdfast.values.messages import Usage, assistant
 from holdfast.values.steps import TaskStep
+from tests.support.scale import times
 
 HEAD = TaskHead(agent="a")
 
@@ -153,6 +155,7 @@ ACTIONS = st.lists(
 )
 
 
+@settings(max_examples=times(40, 200))
 @given(ACTIONS)
 def test_steps_side_by_side_are_undone_exactly(
     actions: list[tuple[str, int, list[list[int]], bool]],
@@ -171,6 +174,7 @@ def test_steps_side_by_side_are_undone_exactly(
         machine.check()
 
 
+@settings(max_examples=times(40, 200))
 @given(ACTIONS, st.integers(0, 9))
 def test_a_fork_from_any_step_can_go_on(
     actions: list[tuple[str, int, list[list[int]], bool]], at: int
@@ -209,3 +213,16 @@ def test_circles_are_found_and_nothing_else(waits: list[list[int]]) -> None:
             del left[id]
     found = problem(steps, queue=(), opened=(), known=())
     assert ("wait for each other" in found) == bool(left)
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (TaskStep(step_id="a", prev_steps=("a",)), "wait for each other"),
+        (TaskStep(step_id="a", prev_steps=("nobody",)), "'nobody'"),
+        (TaskStep(step_id="b"), "taken by another step"),
+        (TaskStep(step_id="done"), "'done' was used before"),
+    ],
+)
+def test_links_that_cannot_be_kept_are_named(step: TaskStep, said: str) -> None:
+    assert said in problem((TaskStep(step_id="b"), step), queue=(), opened=(), known=("done",))

@@ -30,6 +30,7 @@ from holdfast.task.step_effects import undoable
 from holdfast.task.undo import active_steps, departure, finish_undo, leave_open_steps, leave_step
 from holdfast.values.messages import assistant
 from holdfast.values.steps import TaskStep
+from tests.support.scale import times
 
 STEPS = st.builds(
     TaskStep,
@@ -123,8 +124,11 @@ class Whole:
         got = Advanced(request="r", answer=answer, result=result)
         assert self.ledger.advanced(current.n, got) is None
         self.found.append(self.alone if current.alone else pictured(self.ledger))
+        waited = len(self.ledger.s.followups)
         self.ledger.finish(current.n, now=3.0)
-        self.left.append(wires(pending(self.ledger.s.opens, self.ledger.s.queue)))
+        left = wires(pending(self.ledger.s.opens, self.ledger.s.queue))
+        # What was asked of the task meanwhile enters its queue now, and is none of a fork's.
+        self.left.append(left[: len(left) - waited + len(self.ledger.s.followups)])
 
     def say(self, text: str, when: str) -> None:
         """Give feedback for the next model call, or a follow-up."""
@@ -202,7 +206,7 @@ ACTIONS = st.lists(
 
 
 @given(ACTIONS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(60, 200), deadline=None)
 def test_undos_and_forks_bring_back_whole_queues_and_all_that_waited(
     actions: list[tuple[str, int, int]],
 ) -> None:
@@ -228,7 +232,7 @@ def test_undos_and_forks_bring_back_whole_queues_and_all_that_waited(
     whole.undo(0)
 
 
-@pytest.mark.parametrize("queued", [0, 50, 400])
+@pytest.mark.parametrize("queued", [0, 200])
 def test_a_step_costs_the_same_however_many_are_queued(queued: int) -> None:
     whole = Whole()
     whole.begin(0, None)
@@ -247,7 +251,7 @@ def record_sizes(whole: Whole) -> list[int]:
     return [len(json.dumps(entry.step.wire())) for entry in whole.ledger.entries if entry.step]
 
 
-@pytest.mark.parametrize("count", [0, 50, 400])
+@pytest.mark.parametrize("count", [0, 200])
 def test_a_step_costs_the_same_however_many_follow_ups_wait(count: int) -> None:
     whole = Whole()
     whole.begin(0, None)
@@ -266,7 +270,7 @@ def test_a_step_costs_the_same_however_many_follow_ups_wait(count: int) -> None:
     whole.undo(0)
 
 
-@pytest.mark.parametrize("count", [3, 50, 400])
+@pytest.mark.parametrize("count", [3, 200])
 def test_a_last_step_costs_the_same_however_many_ended_before_it(count: int) -> None:
     whole = Whole()
     whole.begin(0, None)
@@ -343,7 +347,7 @@ def test_a_join_of_steps_that_ended_by_themselves_says_nothing_of_a_budget() -> 
     assert "over_budget" not in json.dumps(lasts)
 
 
-@pytest.mark.parametrize("notes", [1, 50, 400])
+@pytest.mark.parametrize("notes", [1, 200])
 def test_steps_beside_one_that_read_feedback_do_not_repeat_it(notes: int) -> None:
     whole = Whole()
     whole.begin(0, None)

@@ -50,6 +50,7 @@ from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.money import NOTHING
 from holdfast.values.settings import Budget
 from holdfast.values.steps import TaskStep
+from tests.support.scale import times
 
 POLICIES = {
     "look": ToolPolicy(effect="read"),
@@ -580,7 +581,7 @@ def through_json(entry: Entry) -> Entry:
 
 
 Life.TestCase.settings = settings(
-    max_examples=150,
+    max_examples=times(40, 150),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
