@@ -246,9 +246,10 @@ async def test_approve_runs_the_call_as_proposed_or_as_edited_and_tells_the_mode
     waiting = await runner.run_task(task)
     assert '"amount": 500' in waiting.waiting_for[0]
     assert await runner.run_task(task) == waiting
-    for edit in ({"amount": "much"}, {"sum": 5}, "{not json", "[1]"):
+    edits: list[Any] = [{"amount": "much"}, {"sum": 5}, "{not json", "[1]"]
+    for edit in edits:
         with pytest.raises(CommandRefusedError, match=r"(?s)do not fit.*stays open"):
-            await runner.approve(await ask(runner, task), "ann", edit)  # type: ignore[arg-type]
+            await runner.approve(await ask(runner, task), "ann", edit)
     approval = await ask(runner, task)
     assert (approval.arguments, "refused" in approval.text) == ('{"amount": 500}', True)
     await runner.approve(approval, "ann", {"amount": 7}, note="too much")

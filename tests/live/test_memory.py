@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Budget, Message, Task, TaskStep, TaskStepOutput, tool
+from holdfast import Message, Task, TaskStep, TaskStepOutput, tool
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.task.data.state import SessionState
-from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, MakeRunner, Rig, roles, until_status
-from tests.support.workers import Counting, Doing, ends, said
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until_rolled
+from tests.support.workers import Counting, ends, said
 
 
 @tool(effect="read")
@@ -23,16 +23,98 @@ def look(where: str = "here") -> str:
     return f"seen {where}"
 
 
-async def test_a_running_task_leaves_no_message_in_the_session(
+async def test_a_finalized_task_adds_its_turn_once_and_in_order(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(look)
-    model.call("look")
+    session = runner.session("s")
+    model.calls([("look", {"where": "left"}), ("look", {"where": "right"})])
+    model.call("look", {"where": "up"})
     model.reply("done")
     task = await runner.create_task("q", session="s")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="can only be called on the last step output"):
+            await runner.finalize_response(task)
+        await runner.run_step(task)
+    assert (await runner.run_step(task)).is_last
+    assert await session.chat_history() == []  # a task that is open leaves nothing in it
+    answers = await asyncio.gather(*(runner.finalize_response(task) for _ in range(4)))
+    assert [answer == answers[0] for answer in answers] == [True] * 4
+    handle = runner.client.get_workflow_handle(session.id)
+    state: SessionState = await handle.query("state", result_type=SessionState)
+    await handle.signal("commit", state.commits[0])  # it arrives twice
+    history = await session.chat_history()
+    assert said(history) == [
+        ("user", "q"),
+        ("assistant", ""),
+        ("tool", "seen left"),
+        ("tool", "seen right"),
+        ("assistant", ""),
+        ("tool", "seen up"),
+        ("assistant", "done"),
+    ]
+    assert [call.id for call in history[1].calls] == [m.call_id for m in history[2:4]]
+    assert [str(source) for source in answers[0].sources] == ["seen left", "seen right", "seen up"]
+    steps = await runner.get_completed_steps(task)
+    assert [len(step.sources) for step in steps] == [2, 1, 0]
+    assert answers[0].usage.requests == 3
+    with pytest.raises(TaskClosedError, match="closed"):
+        await runner.run_step(task)
+
+
+async def test_a_chat_replaces_the_history_when_it_is_given_one_that_can_be_read(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.reply("one")
+    model.reply("")
+    await runner.chat("first", session="s")
+    given: list[Any] = [{"role": "user", "content": "given"}, assistant("yes")]
+    unreadable: list[dict[str, Any]] = [
+        {"chat_history": [{"role": "user", "content": "one"}, {"role": "nobody"}]},
+        {"chat_history": "one"},
+        {"chat_history": given, "tool_choice": {"type": "tool"}},
+        {"chat_history": given, "tool_choice": 5},
+    ]
+    for options in unreadable:
+        with pytest.raises(InvalidArgumentError):
+            await runner.chat("q", session="s", **options)
+    with pytest.raises(InvalidArgumentError, match="session"):
+        await runner.chat("q", chat_history=given)
+    assert said(await runner.session("s").chat_history()) == [
+        ("user", "first"),
+        ("assistant", "one"),
+    ]
+    answer = await runner.chat("second", session="s", chat_history=given)
+    assert str(answer) == ""  # an empty answer is one
+    history = [("user", "given"), ("assistant", "yes"), ("user", "second")]
+    assert said(model.requests[1].messages) == history
+    assert said(await runner.session("s").chat_history()) == [*history, ("assistant", "")]
+
+
+async def test_a_tool_choice_holds_for_one_step_and_a_default_one_for_the_first(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look, default_tool_choice="required")
+    forms: list[Any] = [
+        None,
+        "look",
+        {"type": "function", "name": "look"},
+        {"type": "function", "function": {"name": "look"}},
+    ]
+    for form in forms:
+        model.call("look")
+        model.reply("done")
+        await runner.chat("q", **({} if form is None else {"tool_choice": form}))
+        first, second = [request.body.get("tool_choice") for request in model.requests[-2:]]
+        assert first == ("required" if form is None else {"type": "function", "name": "look"})
+        assert second in (None, "auto")
+    model.call("look")
+    model.call("look")
+    task = await runner.create_task("q")
     await runner.run_step(task)
-    await runner.run_step(task)
-    assert await runner.session("s").chat_history() == []
+    await runner.run_step(task, tool_choice="required")
+    assert model.requests[-1].body.get("tool_choice") == "required"
 
 
 async def test_an_abandoned_task_leaves_no_trace_in_a_later_prompt(
@@ -53,56 +135,6 @@ async def test_an_abandoned_task_leaves_no_trace_in_a_later_prompt(
     ]
 
 
-async def test_a_finalized_task_adds_its_turn_in_order(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.calls([("look", {"where": "left"}), ("look", {"where": "right"})])
-    model.reply("done")
-    await runner.chat("q", session="s")
-    history = await runner.session("s").chat_history()
-    assert said(history) == [
-        ("user", "q"),
-        ("assistant", ""),
-        ("tool", "seen left"),
-        ("tool", "seen right"),
-        ("assistant", "done"),
-    ]
-    assert [call.id for call in history[1].calls] == [m.call_id for m in history[2:4]]
-
-
-async def test_finalize_twice_commits_once_and_gives_the_same_answer(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.reply("done")
-    task = await runner.create_task("q", session="s")
-    await runner.run_task(task)
-    assert await runner.finalize_response(task) == await runner.finalize_response(task)
-    assert roles(await runner.session("s").chat_history()) == ["user", "assistant"]
-
-
-async def test_finalize_twice_at_once_commits_once(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.reply("done")
-    task = await runner.create_task("q", session="s")
-    await runner.run_task(task)
-    answers = await asyncio.gather(*(runner.finalize_response(task) for _ in range(4)))
-    assert [str(answer) for answer in answers] == ["done"] * 4
-    assert roles(await runner.session("s").chat_history()) == ["user", "assistant"]
-
-
-async def test_a_commit_that_arrives_twice_is_kept_once(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(1))
-    await runner.chat("q", session="s", task_id="memory-commit-twice")
-    handle = runner.client.get_workflow_handle(runner.session("s").id)
-    state: SessionState = await handle.query("state", result_type=SessionState)
-    await handle.signal("commit", state.commits[0])
-    assert roles(await runner.session("s").chat_history()) == ["user", "assistant"]
-
-
 async def test_two_finalizes_at_once_keep_both_turns_contiguous(
     rig: Rig, make_agent: MakeAgent
 ) -> None:
@@ -121,69 +153,6 @@ async def test_two_finalizes_at_once_keep_both_turns_contiguous(
     assert sorted(turns) == [[("user", name), ("assistant", f"re {name}")] for name in names]
 
 
-async def test_a_chat_replaces_the_history_when_it_is_given_one(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.reply("one")
-    model.reply("two")
-    await runner.chat("first", session="s")
-    await runner.chat("second", session="s", chat_history=[user("given"), assistant("yes")])
-    assert said(model.requests[1].messages) == [
-        ("user", "given"),
-        ("assistant", "yes"),
-        ("user", "second"),
-    ]
-    assert said(await runner.session("s").chat_history()) == [
-        ("user", "given"),
-        ("assistant", "yes"),
-        ("user", "second"),
-        ("assistant", "two"),
-    ]
-
-
-async def test_a_history_without_a_session_is_refused(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(1))
-    with pytest.raises(InvalidArgumentError, match="session"):
-        await runner.chat("q", chat_history=[user("given")])
-
-
-async def test_the_next_task_sees_what_was_committed(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.reply("one")
-    model.reply("two")
-    await runner.chat("first", session="s")
-    await runner.chat("second", session="s")
-    assert said(model.requests[1].messages) == [
-        ("user", "first"),
-        ("assistant", "one"),
-        ("user", "second"),
-    ]
-
-
-async def test_a_session_can_be_reset(make_runner: MakeRunner, model: FakeOpenAI) -> None:
-    runner = await make_runner()
-    model.reply("one")
-    model.reply("two")
-    await runner.chat("first", session="s")
-    await runner.session("s").reset()
-    assert await runner.session("s").chat_history() == []
-    await runner.chat("second", session="s")
-    assert said(model.requests[1].messages) == [("user", "second")]
-
-
-async def test_messages_can_be_appended_to_a_session_by_hand(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    await runner.session("s").append([user("fact"), assistant("noted")])
-    model.reply("done")
-    await runner.chat("q", session="s")
-    assert said(model.requests[0].messages)[:2] == [("user", "fact"), ("assistant", "noted")]
-
-
 async def test_a_task_keeps_the_history_it_began_with(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -196,27 +165,16 @@ async def test_a_task_keeps_the_history_it_began_with(
     a = await runner.create_task("a", session="s")
     await runner.run_step(a)
     await runner.chat("b", session="s")
+    assert said(model.requests[1].messages)[:2] == [("user", "fact"), ("assistant", "noted")]
+    await runner.session("s").reset()
+    assert await runner.session("s").chat_history() == []
     await rig.serve(make_agent(look))  # a worker that remembers nothing
     await runner.run_step(a)
+    assert model.requests[2].holds("fact")
     assert not model.requests[2].holds("from b")
     await runner.finalize_response(a)
     texts = [m.text for m in await runner.session("s").chat_history()]
-    assert texts == ["fact", "noted", "b", "from b", "a", "", "seen here", "from a"]
-
-
-async def test_a_task_keeps_its_history_when_the_session_is_reset_meanwhile(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.reply("one")
-    await runner.chat("first", session="s")
-    model.call("look")
-    model.reply("two")
-    task = await runner.create_task("second", session="s")
-    await runner.run_step(task)
-    await runner.session("s").reset()
-    await runner.run_step(task)
-    assert model.requests[2].holds("first")
+    assert texts == ["a", "", "seen here", "from a"]
 
 
 async def test_sessions_of_one_name_are_apart_between_apps(
@@ -229,23 +187,6 @@ async def test_sessions_of_one_name_are_apart_between_apps(
     assert said(await rig.runner().session("s").chat_history()) == [("user", "mine")]
     assert await other.runner().session("s").chat_history() == []
     await other.stop()
-
-
-async def test_a_task_that_ends_at_its_limit_leaves_no_call_without_a_result(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.call("look")
-    model.reply("as far as I know")
-    task = await runner.create_task(
-        "q", session="s", budget=Budget(max_turns=1, on_exceeded="finish")
-    )
-    await runner.run_task(task)
-    await runner.finalize_response(task)
-    history = await runner.session("s").chat_history()
-    answered = {m.call_id for m in history if m.role == "tool"}
-    assert {call.id for m in history for call in m.calls} == answered
-    assert said(history)[-1] == ("assistant", "as far as I know")
 
 
 async def test_a_return_direct_tool_ends_the_turn_with_its_text(
@@ -268,96 +209,6 @@ async def test_a_return_direct_tool_ends_the_turn_with_its_text(
     ]
 
 
-async def test_finalize_before_the_last_step_is_refused(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(2))
-    task = await runner.create_task("q")
-    with pytest.raises(ValueError, match="can only be called on the last step output"):
-        await runner.finalize_response(task)
-    await runner.run_step(task)
-    with pytest.raises(ValueError, match="can only be called on the last step output"):
-        await runner.finalize_response(task)
-
-
-async def test_finalize_of_an_abandoned_task_is_refused(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(1))
-    task = await runner.create_task("q")
-    await runner.abandon(task, reason="enough")
-    await until_status(runner, task, "abandoned")
-    with pytest.raises(TaskClosedError):
-        await runner.finalize_response(task)
-
-
-async def test_a_step_after_finalize_is_refused(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(1))
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    await runner.finalize_response(task)
-    with pytest.raises(TaskClosedError, match="closed"):
-        await runner.run_step(task)
-
-
-async def test_sources_of_all_steps_are_in_call_order_and_each_step_has_its_own(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.calls([("look", {"where": "a"}), ("look", {"where": "b"})])
-    model.call("look", {"where": "c"})
-    model.reply("done")
-    response = await runner.chat("q")
-    assert [str(source) for source in response.sources] == ["seen a", "seen b", "seen c"]
-    steps = await runner.get_completed_steps(response.task_id)
-    assert [[str(s) for s in step.sources] for step in steps] == [
-        ["seen a", "seen b"],
-        ["seen c"],
-        [],
-    ]
-    assert response.usage.requests == 3
-
-
-@pytest.mark.parametrize(
-    "choice",
-    [
-        "look",
-        {"type": "function", "name": "look"},
-        {"type": "function", "function": {"name": "look"}},
-    ],
-)
-async def test_tool_choice_reaches_the_first_step_only(
-    make_runner: MakeRunner, model: FakeOpenAI, choice: Any
-) -> None:
-    runner = await make_runner(look)
-    model.call("look")
-    model.reply("done")
-    await runner.chat("q", tool_choice=choice)
-    choices = [request.body.get("tool_choice") for request in model.requests]
-    assert choices[0] == {"type": "function", "name": "look"}
-    assert choices[1] in (None, "auto")
-
-
-async def test_the_default_tool_choice_is_used_when_chat_has_none(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look, default_tool_choice="required")
-    model.call("look")
-    model.reply("done")
-    await runner.chat("q")
-    choices = [request.body.get("tool_choice") for request in model.requests]
-    assert choices[0] == "required"
-    assert choices[1] in (None, "auto")
-
-
-async def test_a_tool_choice_for_one_step_holds_for_that_step(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.call("look")
-    model.call("look")
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await runner.run_step(task, tool_choice="required")
-    assert [r.body.get("tool_choice") for r in model.requests][1] == "required"
-
-
 async def test_the_agent_worker_chooses_what_the_session_keeps(
     rig: Rig, make_agent: MakeAgent
 ) -> None:
@@ -374,101 +225,23 @@ async def test_the_agent_worker_chooses_what_the_session_keeps(
     ]
 
 
-async def test_a_finalize_task_that_raises_parks_the_task_and_loses_nothing(
+async def test_a_long_session_reads_the_same_after_many_turns(
     rig: Rig, make_agent: MakeAgent
 ) -> None:
-    class Broken(Counting):
-        def finalize_task(self, task: Task, transcript: Any) -> list[Message]:
-            raise RuntimeError("cannot choose")
-
-    await rig.serve(make_agent(worker=Broken(1)))
-    runner = rig.runner()
-    task = await runner.create_task("q", session="s")
-    await runner.run_task(task)
-    with pytest.raises(Exception, match="cannot choose"):
-        await runner.finalize_response(task)
-    assert (await runner.get_task(task)).status == "needs_attention"
-    assert await runner.session("s").chat_history() == []
     await rig.serve(make_agent(worker=Counting(1)))
-    await runner.finalize_response(task)
-    assert roles(await runner.session("s").chat_history()) == ["user", "assistant"]
-
-
-async def test_a_failed_task_leaves_the_session_untouched(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.call("look")
-    task = await runner.create_task(
-        "q", session="s", budget=Budget(max_turns=1, on_exceeded="fail")
-    )
-    with pytest.raises(Exception, match="Max turns"):
-        await runner.run_task(task)
-    assert (await until_status(runner, task, "failed")).error
-    assert await runner.session("s").chat_history() == []
-
-
-async def test_a_long_session_reads_the_same_after_many_turns(rig: Rig) -> None:
-    from holdfast import Agent
-
-    await rig.serve(Agent(name="agent", model=ScriptedModel(lambda _: "ok"), worker=Counting(1)))
     runner = rig.runner()
     session = runner.session("long")
-    for start in range(0, 1040, 20):
-        await asyncio.gather(*(session.append([user(f"m{start + k}")]) for k in range(20)))
-    texts = {message.text for message in await session.chat_history()}
-    assert texts == {f"m{k}" for k in range(1040)}
-
-
-async def test_an_empty_answer_is_a_final_answer(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.reply("")
-    assert str(await runner.chat("q")) == ""
-
-
-async def test_chat_gives_the_answer_of_a_worker_that_returns_data(
-    make_runner: MakeRunner,
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        return ends(step, {"answer": 42})
-
-    runner = await make_runner(worker=Doing(body))
-    response = await runner.chat("q")
-    assert response.output == {"answer": 42}
-
-
-async def test_a_chat_history_is_given_as_messages_or_as_items(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.reply("done")
-    history: list[Any] = [
-        {"role": "user", "content": "one"},
-        assistant("two"),
-        {"role": "user", "content": "3"},
-    ]
-    await runner.chat("q", session="dicts", chat_history=history)
-    told = said(await runner.session("dicts").chat_history())
-    assert told[:3] == [("user", "one"), ("assistant", "two"), ("user", "3")]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"chat_history": [{"role": "user", "content": "one"}, {"role": "nobody"}]},
-        {"chat_history": "one"},
-        {"tool_choice": {"type": "tool"}},
-        {"tool_choice": 5},
-    ],
-)
-async def test_what_cannot_be_read_is_refused_and_the_session_is_kept(
-    make_runner: MakeRunner, given: dict[str, Any]
-) -> None:
-    runner = await make_runner(look)
-    await runner.session("kept").append([user("kept")])
-    history: dict[str, Any] = {"chat_history": [user("new")]} if "chat_history" not in given else {}
-    with pytest.raises(InvalidArgumentError):
-        await runner.chat("q", session="kept", **history, **given)
-    assert said(await runner.session("kept").chat_history()) == [("user", "kept")]
+    await runner.client.start_workflow(
+        "Session",
+        SessionState(roll_events=20, index_size=3),  # so that few turns are many
+        id=session.id,
+        task_queue=session.queue,
+    )
+    for k in range(30):
+        await session.append([user(f"m{k}")])
+    await until_rolled(runner.client, session.id)
+    state: SessionState = await runner.client.get_workflow_handle(session.id).query(
+        "state", result_type=SessionState
+    )
+    assert len(state.older) > 1
+    assert [m.text for m in await session.chat_history()] == [f"m{k}" for k in range(30)]

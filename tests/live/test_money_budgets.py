@@ -24,7 +24,7 @@ from holdfast.values.messages import Usage, user
 from holdfast.workers import StepContext
 from tests.live.test_parallel import Graph
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, Rig, until_rolled
+from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import look
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -46,32 +46,18 @@ async def paid(runner: AgentRunner, task: object) -> Decimal | None:
     return (await runner.get_task(task)).usage.cost  # type: ignore[arg-type]
 
 
-async def test_a_call_that_may_pass_the_budget_fails_the_task_unmade(
+async def test_a_call_that_may_pass_the_budget_of_a_run_is_not_made(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    runner = await serve(rig, make_agent, look)
-    for _ in range(2):
-        model.call("look", usage=CALL)
-    budget = Budget(max_dollars="0.25", on_exceeded="fail")
-    task = await runner.create_task("q", budget=budget)
-    with pytest.raises(errors.MaxTurnsExceeded, match=r"max_dollars=0\.25"):
-        await runner.run_task(task)
-    assert len(model.requests) == 2
-    assert await paid(runner, task) == Decimal("0.2")
-    await rig.assert_replays()
-
-
-async def test_a_call_without_max_tokens_gets_what_the_money_pays_for(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(look), prices=PRICES)
+    agent = make_agent(look)
+    await rig.serve(agent, prices=PRICES)
     runner = rig.runner()
-    model.call("look", usage=CALL)
-    model.reply("done", usage=CALL)
-    budget = Budget(max_dollars="1.5", on_exceeded="fail")
-    await runner.run_task(await runner.create_task("q", budget=budget))
-    asked = [request.body["max_output_tokens"] for request in model.requests]
-    assert asked == [1500, 1400]
+    model.call("look", usage=Usage(input_tokens=7, output_tokens=1100))
+    with pytest.raises(errors.MaxTurnsExceeded, match=r"max_dollars=1\.5") as caught:
+        await Runner.run(agent, "q", run_config=RunConfig(max_dollars="1.5"), runner=runner)
+    [request] = model.requests
+    assert request.body["max_output_tokens"] == 1500  # what the money pays for
+    assert await paid(runner, caught.value.run_data.task_id) == Decimal("1.1")
 
 
 async def test_finish_keeps_money_for_a_last_answer_without_tools(
@@ -86,17 +72,10 @@ async def test_finish_keeps_money_for_a_last_answer_without_tools(
     assert (await runner.run_task(task)).output == "all that I know"
     assert model.requests[-1].body["tool_choice"] == "none"
     assert await paid(runner, task) == Decimal("0.3")
-
-
-async def test_without_money_for_a_last_answer_the_task_fails(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await serve(rig, make_agent)
-    budget = Budget(max_dollars="0.05", on_exceeded="finish")
-    task = await runner.create_task("q", budget=budget)
+    poor = await runner.create_task("q", budget=Budget(max_dollars="0.05", on_exceeded="finish"))
     with pytest.raises(errors.MaxTurnsExceeded, match=r"max_dollars=0\.05"):
-        await runner.run_task(task)
-    assert not model.requests
+        await runner.run_task(poor)
+    assert len(model.requests) == 3  # there is no money for a last answer
 
 
 async def test_a_person_raises_the_budget_and_no_undo_takes_money_back(
@@ -132,7 +111,6 @@ async def test_a_person_raises_the_budget_and_no_undo_takes_money_back(
     await runner.reject(await ask(runner, task), by="ann", reason="no more")
     assert (await runner.run_step(task)).output == "last words"
     assert await paid(runner, task) == Decimal("0.3")
-    await rig.assert_replays()
 
 
 async def test_steps_side_by_side_do_not_spend_the_same_money(
@@ -153,23 +131,6 @@ async def test_steps_side_by_side_do_not_spend_the_same_money(
         await runner.run_steps_in_queue(task)
     assert len(model.requests) == 3
     assert await paid(runner, task) == Decimal("0.3")
-    await rig.assert_replays()
-
-
-async def test_an_agent_as_a_tool_spends_the_money_of_its_parent(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    helper = make_agent(look, name="helper", model_settings=DIME)
-    await rig.serve(make_agent(helper.as_tool(), name="agent", model_settings=DIME), prices=PRICES)
-    runner = rig.runner()
-    model.call("helper", {"input": "a"}, usage=CALL)
-    model.reply("helped", usage=CALL)
-    budget = Budget(max_dollars="0.25", on_exceeded="fail")
-    task = await runner.create_task("q", budget=budget)
-    with pytest.raises(errors.MaxTurnsExceeded, match=r"max_dollars=0\.25"):
-        await runner.run_task(task)
-    assert len(model.requests) == 2
-    assert await paid(runner, task) == Decimal("0.2")
 
 
 async def test_money_that_a_person_gives_a_child_task_is_added_to_its_parents(
@@ -193,26 +154,6 @@ async def test_money_that_a_person_gives_a_child_task_is_added_to_its_parents(
     assert found.usage.cost == Decimal("0.2")
 
 
-async def test_a_raised_budget_holds_after_a_rollover(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(look, model_settings=DIME), prices=PRICES)
-    runner = rig.runner(roll_events=50)
-    task = await runner.create_task("q", budget=Budget(max_dollars="0.1"))
-    await runner.run_step(task)
-    asked = await ask(runner, task)
-    model.call("look", usage=CALL)
-    await runner.approve(asked, by="ann", arguments={"max_dollars": "0.8"})
-    await runner.run_step(task)
-    for _ in range(5):
-        model.call("look", usage=CALL)
-        await runner.run_step(task)
-    await until_rolled(runner.client, task.task_id)
-    found = await runner.get_task(task)
-    assert found.budget is not None
-    assert (found.budget.max_dollars, found.usage.cost) == (Decimal("0.8"), Decimal("0.6"))
-
-
 async def test_a_budget_in_money_needs_a_price_and_goes_on_once_there_is_one(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -225,14 +166,3 @@ async def test_a_budget_in_money_needs_a_price_and_goes_on_once_there_is_one(
     await rig.serve(make_agent(model_settings=DIME), prices=PRICES)
     model.reply("done", usage=CALL)
     assert (await runner.run_task(task)).output == "done"
-
-
-async def test_a_run_with_a_budget_in_money_ends_before_the_call_that_may_pass_it(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent(look, model_settings=DIME)
-    await rig.serve(agent, prices=PRICES)
-    model.call("look", usage=CALL)
-    config = RunConfig(max_dollars="0.15")
-    with pytest.raises(errors.MaxTurnsExceeded, match=r"max_dollars=0\.15"):
-        await Runner.run(agent, "q", run_config=config, runner=rig.runner())

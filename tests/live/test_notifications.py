@@ -16,7 +16,7 @@ from holdfast.errors import NotificationError
 from holdfast.testing import FakeOpenAI, calls
 from tests.support.people import ask, asked
 from tests.support.receiver import SECRET, Receiver, receiving
-from tests.support.rig import MakeAgent, Rig, histories, until, until_rolled
+from tests.support.rig import MakeAgent, Rig, histories, roll, until
 
 
 @pytest.fixture
@@ -156,11 +156,16 @@ async def test_an_approval_is_posted_once_and_again_only_when_it_was_refused(
     assert len(receiver.got) == 2
 
 
-async def test_a_notifier_that_has_delivered_is_left_out_of_the_next_attempt(
+async def test_notifiers_that_fail_or_hang_keep_no_other_from_sending_once(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
+    class Hangs:
+        async def send(self, notice: Notice) -> None:
+            await asyncio.Event().wait()
+
     good, bad = Book(), Book(NotificationError("It is closed."))
-    runner = await serve(rig, make_agent, bad, good)
+    await rig.serve(make_agent(paying()), notify=[bad, good])
+    runner = rig.runner()
     task = await waiting(runner, model)
     question = await ask(runner, task)
 
@@ -178,27 +183,39 @@ async def test_a_notifier_that_has_delivered_is_left_out_of_the_next_attempt(
     assert good.tried == 1
     await runner.approve(question, "ann")
     assert str(await runner.run_task(task)) == "done"
-
-
-async def test_notifiers_that_hang_keep_no_other_from_sending(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    class Hangs:
-        async def send(self, notice: Notice) -> None:
-            await asyncio.Event().wait()
-
-    book = Book()
-    runner = await serve(rig, make_agent, Hangs(), book)
+    await rig.serve(make_agent(paying()), notify=[Hangs(), good])
     task = await waiting(runner, model)
     question = await ask(runner, task)
 
+    async def sent_too() -> bool:
+        return good.sent[1:] == [f"{question.id}:asked"]
+
+    await until(sent_too)
+    await runner.reject(question, "ann", "no")
+    assert str(await runner.run_task(task)) == "done"
+
+
+async def test_each_question_of_an_answer_is_sent_once_also_over_a_rollover(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    book = Book()
+    runner = await serve(rig, make_agent, book, roll_events=50)
+    model.add(calls([("pay", {"euros": 3}), ("pay", {"euros": 4})]))
+    model.reply("done")
+    task = await runner.create_task("pay 3 and 4")
+    assert (await runner.run_step(task)).status == "waiting"
+    both = await asked(runner, task, 2)
+
     async def delivered() -> bool:
-        return bool(book.sent)
+        return await sent(rig, task, "COMPLETED") == 2
 
     await until(delivered)
-    await runner.approve(question, "ann")
+    await roll(runner, task)
+    for each in both:
+        await runner.approve(each, "ann")
     assert str(await runner.run_task(task)) == "done"
-    assert book.sent == [f"{question.id}:asked"]
+    assert sorted(book.sent) == sorted(f"{each.id}:asked" for each in both)
+    assert await sent(rig, task, "SCHEDULED") == 2
 
 
 async def test_a_message_that_nobody_will_ever_take_is_given_up(
@@ -255,38 +272,6 @@ async def test_an_escalation_is_a_message_of_its_own(
     assert str(await runner.run_task(task)) == "done"
 
 
-async def test_nothing_is_scheduled_without_notifiers(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await serve(rig, make_agent)
-    task = await waiting(runner, model)
-    await runner.approve(await ask(runner, task), "ann")
-    assert str(await runner.run_task(task)) == "done"
-    assert await sent(rig, task, "SCHEDULED") == 0
-
-
-async def test_what_was_sent_is_not_sent_again_after_a_rollover(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    book = Book()
-    runner = await serve(rig, make_agent, book, roll_events=50)
-    task = await waiting(runner, model)
-    question = await ask(runner, task)
-
-    async def delivered() -> bool:
-        return await sent(rig, task, "COMPLETED") == 1
-
-    await until(delivered)
-    while len(await histories(runner.client, task.task_id)) < 2:
-        await runner.pause(task, by="ann")
-        await runner.resume(task, by="ann")
-    await until_rolled(runner.client, task.task_id)
-    await runner.approve(question, "ann")
-    assert str(await runner.run_task(task)) == "done"
-    assert book.sent == [f"{question.id}:asked"]
-    assert await sent(rig, task, "SCHEDULED") == 1
-
-
 async def test_a_message_on_its_way_does_not_hinder_a_rollover(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -299,9 +284,7 @@ async def test_a_message_on_its_way_does_not_hinder_a_rollover(
         return bool(book.tried)
 
     await until(tried)
-    while len(await histories(runner.client, task.task_id)) < 2:
-        await runner.pause(task, by="ann")
-        await runner.resume(task, by="ann")
+    await roll(runner, task)
     book.closed = None
 
     async def delivered() -> bool:
@@ -335,25 +318,3 @@ async def test_a_child_tasks_question_is_sent_once(
     await runner.approve(question, "ann")
     assert str(await runner.run_task(task)) == "done"
     assert book.sent == [f"{question.id}:asked"]
-
-
-async def test_two_questions_of_one_answer_are_two_messages(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    book = Book()
-    runner = await serve(rig, make_agent, book)
-    model.add(calls([("pay", {"euros": 3}), ("pay", {"euros": 4})]))
-    model.reply("done")
-    task = await runner.create_task("pay 3 and 4")
-    assert (await runner.run_step(task)).status == "waiting"
-    both = await asked(runner, task, 2)
-
-    async def delivered() -> bool:
-        return len(book.sent) == 2
-
-    await until(delivered)
-    assert sorted(book.sent) == sorted(f"{each.id}:asked" for each in both)
-    for each in both:
-        await runner.approve(each, "ann")
-    assert str(await runner.run_task(task)) == "done"
-    assert len(book.sent) == 2

@@ -8,22 +8,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
 
-from holdfast import Agent, AgentRunner, Runner, RunResult
+from holdfast import Agent, AgentRunner, Runner, RunResult, Task
 from holdfast.archive.archive import Archive
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
 from holdfast.client.agent_runner.task_client.ends import TaskEnds
 from holdfast.errors import (
-    InvalidArgumentError,
     TaskAbandonedError,
     TaskClosedError,
     TaskExistsError,
-    TaskNotFoundError,
 )
 from holdfast.reading.audit.task_verification import ENDED_OUTSIDE, IN_MEMO, OPEN
 from holdfast.reading.queries import TaskQueries
@@ -33,7 +29,7 @@ from holdfast.reading.step_events import ChatEnd
 from holdfast.reading.streams.follower import Follower
 from holdfast.testing import FakeOpenAI, hang
 from holdfast.workflows import activity_calls
-from tests.support.rig import MakeAgent, Rig, activities_of, event_types, read_record, until
+from tests.support.rig import MakeAgent, Rig, activities_of, event_types, forget, read_record
 
 
 class Writes:
@@ -226,20 +222,8 @@ async def test_a_record_that_temporal_has_forgotten_the_task_of_counts(
     runner, task_id = rig.runner(), f"{rig.app}-prepared"
     model.reply("done")
     await Runner.run(agent, "Go.", runner=runner, task_id=task_id)
-    which = WorkflowExecution(workflow_id=task_id)
-    await runner.client.workflow_service.delete_workflow_execution(
-        DeleteWorkflowExecutionRequest(namespace="default", workflow_execution=which)
-    )
+    await forget(runner, Task(task_id=task_id))
     reader = Reader(runner.client, runner.archive)
-
-    async def is_forgotten() -> bool:
-        try:
-            await reader.describe(task_id)
-        except TaskNotFoundError:
-            return True
-        return False
-
-    await until(is_forgotten)
     assert (await reader.task(task_id)).status == "finished"
     assert (await read_recorded(reader, task_id)).task.status == "finished"
     with pytest.raises(TaskExistsError):
@@ -280,27 +264,6 @@ async def test_a_prepared_record_that_is_written_late_is_as_good_as_that_of_the_
     assert (await read_recorded(Reader(runner.client, runner.archive), task_id)).output == "done"
     verified = await runner.verify(task_id)
     assert (verified, IN_MEMO in verified.proved) == ([], True)
-
-
-async def test_a_finalize_that_comes_too_late_is_refused(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, writes: Writes
-) -> None:
-    await rig.serve(make_agent())
-    runner, task_id = rig.runner(), f"{rig.app}-prepared"
-    model.reply("early")
-    model.reply("late")
-    await runner.create_task("Go.", task_id=task_id)
-    await runner.run_task(task_id)
-    finalizing = asyncio.create_task(runner.finalize_response(task_id))
-    await writes.first()
-    await say(runner, task_id, "And then?")
-    writes.go_on()
-    with pytest.raises(InvalidArgumentError):
-        await finalizing
-    assert (await runner.get_task(task_id)).status == "running"
-    assert str(await runner.run_task(task_id)) == "late"
-    assert str(await runner.finalize_response(task_id)) == "late"
-    assert await runner.verify(task_id) == []
 
 
 async def unused() -> Client:
