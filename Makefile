@@ -30,7 +30,7 @@ CAMPAIGN ?= 60
 # pip pins NAME[EXTRA] by a line for NAME[EXTRA] only: for one without the extra, it takes the
 # newest release and refuses its hash. So the extras stay in the lock.
 COMPILE = .build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 \
-    --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
+    --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast-agents \
     --custom-compile-command 'make lock'
 
 .PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers soak test-all sdk-differences lock clean

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
+import importlib.util
 import io
 import os
 import runpy
@@ -224,14 +225,13 @@ def uv_settings(listed: str) -> dict[str, str]:
 
 
 def pip(*arguments: str) -> str:
-    """Run pip, out of its wheel and in this process, and return what it printed.
+    """Run pip in this process, out of its wheel unless it is installed; return what it printed.
 
     Raises:
         FailedError: It failed.
     """
-    wheel = str(pip_wheel())
-    if wheel not in sys.path:
-        sys.path.insert(0, wheel)
+    if importlib.util.find_spec("pip") is None:
+        sys.path.insert(0, str(pip_wheel()))
     sys.argv = ["pip", "--disable-pip-version-check", *arguments]
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):

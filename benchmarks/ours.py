@@ -103,7 +103,7 @@ def replayer() -> Replayer:
 
 
 class Holdfast(Stack):
-    packages = ("holdfast", "temporalio", "openai")
+    packages = ("holdfast-agents", "temporalio", "openai")
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import ArchiveError
 from holdfast.values.base import Json
+from holdfast.values.code.extras import install_command
 from holdfast.values.code.private_files import make_directory, owner_only
 from holdfast.values.text.redact import redact, without_credentials
 
@@ -71,10 +72,11 @@ def open_store(url: str, options: Mapping[str, Json]) -> ByteStore:
         filesystem, root = core.url_to_fs(url, **options)
     except ImportError as error:
         protocol = url.partition(":")[0]
-        package = "holdfast[s3]" if protocol in {"s3", "s3a"} else f"fsspec[{protocol}]"
+        is_s3 = protocol in {"s3", "s3a"}
+        command = install_command("s3") if is_s3 else f"pip install 'fsspec[{protocol}]'"
         raise ArchiveError(
             f"The archive {shown!r} needs a package that is not installed: {error}.",
-            remedy=f"Install it with `pip install '{package}'`.",
+            remedy=f"Install it with `{command}`.",
         ) from error
     except Exception as error:  # noqa: BLE001  each kind of store has its own classes
         raise ArchiveError(

@@ -16,7 +16,7 @@ import yaml
 
 from holdfast.cli.commands.start import doctor as doctor_module
 from holdfast.cli.commands.start.project import FILES
-from tests.support.cli import Cli, make_cli
+from tests.support.cli import ROOT, Cli, make_cli
 
 
 @pytest.fixture
@@ -86,17 +86,18 @@ def test_what_a_new_project_says_works(cli: Cli, tmp_path: Path) -> None:
     home("stop")
 
 
-def test_the_worker_of_a_new_project_is_installed_from_a_directory_that_is_only_read(
+def test_the_worker_of_a_new_project_is_installed_from_directories_that_are_only_read(
     cli: Cli, tmp_path: Path
 ) -> None:
     cli("init", "rooms")
     worker = yaml.safe_load((cli.home / "rooms" / "docker-compose.yml").read_text("utf-8"))
     worker = worker["services"]["worker"]
     assert ".:/src:ro" in worker["volumes"]
-    app, made = tmp_path / "app", tmp_path / "made"
+    app, made, copied = tmp_path / "app", tmp_path / "made", tmp_path / "copied"
     app.mkdir()
     install = f"{sys.executable} -m pip wheel --no-deps --no-build-isolation --wheel-dir {made}"
     [shell, flag, script] = worker["command"]
+    script = script.replace(str(ROOT), str(copied)).replace(" /holdfast/", f" {ROOT}/")
     script = script.replace("/src/", f"{cli.home}/rooms/").replace("pip install --quiet", install)
     subprocess.run(
         [shell, flag, script.replace("exec holdfast worker booking:agents", "true")],
@@ -104,6 +105,7 @@ def test_the_worker_of_a_new_project_is_installed_from_a_directory_that_is_only_
         check=True,
         capture_output=True,
     )
+    assert (copied / "holdfast" / "workflows").samefile(copied / "workflows")
     [wheel] = made.iterdir()
     assert wheel.name.startswith("rooms-")
     assert sorted(file.name for file in (cli.home / "rooms").iterdir()) == sorted(FILES)

@@ -1,7 +1,9 @@
-"""Environments as users have them: the wheel, installed by pip without extras and with each."""
+"""Environments as users have them: the wheel, installed without extras and with each."""
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import re
 import shutil
@@ -15,7 +17,9 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from install import uv_settings
 from tests.packaging.checkout import MAPPED, ROOT
+from tests.support.cli import Result
 
 OURS = re.compile(r"HOLDFAST_|TEMPORAL_|OPENAI_|PYTHON|OTEL_|VIRTUAL_ENV")
 """Variables of this process that a user's process does not have."""
@@ -47,10 +51,10 @@ class Environment:
         """Return the variables of its processes."""
         return {name: value for name, value in os.environ.items() if not OURS.match(name)} | more
 
-    def run(self, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in it; `more` are further variables."""
+    def python(self, code: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run Python code in it; `more` are further variables."""
         return subprocess.run(
-            command,
+            [str(self.root / "bin" / "python"), "-c", code],
             cwd=self.work,
             env=self.variables(**more),
             capture_output=True,
@@ -59,13 +63,31 @@ class Environment:
             timeout=120,
         )
 
-    def python(self, code: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run Python code in it."""
-        return self.run(str(self.root / "bin" / "python"), "-c", code, **more)
-
-    def holdfast(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of Holdfast in it."""
-        return self.run(*self.command(*arguments), **more)
+    def holdfast(self, *commands: str, **more: str) -> list[Result]:
+        """Run commands of Holdfast in it, one after the other: all import what they need once."""
+        asked: list[dict[str, object]] = []
+        for number, command in enumerate(commands):
+            files = {name: self.work / f"{number}.{name}" for name in ("in", "out", "err")}
+            for file in files.values():
+                file.write_bytes(b"")
+            command_line = {"arguments": command.split(), "directory": str(self.work)}
+            named = {name: str(file) for name, file in files.items()}
+            asked.append({**command_line, "environment": self.variables(**more), **named})
+        done = subprocess.run(
+            [str(self.root / "bin" / "python"), "-P", str(ROOT / "tests/support/commands.py")],
+            cwd=self.work,
+            env=self.variables(),
+            input="".join(f"{json.dumps(each)}\n" for each in asked),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        codes = map(int, done.stdout.split())
+        return [
+            Result(code, *((self.work / f"{number}.{name}").read_text() for name in ("out", "err")))
+            for number, code in zip(range(len(commands)), codes, strict=True)
+        ]
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
@@ -87,54 +109,58 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return directory
 
 
-def build_wheel(directory: Path) -> None:
-    """Build the wheel of this checkout."""
+def build(directory: Path, *options: str, links: bool = True) -> None:
+    """Build this checkout: an sdist, and a wheel from it.
+
+    Args:
+        directory: Where to; the copy that is built is there, too.
+        options: Of `uv build`.
+        links: Whether the copy has the links to the directories at the root.
+    """
     source = directory / "source"
     for name in ("holdfast", *MAPPED):
-        ignore = shutil.ignore_patterns("__pycache__")
+        ignore = shutil.ignore_patterns("__pycache__", *(() if links else MAPPED))
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignore)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
-    _check("build", "--wheel", "--no-isolation", "--outdir", str(directory), str(source))
+    here = ("--no-build-isolation", "--python", sys.executable, "--out-dir", str(directory))
+    _check("uv", "build", "--quiet", *here, *options, str(source))
 
 
-def make_environment(
-    directory: Path, wheel: Path, *, extra: str = "", base: Environment | None = None
-) -> Environment:
-    """Make an environment and install the wheel with pip, in the versions that are locked.
+def make_environment(directory: Path, *wanted: str, base: Environment | None = None) -> Environment:
+    """Make an environment and install distributions, in the versions that are locked.
 
     Args:
         directory: Where to make it.
-        wheel: The wheel.
-        extra: Installed with this extra.
-        base: An environment whose packages it has too, so that they are not installed again.
+        wanted: Requirements, as arguments of `pip install`.
+        base: An environment to begin with: its files, compiled modules too, are linked.
     """
     made = Environment(directory / "env", directory / "work")
     made.work.mkdir(parents=True)
-    venv.create(made.root, with_pip=False)
-    if base is not None:
-        (made.packages / "base.pth").write_text(f"{base.packages}\n", encoding="utf-8")
-    locked = directory / "locked.txt"
-    locked.write_text(_versions(), encoding="utf-8")
-    wanted = f"holdfast[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
-    options = ["--quiet", "--no-compile", "--constraint", str(locked)]
-    _check("pip", "--python", str(made.root / "bin" / "python"), "install", *options, wanted)
+    if base is None:
+        venv.create(made.root, symlinks=True)
+    else:
+        shutil.copytree(base.root, made.root, symlinks=True, copy_function=os.link)
+    locked = ROOT / "requirements-dev.lock"
+    command = ["uv", "pip", "install", "--quiet", "--python", str(made.root / "bin" / "python")]
+    _check(*command, "--no-verify-hashes", "--constraint", str(locked), *wanted)
     return made
-
-
-def _versions() -> str:
-    """Return the locked versions, as constraints.
-
-    They have no hashes, which would have to be there for the wheel, too, and no extras, which pip
-    does not take in a constraint.
-    """
-    lines = (ROOT / "requirements-dev.lock").read_text("utf-8").splitlines()
-    pins = [line.removesuffix("\\").strip() for line in lines if re.match(r"[a-z0-9]", line)]
-    return "\n".join(re.sub(r"\[[^]]*\]", "", pin, count=1) for pin in pins) + "\n"
 
 
 def _check(*command: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", *command], capture_output=True, text=True, check=False
+        [sys.executable, "-m", *command],
+        env={**_uv_settings(), **os.environ},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@functools.cache
+def _uv_settings() -> dict[str, str]:
+    """Return where packages are here, as variables of uv."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return uv_settings(done.stdout)

@@ -1,8 +1,5 @@
 """What is built from the checkout is whole, and claims one name."""
 
-import shutil
-import subprocess
-import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +7,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.packaging.checkout import MAPPED, ROOT, module_files
-
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "holdfast", *MAPPED)
+from tests.packaging.checkout import module_files
+from tests.packaging.environments import build, made_once
 
 
 @dataclass(frozen=True)
@@ -24,37 +20,26 @@ class Built:
     entry_points: str
 
 
-@pytest.fixture(scope="module", params=["links", "no links"])
-def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """Build an sdist, and the wheel from it, in a copy of the checkout; once without the links."""
-    checkout = tmp_path_factory.mktemp("checkout")
-    for name in SOURCES:
-        source = ROOT / name
-        if source.is_dir():
-            ignore = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(source, checkout / name, symlinks=True, ignore=ignore)
-        else:
-            shutil.copy(source, checkout / name)
-    if request.param == "no links":
-        for name in MAPPED:
-            (checkout / "holdfast" / name).unlink()
-
-    out = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(checkout)]
-    done = subprocess.run(command, cwd=out, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return read_build(out)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Build an sdist, and the wheel from it, in a copy of the checkout; once for all processes."""
+    return read_build(made_once(tmp_path_factory, "dist", build))
 
 
 def read_build(out: Path) -> Built:
     """Read the one sdist and the one wheel of a directory."""
-    (sdist,) = out.glob("*.tar.gz")
     (wheel,) = out.glob("*.whl")
-    with tarfile.open(sdist) as archive:
-        packed = frozenset(name.partition("/")[2] for name in archive.getnames())
+    packed = sdist_names(out)
     with ZipFile(wheel) as archive:
         (entry_points,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
         return Built(packed, frozenset(archive.namelist()), archive.read(entry_points).decode())
+
+
+def sdist_names(out: Path) -> frozenset[str]:
+    """Return the names in the one sdist of a directory."""
+    (sdist,) = out.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        return frozenset(name.partition("/")[2] for name in archive.getnames())
 
 
 def test_wheel_has_exactly_the_modules_of_the_three_trees(built: Built) -> None:
@@ -86,3 +71,10 @@ def test_sdist_has_the_real_directories_and_no_second_copy(built: Built) -> None
     assert {name for name in built.sdist if name.startswith("activities/")}
     assert not {name for name in built.sdist if name.startswith("holdfast/workflows/")}
     assert not {name for name in built.sdist if name.startswith("holdfast/activities/")}
+
+
+def test_links_change_nothing_in_the_sdist_that_the_wheel_is_built_from(
+    built: Built, tmp_path: Path
+) -> None:
+    build(tmp_path, "--sdist", links=False)
+    assert sdist_names(tmp_path) == built.sdist

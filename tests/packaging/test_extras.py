@@ -13,7 +13,7 @@ from holdfast.engine.dev_server.command import DATABASE
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from tests.packaging.environments import (
     Environment,
-    build_wheel,
+    build,
     made_once,
     make_environment,
 )
@@ -44,7 +44,7 @@ Make = Callable[[str], Environment]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel, once for all test processes."""
-    (found,) = made_once(tmp_path_factory, "wheel", build_wheel).glob("*.whl")
+    (found,) = made_once(tmp_path_factory, "dist", build).glob("*.whl")
     return found
 
 
@@ -53,7 +53,7 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """Make the environment without extras, once, with a module of agents in a directory apart."""
 
     def make(directory: Path) -> None:
-        made = make_environment(directory, wheel)
+        made = make_environment(directory, str(wheel))
         made.python("from holdfast import *; import openai")  # compiles what all tests import
 
     shared = made_once(tmp_path_factory, "bare", make)
@@ -67,7 +67,8 @@ def make(wheel: Path, bare: Environment, tmp_path: Path) -> Make:
     """Make the environment of one extra."""
 
     def environment(extra: str) -> Environment:
-        made = make_environment(tmp_path, wheel, extra=extra, base=bare)
+        wanted = f"holdfast-agents[{extra}] @ {wheel.as_uri()}"
+        made = make_environment(tmp_path, wanted, base=bare)
         (made.work / "my_agents.py").write_text(AGENTS, encoding="utf-8")
         return made
 
@@ -98,91 +99,75 @@ def worker(bare: Environment, cluster: dict[str, str]) -> Generator[None]:
 
 
 @pytest.mark.usefixtures("worker")
-@pytest.mark.parametrize(
-    "code",
-    [
-        pytest.param(
-            "import asyncio; from holdfast import AgentRunner\n"
-            "async def main():\n"
-            "    runner = await AgentRunner.connect(agent='bare')\n"
-            "    print((await runner.chat('hi')).response)\n"
-            "asyncio.run(main())",
-            id="AgentRunner",
-        ),
-        pytest.param(
-            "from holdfast import Runner; from my_agents import bare\n"
-            "print(Runner.run_sync(bare, 'hi').final_output)",
-            id="Runner",
-        ),
-        pytest.param(
-            "from holdfast.sync import AgentRunner\n"
-            "print(AgentRunner.connect(agent='bare').chat('hi').response)",
-            id="sync",
-        ),
-    ],
-)
-def test_client_without_extras_runs_tasks_on_a_cluster(
-    bare: Environment, cluster: dict[str, str], code: str
+def test_clients_without_extras_run_tasks_on_a_cluster(
+    bare: Environment, cluster: dict[str, str]
 ) -> None:
-    done = bare.python(code, **cluster)
-    assert done.stdout == "hello\n", done.stderr
+    done = bare.python(
+        "import asyncio, holdfast, holdfast.sync; from my_agents import bare\n"
+        "async def main():\n"
+        "    runner = await holdfast.AgentRunner.connect(agent='bare')\n"
+        "    print('AgentRunner', (await runner.chat('hi')).response)\n"
+        "asyncio.run(main())\n"
+        "print('Runner', holdfast.Runner.run_sync(bare, 'hi').final_output)\n"
+        "print('sync', holdfast.sync.AgentRunner.connect(agent='bare').chat('hi').response)\n",
+        **cluster,
+    )
+    assert done.stdout == "AgentRunner hello\nRunner hello\nsync hello\n", done.stderr
 
 
 @pytest.mark.usefixtures("worker")
 def test_commands_without_extras_work_on_a_cluster(
     bare: Environment, cluster: dict[str, str]
 ) -> None:
-    asked = bare.holdfast("run", "bare", "Pay", "--task-id", "bare-1", **cluster)
-    assert asked.returncode == 3, asked.stderr
-    listed = bare.holdfast("tasks", "--json", **cluster)
-    assert "bare-1" in [json.loads(line)["task_id"] for line in listed.stdout.splitlines()]
-    nothing_typed = bare.holdfast("inbox", **cluster)
-    assert "bare-1:1" in nothing_typed.stderr
-    approved = bare.holdfast("approve", "bare-1", "--wait", **cluster)
-    assert approved.returncode == 0, approved.stderr
-    assert "paid 5" in approved.stderr
+    asked, listed, nothing_typed, approved = bare.holdfast(
+        "run bare Pay --task-id bare-1",
+        "tasks --json",
+        "inbox",
+        "approve bare-1 --wait",
+        **cluster,
+    )
+    assert asked.code == 3, asked.err
+    assert "bare-1" in [line["task_id"] for line in listed.lines]
+    assert "bare-1:1" in nothing_typed.err
+    assert approved.code == 0, approved.err
+    assert "paid 5" in approved.err
 
 
-LOCAL = "pip install 'holdfast[local]'"
-TESTING = "pip install 'holdfast[testing]'"
-OTEL = "pip install 'holdfast[otel]'"
-S3 = "pip install 'holdfast[s3]'"
+LACKING = {
+    "from holdfast.sync import AgentRunner; AgentRunner.local(bare).start()": "local",
+    "from holdfast.sync import AgentRunner; AgentRunner.local(bare, data_dir=None).start()": (
+        "local"
+    ),
+    "from holdfast import sync; sync.AgentRunner.connect(agent='bare', data_dir='here')": "local",
+    "from holdfast import Runner; Runner.run_sync(bare, 'hi')": "local",
+    "from holdfast.testing import FakeOpenAI": "testing",
+    "import holdfast.testing.fake_api.fake_openai": "testing",
+    "from holdfast.tracing import ChosenIds": "otel",
+    "from holdfast.archive.archive import Archive; Archive('s3://bucket/path')": "s3",
+}
 
 
-@pytest.mark.parametrize(
-    ("code", "advice"),
-    [
-        ("from holdfast.sync import AgentRunner; AgentRunner.local(bare).start()", LOCAL),
-        (
-            "from holdfast.sync import AgentRunner; AgentRunner.local(bare, data_dir=None).start()",
-            LOCAL,
-        ),
-        (
-            "from holdfast import sync; sync.AgentRunner.connect(agent='bare', data_dir='here')",
-            LOCAL,
-        ),
-        ("from holdfast import Runner; Runner.run_sync(bare, 'hi')", LOCAL),
-        ("from holdfast.testing import FakeOpenAI", TESTING),
-        ("import holdfast.testing.fake_api.fake_openai", TESTING),
-        ("from holdfast.tracing import ChosenIds", OTEL),
-        ("from holdfast.archive.archive import Archive; Archive('s3://bucket/path')", S3),
-    ],
-)
-def test_what_lacks_an_extra_says_which(bare: Environment, code: str, advice: str) -> None:
-    done = bare.python(f"from my_agents import bare\n{code}")
-    assert done.returncode == 1
-    assert advice in done.stderr.splitlines()[-1]
+def test_what_lacks_an_extra_says_which(bare: Environment) -> None:
+    done = bare.python(
+        "import json; from my_agents import bare\n"
+        f"for code in {[*LACKING]!r}:\n"
+        "    try: exec(code)\n"
+        "    except Exception as error: print(json.dumps([code, str(error)]))"
+    )
+    said = dict(map(json.loads, done.stdout.splitlines()))
+    assert [*said] == [*LACKING], done.stderr
+    for code, extra in LACKING.items():
+        assert f"pip install 'holdfast-agents[{extra}]'" in said[code]
 
 
-@pytest.mark.parametrize("command", ["tasks", "inbox", "stop", "ui", "demo"])
-def test_command_that_lacks_an_extra_says_which(bare: Environment, command: str) -> None:
+def test_command_that_lacks_an_extra_says_which(bare: Environment) -> None:
     data_dir = bare.work / ".holdfast"  # else the commands that read say that there is nothing
     data_dir.mkdir(exist_ok=True)
     (data_dir / DATABASE).touch()
-    done = bare.holdfast(command)
-    assert done.returncode == 5, done.stderr
-    assert LOCAL in done.stderr
-    assert "Traceback" not in done.stderr
+    for done in bare.holdfast("tasks", "inbox", "stop", "ui", "demo"):
+        assert done.code == 5, done.err
+        assert "pip install 'holdfast-agents[local]'" in done.err
+        assert "Traceback" not in done.err
 
 
 def test_local_is_enough_for_tasks_on_this_machine(make: Make) -> None:
@@ -193,22 +178,23 @@ def test_local_is_enough_for_tasks_on_this_machine(make: Make) -> None:
     assert done.stdout == "hello\n", done.stderr
 
 
-def test_a_new_project_passes_its_test_in_an_environment_of_its_own(make: Make) -> None:
-    made = make("local,testing")
-    assert made.holdfast("init", "rooms").returncode == 0
-    where = str(Path(pytest.__file__).parents[1])  # pytest is what the project wants besides
-    run = f"import sys; sys.path.append({where!r}); import pytest; sys.exit(pytest.main(['-q']))"
-    command = [str(made.root / "bin" / "python"), "-P", "-c", run]
-    done = subprocess.run(
-        command,
-        cwd=made.work / "rooms",
-        env=made.variables(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+def test_a_new_project_is_installed_by_what_it_says_and_passes_its_test(
+    bare: Environment, tmp_path: Path
+) -> None:
+    [done] = bare.holdfast("init rooms")
+    assert done.code == 0, done.err
+    rooms = bare.work / "rooms"
+    made = make_environment(tmp_path, "--editable", f"{rooms}[dev]")
+    tested = subprocess.run(
+        [str(made.root / "bin" / "pytest"), "-q"],
+        cwd=rooms,
+        env=made.variables(),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    assert "1 passed" in tested.stdout
 
 
 def test_testing_is_enough_for_the_fake_api(make: Make) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
 
+import pip
 import pytest
 
 import install
@@ -110,10 +111,10 @@ def small(tmp_path: Path) -> Small:
 
 @pytest.fixture
 def with_uv(small: Small) -> Small:
-    """Make the project with an environment that has uv."""
+    """Make the project with an environment that has uv and pip."""
     venv.create(small.root / ".venv", symlinks=True)
-    uv = Path(sys.executable).parent / "uv"
-    (small.root / ".venv" / "bin" / "uv").symlink_to(uv)
+    (small.root / ".venv" / "bin" / "uv").symlink_to(Path(sys.executable).parent / "uv")
+    (small.packages / "pip").symlink_to(Path(pip.__file__).parent)
     return small
 
 

@@ -1,6 +1,6 @@
 """The two directories at the root are ours by one name only."""
 
-import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -8,17 +8,18 @@ import pytest
 from tests.packaging.checkout import MAPPED, ROOT, python_files, run_python
 
 TREES = (*MAPPED, "holdfast", "tests", "examples", "benchmarks")
+BARE_IMPORT = re.compile(
+    rf"^\s*(?:import|from)\s+(?:[\w.]+,\s*)*(?:{'|'.join(MAPPED)})\b", re.MULTILINE
+)
 
-
-def imported_names(path: Path) -> set[str]:
-    """Return the top-level names that a file imports."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names.add((node.module or "").partition(".")[0])
-    return names
+PROJECT = ROOT / "holdfast" / "cli" / "commands" / "start" / "project.py"
+TEXTS = {".md", ".py", ".toml", ".yml", ".json", ".txt", ".sh", ""}
+THE_OTHER = re.compile(
+    r"""\b(?:pip3?|pipx|uv)\s(?:.*\s)?(?:install|add)\s+(?:-\S+\s+)*['"]?holdfast(?!-agents)\b"""
+    r"""|(?<![\w./-])holdfast\[[a-z]"""
+    r"""|['"]holdfast\s*(?:[=<>~!]=|@\s)"""
+)
+"""Text that a person or an installer takes for the name of our distribution."""
 
 
 @pytest.mark.parametrize("name", MAPPED)
@@ -54,6 +55,42 @@ def test_import_name_works_outside_the_checkout(name: str, tmp_path: Path) -> No
 
 
 def test_nothing_imports_them_by_their_bare_name() -> None:
-    files = [path for tree in TREES if (ROOT / tree).is_dir() for path in python_files(ROOT / tree)]
-    bare = [path for path in [*files, ROOT / "worker.py"] if imported_names(path) & set(MAPPED)]
-    assert bare == []
+    trees = [path for tree in TREES for path in python_files(ROOT / tree)]
+    files = [*trees, *ROOT.glob("*.py")]
+    assert len(files) > len(TREES)
+    assert [path for path in files if BARE_IMPORT.search(path.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "line", ["import workflows", "import os, workflows.x", "    from activities.a import b"]
+)
+def test_bare_import_is_seen(line: str) -> None:
+    assert BARE_IMPORT.search(f"import os\n{line}\n")
+
+
+def test_nothing_tells_anyone_to_install_the_other_project_of_our_name() -> None:
+    folders = [ROOT / name for name in (*TREES, "docs", "website", ".ci")]
+    paths = [*ROOT.iterdir(), *(path for folder in folders for path in folder.rglob("*"))]
+    files = {path for path in paths if path.suffix in TEXTS and path.is_file()}
+    assert {ROOT / "README.md", ROOT / "Makefile", ROOT / "docs" / "mcp.md", PROJECT} <= files
+    files.remove(Path(__file__))
+    lines = [line for path in files for line in path.read_text("utf-8", "ignore").splitlines()]
+    assert [line for line in lines if "holdfast" in line and THE_OTHER.search(line)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_ours"),
+    [
+        ("pip install holdfast", False),
+        ("uv pip install -U 'holdfast'", False),
+        ("pip install -q holdfast==0.1", False),
+        ("needs holdfast[desk]", False),
+        ('dependencies = ["holdfast>=0.1"]', False),
+        ('"holdfast @ git+https://host/a.git"', False),
+        ("pip install 'holdfast-agents[desk]'", True),
+        ("pip uninstall holdfast", True),
+        ('pip install "holdfast-agents @ git+https://host/holdfast.git"', True),
+    ],
+)
+def test_advice_to_install_the_other_project_is_seen(text: str, is_ours: bool) -> None:
+    assert (THE_OTHER.search(text) is None) is is_ours

@@ -190,7 +190,7 @@ def test_a_protocol_whose_package_is_missing_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(ArchiveError, match=r"pip install 'holdfast\[s3\]'"):
+    with pytest.raises(ArchiveError, match=r"pip install 'holdfast-agents\[s3\]'"):
         Archive("s3://bucket/prefix")
 
 

