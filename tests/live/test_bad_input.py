@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from holdfast import Agent, ModelSettings, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast import Agent, Runner, TaskStep, TaskStepOutput, ToolCall, ToolContext, tool
+from holdfast.activities.data.cache import Cache
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.base import ModelRequest
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import assistant, user
 from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status
+from tests.support.rig import MakeAgent, MakeRunner, Rig, histories
 from tests.support.workers import Doing, ends, said
 
 MEGABYTE = 1024 * 1024
@@ -24,23 +26,6 @@ WHOLE = "broken \ufffd text"
 async def history_bytes(runner: Any, task: Any) -> int:
     runs = await histories(runner.client, task if isinstance(task, str) else task.task_id)
     return sum(event.ByteSize() for run in runs for event in run.events)
-
-
-async def test_a_large_tool_result_is_referenced_in_history_and_read_in_full(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    @tool(effect="read")
-    def much() -> str:
-        """Say much."""
-        return "m" * 300_000
-
-    runner = await make_runner(much)
-    model.call("much")
-    model.reply("done")
-    response = await runner.chat("q")
-    assert response.sources[0].content == "m" * 300_000
-    assert model.requests[1].results["call_1"] == "m" * 300_000
-    assert await history_bytes(runner, response.task_id) < 20_000
 
 
 async def test_a_tool_result_of_5_mb_is_kept_whole_and_the_model_is_told(
@@ -104,18 +89,6 @@ async def test_an_input_of_a_megabyte_reaches_the_model_and_is_read_in_full(
     assert await history_bytes(runner, task) < 20_000
 
 
-async def test_an_input_of_a_megabyte_for_a_step_reaches_the_model(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    text = "x" * MEGABYTE
-    runner = await make_runner()
-    model.reply("long")
-    task = await runner.create_task("q")
-    await runner.run_step(task, input=text)
-    assert model.requests[0].last_user == text
-    assert (await runner.get_task(task)).input == "q"
-
-
 async def test_a_large_state_reaches_steps_and_tools(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
@@ -152,10 +125,11 @@ async def test_a_model_answer_of_200_kb_is_referenced_and_read_in_full(
     assert await history_bytes(runner, response.task_id) < 20_000
 
 
-@pytest.mark.parametrize("size", [300_000, 3 * MEGABYTE])
 async def test_arguments_of_any_size_reach_the_tool(
-    make_runner: MakeRunner, model: FakeOpenAI, size: int
+    make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
+    size = 3 * MEGABYTE
+
     @tool
     def measure(text: str) -> int:
         """Measure."""
@@ -169,18 +143,6 @@ async def test_arguments_of_any_size_reach_the_tool(
     assert await history_bytes(runner, response.task_id) < 60_000
 
 
-async def test_an_output_of_a_megabyte_is_referenced_and_read_in_full(
-    make_runner: MakeRunner,
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        return ends(step, {"rows": ["r" * 1000] * 1000})
-
-    runner = await make_runner(worker=Doing(body))
-    response = await runner.chat("q")
-    assert response.output == {"rows": ["r" * 1000] * 1000}
-    assert await history_bytes(runner, response.task_id) < 20_000
-
-
 async def test_a_large_step_state_is_handed_on(make_runner: MakeRunner) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         if "big" in step.step_state:
@@ -192,23 +154,6 @@ async def test_a_large_step_state_is_handed_on(make_runner: MakeRunner) -> None:
     task = await runner.create_task("q")
     await runner.run_step(task)
     assert (await runner.run_step(task)).output == 300_000
-
-
-async def test_many_large_messages_stay_far_below_every_limit(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    @tool(effect="read")
-    def page(n: int) -> str:
-        """Give a page just below the size that goes to the archive."""
-        return str(n) * 16_000
-
-    runner = await make_runner(page, roll_events=200)
-    for _ in range(6):
-        model.calls([("page", {"n": k}) for k in range(10)])
-    model.reply("done")
-    response = await runner.chat("q")
-    assert len(response.sources) == 60
-    assert [len(s.content) for s in response.sources] == [16_000] * 60
 
 
 async def test_a_transcript_above_one_page_is_fetched_by_a_worker_that_has_nothing(
@@ -230,16 +175,6 @@ async def test_a_transcript_above_one_page_is_fetched_by_a_worker_that_has_nothi
     await rig.serve(make_agent(page))
     assert str(await runner.run_step(task)) == "done"
     assert len(model.requests[-1].results) == 80
-
-
-async def test_lone_surrogates_of_a_model_are_replaced(rig: Rig) -> None:
-    scripted = ScriptedModel([LONE])
-    await rig.serve(Agent(name="agent", model=scripted))
-    runner = rig.runner()
-    response = await runner.chat("q", session="s")
-    assert str(response) == WHOLE
-    assert (await runner.session("s").chat_history())[-1].text == WHOLE
-    assert scripted.calls == 1
 
 
 async def test_lone_surrogates_of_a_tool_are_replaced_and_it_runs_once(
@@ -269,21 +204,6 @@ async def test_lone_surrogates_of_a_tool_are_replaced_and_it_runs_once(
     assert (await runner.get_task(response.task_id)).extra_state == {"text": WHOLE}
 
 
-async def test_lone_surrogates_in_arguments_do_not_stop_the_task(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    @tool
-    def echo(text: str) -> str:
-        """Echo."""
-        return text
-
-    runner = await make_runner(echo)
-    model.call("echo", json.dumps({"text": LONE}))
-    model.reply("done")
-    response = await runner.chat("q")
-    assert str(response) == "done"
-
-
 async def test_lone_surrogates_of_an_agent_worker_are_replaced(make_runner: MakeRunner) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         ctx.state["text"] = LONE
@@ -300,66 +220,32 @@ async def test_lone_surrogates_of_an_agent_worker_are_replaced(make_runner: Make
     assert said(await runner.session("s").chat_history())[0] == ("user", WHOLE)
 
 
-async def test_lone_surrogates_in_an_error_do_not_stop_the_task(make_runner: MakeRunner) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        raise RuntimeError(LONE)
-
-    runner = await make_runner(worker=Doing(body))
-    task = await runner.create_task("q")
-    with pytest.raises(Exception, match="broken"):
-        await runner.run_step(task)
-    await until_status(runner, task, "needs_attention")
-
-
-@pytest.mark.parametrize("verb", ["create", "step", "chat"])
-async def test_lone_surrogates_of_a_caller_are_refused_with_a_clear_text(
-    make_runner: MakeRunner, verb: str
+async def test_what_is_no_text_or_no_data_of_a_caller_is_refused_with_words(
+    make_runner: MakeRunner,
 ) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         return ends(step, step.input)
 
     runner = await make_runner(worker=Doing(body))
     task = await runner.create_task("q")
-    verbs: dict[str, Callable[[], Awaitable[object]]] = {
-        "create": lambda: runner.create_task(LONE),
-        "chat": lambda: runner.chat(LONE),
-        "step": lambda: runner.run_step(task, input=LONE),
-    }
-    with pytest.raises(InvalidArgumentError, match="surrogate"):
-        await verbs[verb]()
+    verbs: list[Callable[[], Awaitable[object]]] = [
+        lambda: runner.create_task(LONE),
+        lambda: runner.chat(LONE),
+        lambda: runner.run_step(task, input=LONE),
+    ]
+    for verb in verbs:
+        with pytest.raises(InvalidArgumentError, match="surrogate"):
+            await verb()
+    states: list[Any] = [{"a": object()}, {"a": float("nan")}, {1: "a"}, {"a": {1}}, {"a": b"b"}]
+    for state in states:
+        with pytest.raises(InvalidArgumentError, match="JSON"):
+            await runner.create_task("q", extra_state=state)
+    for task_id in (".", ".."):
+        with pytest.raises(InvalidArgumentError, match="take it out of an address"):
+            await runner.create_task("q", task_id=task_id)
 
 
-@pytest.mark.parametrize(
-    "state",
-    [{"a": object()}, {"a": float("nan")}, {1: "a"}, {"a": {1, 2}}, {"a": b"bytes"}],
-    ids=["object", "nan", "key", "set", "bytes"],
-)
-async def test_a_state_that_is_not_json_is_refused_at_creation(
-    make_runner: MakeRunner, state: Any
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        return ends(step)
-
-    runner = await make_runner(worker=Doing(body))
-    with pytest.raises(InvalidArgumentError, match="JSON"):
-        await runner.create_task("q", extra_state=state)
-
-
-async def test_a_state_that_a_step_spoils_parks_it_with_a_clear_text(
-    make_runner: MakeRunner,
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        ctx.state["bad"] = object()
-        return ends(step)
-
-    runner = await make_runner(worker=Doing(body))
-    task = await runner.create_task("q")
-    with pytest.raises(Exception, match=r"state\.bad"):
-        await runner.run_step(task)
-    await until_status(runner, task, "needs_attention")
-
-
-@pytest.mark.parametrize("task_id", ["with/slash", "ünïcode", "a b", "a/../b", "'quoted'", "%2e"])
+@pytest.mark.parametrize("task_id", ["a/../b 'ünï'", "%2e"])
 async def test_a_task_id_may_be_any_text(make_runner: MakeRunner, task_id: str) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         return ends(step, "ok")
@@ -372,24 +258,21 @@ async def test_a_task_id_may_be_any_text(make_runner: MakeRunner, task_id: str) 
     await runner.delete_task(task_id)
 
 
-@pytest.mark.parametrize("task_id", [".", ".."])
-async def test_an_id_that_no_address_can_name_is_refused_where_it_is_given(
-    make_runner: MakeRunner, task_id: str
-) -> None:
-    runner = await make_runner()
-    with pytest.raises(InvalidArgumentError, match="take it out of an address"):
-        await runner.create_task("q", task_id=task_id)
+async def test_a_full_cache_stops_no_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cache.__init__, "__defaults__", (1,))  # room for one task at a time
 
+    @tool(effect="read")
+    def count(ctx: ToolContext) -> int:
+        """Count."""
+        ctx.context["n"] += 1
+        return int(ctx.context["n"])
 
-async def test_a_malformed_answer_is_recorded_nowhere(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(model_settings=ModelSettings(max_attempts=1)))
-    runner = rig.runner()
-    model.malformed()
-    task = await runner.create_task("q")
-    with pytest.raises(Exception, match="cannot be read"):
-        await runner.run_step(task)
-    assert await runner.transcript(task) == []
-    model.reply("fine")
-    assert str(await runner.run_step(task)) == "fine"
+    def answer(request: ModelRequest) -> ToolCall | str:
+        done = sum(each.role == "tool" for each in request.messages)
+        return ToolCall(id=f"c{done}", name="count", arguments="{}") if done < 2 else "done"
+
+    agent = Agent(name="agent", tools=[count], model=ScriptedModel(answer))
+    await rig.serve(agent)
+    runs = (Runner.run(agent, "q", context={"n": k}, runner=rig.runner()) for k in range(4))
+    for k, result in enumerate(await asyncio.gather(*runs)):
+        assert result.context_wrapper.context == {"n": k + 2}
