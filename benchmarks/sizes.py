@@ -43,8 +43,9 @@ from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.reading.reader import Reader
+from holdfast.serving.activities import Activities
 from holdfast.serving.names import check_archive
-from holdfast.serving.plugin import Activities, HoldfastPlugin
+from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_process import serving_worker
 from holdfast.values.base import canonical
 from holdfast.values.checks.ids import queue_of

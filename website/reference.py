@@ -156,14 +156,19 @@ class Reference:
 
     def __init__(self, root: str) -> None:
         loaded = griffe.load("holdfast", search_paths=[root], try_relative_path=False)
-        if not isinstance(loaded, griffe.Module):  # a stub's twin, which there is none of
+        if not isinstance(loaded, griffe.Module):
             msg = "holdfast was not found as a package"
             raise SiteError(msg)
         self._holdfast = loaded
 
     def names(self, module: str) -> dict[str, griffe.Object]:
-        """Return what a public module exports, by name."""
-        found = self._holdfast if module == "holdfast" else self._holdfast[module.split(".", 1)[1]]
+        """Return what a public module exports, by name; the package itself, what its stub names."""
+        if module == "holdfast":
+            stub = self._holdfast.imports.items()
+            named = [name for name, path in stub if path.startswith("holdfast.")]
+            exported = [name for name in named if name != "_filters"]  # a module, by another name
+            return {name: _object(self._holdfast.members[name]) for name in exported}
+        found = self._holdfast[module.split(".", 1)[1]]
         exported = [each if isinstance(each, str) else each.name for each in found.exports or ()]
         if not exported:
             exported = [

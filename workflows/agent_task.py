@@ -34,7 +34,8 @@ from holdfast.task.queries.pages import (
 from holdfast.task.queries.views import View, ViewRequest
 from holdfast.task.requests.phase import Next, decide
 from holdfast.values.base import Json
-from holdfast.values.steps import Task, TaskStatus, TaskStep
+from holdfast.values.runs.status import TaskStatus
+from holdfast.values.steps import Task, TaskStep
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.reports import Reporter

@@ -209,7 +209,7 @@ async def tasks(
     ] = False,
 ) -> ExitCode | None:
     """List tasks, newest first."""
-    from holdfast.cli.commands.lists import tasks_command
+    from holdfast.cli.commands.lists.tasks import tasks_command
 
     chosen = None if status is None else status.value
     return await tasks_command(common, status=chosen, agent=agent, limit=limit, cost=cost)
@@ -226,7 +226,7 @@ async def sessions(
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most sessions to list.")] = 50,
 ) -> ExitCode | None:
     """List sessions, newest first, or show what was said in one."""
-    from holdfast.cli.commands.lists import sessions_command
+    from holdfast.cli.commands.lists.sessions import sessions_command
 
     return await sessions_command(common, name, app=app, limit=limit)
 

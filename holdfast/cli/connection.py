@@ -16,11 +16,10 @@ from temporalio.client import Client
 
 from holdfast.archive.archive import Archive
 from holdfast.cli.exits import InterruptedByUserError
-from holdfast.cli.options import Common
+from holdfast.cli.options import Common, check_data
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client, connect_embedded
-from holdfast.engine.dev_server.command import DATABASE
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import InvalidArgumentError
 from holdfast.serving.names import check_archive
@@ -79,7 +78,7 @@ async def engine_of(common: Common, *, new: bool = False) -> AsyncGenerator[Engi
         yield await _cluster(common)
         return
     if not new:
-        _check_data(directory)
+        check_data(directory)
     async with embedded_engine(directory) as engine:
         yield engine
 
@@ -102,19 +101,6 @@ async def embedded_engine(directory: Path) -> AsyncGenerator[Engine]:
         client = await connect()
         await check_archive(client, archive)
         yield Engine(client, archive, connect, server)
-
-
-def _check_data(directory: Path) -> None:
-    """Refuse a directory in which no server has ever run: the tasks are somewhere else."""
-    if directory.is_file() or (directory / DATABASE).exists():
-        return
-    is_missing = "does not exist" if not directory.exists() else "has no tasks in it"
-    msg = (
-        f"There is no data directory here: {str(directory.absolute())!r} {is_missing}. Run this"
-        " where your program or `holdfast dev` has made one, name it with --data-dir or"
-        " HOLDFAST_DATA_DIR, or name a cluster with --address or TEMPORAL_ADDRESS."
-    )
-    raise InvalidArgumentError(msg)
 
 
 async def _cluster(common: Common) -> Engine:

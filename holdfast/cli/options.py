@@ -82,6 +82,25 @@ class Common:
         return f" {shlex.join(words)}" if words else ""
 
 
+def check_data(directory: Path) -> None:
+    """Refuse a directory in which no server has ever run: the tasks are somewhere else.
+
+    Raises:
+        InvalidArgumentError: No server has; the text says how to name the tasks' directory.
+    """
+    from holdfast.engine.dev_server.command import DATABASE
+
+    if directory.is_file() or (directory / DATABASE).exists():
+        return
+    is_missing = "does not exist" if not directory.exists() else "has no tasks in it"
+    msg = (
+        f"There is no data directory here: {str(directory.absolute())!r} {is_missing}. Run this"
+        " where your program or `holdfast dev` has made one, name it with --data-dir or"
+        " HOLDFAST_DATA_DIR, or name a cluster with --address or TEMPORAL_ADDRESS."
+    )
+    raise InvalidArgumentError(msg)
+
+
 def _shared(
     *,
     data_dir: Annotated[

@@ -11,18 +11,19 @@ import io
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from holdfast.cli.exits import ExitCode
-from holdfast.values.base import Json
-from holdfast.values.messages import Usage
 from holdfast.values.text.terminal import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from holdfast.values.base import Json
+    from holdfast.values.messages import Usage
 
 
 @cache
@@ -149,7 +150,12 @@ def _is_unicode() -> bool:
 
 def say(text: str, style: str | None = None) -> None:
     """Print a message on stderr."""
-    err().print(text, style=style)
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]  it was closed
+        return
+    if _is_drawn(sys.stderr):
+        err().print(text, style=style)
+    else:
+        print(printable(text), file=sys.stderr)
 
 
 def ask(question: str) -> None:
@@ -158,7 +164,25 @@ def ask(question: str) -> None:
     sys.stderr.flush()
 
 
-def table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _is_drawn(stream: TextIO) -> bool:
+    """Whether rich may draw on a stream; elsewhere it is not loaded, which takes 0.1 s."""
+    return stream.isatty() or not {"FORCE_COLOR", "TTY_COMPATIBLE"}.isdisjoint(os.environ)
+
+
+def rows(
+    columns: Sequence[str], lines: Sequence[Sequence[str]], *, limit: int | None = None
+) -> None:
+    """Print a table on stdout; say so when it has as many lines as were asked for."""
+    if _is_drawn(sys.stdout):
+        table(out(), columns, lines)
+    else:
+        for line in _aligned(columns, lines):
+            answer(line)
+    if len(lines) == limit:
+        say(f"These are the newest {limit}; --limit shows more.")
+
+
+def table(console: Console, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     """Print a table: drawn on a terminal, aligned plain lines in a file or a pipe."""
     if console.is_terminal:
         from rich import box
@@ -166,15 +190,20 @@ def table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]
 
         drawn = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
         drawn.columns[0].no_wrap = True
-        for row in rows:
+        for row in lines:
             drawn.add_row(*row)
         console.print(drawn, soft_wrap=False)
         return
-    lines = [[_one_line(cell) for cell in row] for row in (columns, *rows)]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(columns))]
-    for line in lines:
+    for line in _aligned(columns, lines):
+        console.print(line)
+
+
+def _aligned(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    shown = [[_one_line(cell) for cell in line] for line in (columns, *lines)]
+    widths = [max(len(line[k]) for line in shown) for k in range(len(columns))]
+    for line in shown:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        console.print("  ".join(cells).rstrip())
+        yield "  ".join(cells).rstrip()
 
 
 def clock(seconds: float) -> str:

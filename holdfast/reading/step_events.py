@@ -16,7 +16,8 @@ from holdfast.models.openai.hosted_items import HostedCall
 from holdfast.task.data.calls import ApprovalKind
 from holdfast.values.base import Value
 from holdfast.values.messages import ToolCall
-from holdfast.values.steps import AgentResponse, TaskStatus, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.values.runs.status import TaskStatus
+from holdfast.values.steps import AgentResponse, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.text.shown import shown, time_shown
 from holdfast.values.text.terminal import printable
 

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -28,13 +29,16 @@ from holdfast.engine.search_attributes import OPEN_TASKS, is_
 from holdfast.errors import ConnectError, InvalidArgumentError
 from holdfast.models.prices import Prices
 from holdfast.serving.names import check_archive
-from holdfast.serving.plugin import Activities, HoldfastPlugin
+from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_host import Host, Workers
 from holdfast.serving.worker_process import App, serving_worker, session_worker
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described
 from holdfast.values.checks.ids import DEFAULT_APP, queue_of
 from holdfast.values.text.logs import log
+
+if TYPE_CHECKING:
+    from holdfast.serving.activities import Activities
 
 GRACE = timedelta(seconds=10)
 _NOT_STARTED = "The engine is not started."
@@ -285,6 +289,8 @@ class LocalEngine:
         """
         if self._host is None or self._archive is None:
             raise InvalidArgumentError(_NOT_STARTED)
+        from holdfast.serving.activities import Activities
+
         return Activities(
             agents,
             self._archive,

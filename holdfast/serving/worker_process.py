@@ -1,4 +1,7 @@
-"""Worker processes: they run the tasks of agents, as programs of their own or inside a team's."""
+"""Worker processes: they run the tasks of agents, as programs of their own or inside a team's.
+
+What a worker runs is imported where one is built: a client names an app without it.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 
 from holdfast.activities.failures import log_failures_once
 from holdfast.activities.notices.notifiers import Notifier
-from holdfast.activities.user_loop.user_loop import UserLoops
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.engine.cluster import ensure_search_attributes
@@ -31,14 +33,16 @@ from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.models.prices import Prices
 from holdfast.serving.names import check_archive
-from holdfast.serving.plugin import Activities, HoldfastPlugin
+from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.unserved import warn_of_unserved
 from holdfast.serving.worker_host import Host, Workers, hosted
 from holdfast.values.checks.ids import DEFAULT_APP, check_app, queue_of
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
-from holdfast.workflows.agent_task import AgentTask
-from holdfast.workflows.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.activities.user_loop.user_loop import UserLoops
+    from holdfast.serving.activities import Activities
 
 Connect = Callable[[], Coroutine[Any, Any, Client]]
 
@@ -101,7 +105,7 @@ def build_workers(
         UserError: Two agents have one name.
         InvalidArgumentError: A notifier is none.
     """
-    activities = Activities(app.agents, archive, loops or UserLoops(), prices=prices, notify=notify)
+    activities = _activities(app.agents, archive, loops, prices=prices, notify=notify)
     workers = [serving_worker(client, activities, queue=queue, **options) for queue in app.queues]
     if app.name == DEFAULT_APP:
         workers.append(session_worker(client, activities, **options))
@@ -135,12 +139,22 @@ def build_worker(
         UserError: Two different agents have one name.
         InvalidArgumentError: A notifier is none.
     """
-    activities = Activities(agents, archive, UserLoops(), prices=prices, notify=notify)
+    activities = _activities(agents, archive, prices=prices, notify=notify)
     return serving_worker(client, activities, queue=queue_of(check_app(app)), **options)
+
+
+def _activities(
+    agents: Iterable[Agent], archive: Archive, loops: UserLoops | None = None, **options: Any
+) -> Activities:
+    from holdfast.serving.activities import Activities, UserLoops
+
+    return Activities(agents, archive, loops or UserLoops(), **options)
 
 
 def session_worker(client: Client, activities: Activities, **options: Any) -> Worker:
     """Build the worker of the default app's sessions, which every process of the app has."""
+    from holdfast.workflows.session import Session
+
     settings: dict[str, Any] = {
         "task_queue": queue_of(DEFAULT_APP),
         "workflows": [Session],
@@ -153,9 +167,11 @@ def session_worker(client: Client, activities: Activities, **options: Any) -> Wo
 
 def serving_worker(client: Client, activities: Activities, *, queue: str, **options: Any) -> Worker:
     """Build a worker around activities whose agents may still grow."""
+    from holdfast.serving.activities import WORKFLOWS
+
     settings: dict[str, Any] = {
         "task_queue": queue,
-        "workflows": [AgentTask, Session],
+        "workflows": WORKFLOWS,
         "activities": activities.all,
     }
     activities.long_calls.grace = options.get("graceful_shutdown_timeout", GRACE)

@@ -10,21 +10,9 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value, Written, as_text
 from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, Usage, user
 from holdfast.values.parts.sources import SourceNode
+from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import Budget
 from holdfast.values.text.html import table
-
-TaskStatus = Literal[
-    "running", "waiting", "paused", "needs_attention", "answered", "finished", "failed", "abandoned"
-]
-"""Life of a task.
-
-`running`: a step is in progress or queued. `waiting`: for a person's decision. `paused`: by a
-person. `needs_attention`: a step failed and can be run again. `answered`: the last step is done,
-finalize is to come. `finished`, `failed`, `abandoned`: closed.
-"""
-
-CLOSED: frozenset[str] = frozenset({"finished", "failed", "abandoned"})
-
 
 AFTER = -1
 """Says of a HistoryRef that it stands for the whole transcript after the step that hands it on."""

@@ -69,7 +69,7 @@ def test_a_package_without_a_layer_is_refused(copy: Path) -> None:
 
 
 def test_no_folder_is_too_long_to_be_read_at_a_glance() -> None:
-    hidden = {"__init__.py", "__main__.py", "__pycache__", "py.typed"}
+    hidden = {"__init__.py", "__init__.pyi", "__main__.py", "__pycache__", "py.typed"}
     top = {path.name for path in (ROOT / "holdfast").iterdir()} - hidden
     assert len(top) <= 21, top
     folders = [path for tree in TREES for path in (ROOT / tree).rglob("*") if path.is_dir()]

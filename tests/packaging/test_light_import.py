@@ -1,9 +1,12 @@
-"""`import holdfast` is light: Temporal's sandbox executes it again for every workflow."""
+"""`import holdfast` is light, and so is a module that declares agents."""
 
+import ast
+import importlib
 import json
 from pathlib import Path
 
-from tests.packaging.checkout import run_python
+import holdfast
+from tests.packaging.checkout import ROOT, run_python
 
 ALLOWED = {
     "annotated_types",
@@ -29,7 +32,27 @@ def loaded_by(statement: str, cwd: Path) -> set[str]:
     return {name for name in names if not name.startswith("_sysconfigdata_")}
 
 
-def test_import_loads_pydantic_and_nothing_else(tmp_path: Path) -> None:
-    loaded = loaded_by("import holdfast; assert holdfast.__file__", tmp_path)
-    assert "holdfast" in loaded
+def test_import_loads_the_standard_library_and_nothing_else(tmp_path: Path) -> None:
+    assert loaded_by("import holdfast; assert holdfast.__file__", tmp_path) == {"holdfast"}
+
+
+def test_declaring_an_agent_loads_pydantic_and_nothing_else(tmp_path: Path) -> None:
+    code = "from holdfast import Agent, tool; Agent(name='a', tools=[tool(lambda x: x, name='t')])"
+    loaded = loaded_by(code, tmp_path)
+    assert "pydantic" in loaded
     assert loaded - ALLOWED == set()
+
+
+def test_type_checkers_see_each_name_in_the_module_that_it_is_loaded_from() -> None:
+    stub = ast.parse((ROOT / "holdfast" / "__init__.pyi").read_text("utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    places = {each.asname or "": node.module for node in imports for each in node.names}
+    assert set(places) == {*holdfast.__all__, "_filters", "AsyncOpenAI"} - {"handoff_filters"}
+    for name in set(places) - {"_filters"}:
+        made = getattr(importlib.import_module(places[name] or ""), name)
+        assert made is getattr(holdfast, name), name
+
+
+def test_every_public_name_can_be_loaded_and_is_listed() -> None:
+    assert all(getattr(holdfast, name) is not None for name in holdfast.__all__)
+    assert set(holdfast.__all__) <= set(dir(holdfast))

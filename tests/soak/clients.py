@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from holdfast import AgentRunner, Task
 from holdfast.errors import HoldfastError
 from holdfast.task.data.calls import Approval
-from holdfast.values.steps import TaskStatus
+from holdfast.values.runs.status import TaskStatus
 from tests.crash.programs import Job, log_to, make_runner, note
 from tests.soak.agents import draw_input
 from tests.soak.world import World

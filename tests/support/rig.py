@@ -32,8 +32,9 @@ from holdfast.archive.archive import Archive, record_name
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.models.prices import Prices
+from holdfast.serving.activities import Activities
 from holdfast.serving.names import check_archive
-from holdfast.serving.plugin import Activities, HoldfastPlugin
+from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_process import BUILD_ID, serving_worker
 from holdfast.task.data.state import TaskRecord
 from holdfast.values.checks.ids import queue_of

@@ -19,7 +19,7 @@ from holdfast.task.people import approvals, decisions, standing
 from holdfast.task.tool_calls import Call, CallState, add_long, drop_long
 from holdfast.task.undo import leave_open_steps
 from holdfast.values.messages import ToolCall
-from holdfast.values.steps import TaskStatus
+from holdfast.values.runs.status import TaskStatus
 
 N, AT = 1, 0
 PLACE = (0, N, 0, AT)

@@ -27,7 +27,8 @@ from holdfast.errors import (
     TaskNotFoundError,
     UserError,
 )
-from holdfast.values.steps import TaskStatus, TaskStepOutput
+from holdfast.values.runs.status import TaskStatus
+from holdfast.values.steps import TaskStepOutput
 
 
 def common(**given: Any) -> Common:

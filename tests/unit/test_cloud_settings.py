@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from temporalio.service import TLSConfig
 
-from holdfast.engine.connect import connect_client, resolve_target
+from holdfast.engine.connect import connect_client
+from holdfast.engine.target import resolve_target
 from holdfast.errors import ConnectError
 from tests.support.pages import ROOT, blocks
 

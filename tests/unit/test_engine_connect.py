@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.connect import Target, connect_client, default_identity, resolve_target
+from holdfast.engine.connect import connect_client
+from holdfast.engine.target import Target, default_identity, resolve_target
 from holdfast.errors import ConnectError
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -76,7 +77,7 @@ async def test_a_refused_key_is_explained_and_never_shown(status: int) -> None:
 
 
 async def test_a_server_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.engine.connect.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("holdfast.engine.target.CONNECT_SECONDS", 0.2)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import Agent, SQLiteSession, ToolContext, tool
 from holdfast.activities.data.registry import Registry
 from holdfast.agents.nesting.agent_tool import described, summary_of
-from holdfast.agents.nesting.nested_run import runner_of_calls
 from holdfast.agents.run_config import RunConfig
 from holdfast.archive.archive import Archive
 from holdfast.errors import UserError
@@ -193,7 +193,7 @@ async def test_a_run_outside_of_a_task_has_the_settings_of_its_tool_or_of_the_ca
             asked.append(options)
             return SimpleNamespace(final_output="deep", new_items=[])
 
-    monkeypatch.setattr(runner_of_calls, "find", lambda: Recorder)
+    monkeypatch.setattr(holdfast, "Runner", Recorder)
     made = Agent(name="inner").as_tool("ask", "Ask.", lambda it: it.final_output, run_config=own)
     above, arguments = RunConfig(workflow_name="above"), '{"input": "q"}'
     ctx = ToolContext(
@@ -218,7 +218,7 @@ async def test_only_an_output_that_no_guardrail_has_seen_is_replaced_when_it_is_
                 final_output="", new_items=[item], output_guardrail_results=guards
             )
 
-    monkeypatch.setattr(runner_of_calls, "find", lambda: Recorder)
+    monkeypatch.setattr(holdfast, "Runner", Recorder)
     made, arguments = Agent(name="inner").as_tool("ask", "Ask."), '{"input": "q"}'
     ctx = ToolContext(None, tool_name="ask", tool_call_id="c1", tool_arguments=arguments)
     assert await made.on_invoke_tool(ctx, arguments) == told

@@ -10,7 +10,8 @@ from holdfast.task.ledger.archived_steps import StepLine, pack
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries import readable, readable_effects
 from holdfast.values.base import canonical
-from holdfast.values.steps import CLOSED, TaskStatus, TaskStep
+from holdfast.values.runs.status import CLOSED, TaskStatus
+from holdfast.values.steps import TaskStep
 
 MOST = 1024 * 1024
 

@@ -23,7 +23,7 @@ from holdfast.task.data.undo import Obstacle, Undoable, UndoRequest, UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.task.refusals import UNDO_RUNS, is_verdict
-from holdfast.values.steps import CLOSED, TaskStatus
+from holdfast.values.runs.status import CLOSED, TaskStatus
 from holdfast.workflows.activity_calls import PATIENT
 
 LONGEST_END = timedelta(hours=1)

@@ -12,7 +12,7 @@ from holdfast.task.data.closing import CloseInput
 from holdfast.task.data.commands import RunReply
 from holdfast.task.data.seal import Seal
 from holdfast.task.people import approvals
-from holdfast.values.steps import TaskStatus
+from holdfast.values.runs.status import TaskStatus
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.core import Core, keep_seal, publish

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -53,21 +54,6 @@ OnStream = Callable[[AgentToolStreamEvent], Any]
 """Called with each event of the run; sync or async."""
 
 
-class RunnerOfCalls:
-    """Finds the Runner for agents as tools that are called outside of a task.
-
-    `Runner` is in a package above this one, so the package `holdfast` itself fills this in.
-
-    Attributes:
-        find: Returns the class `Runner`, and loads it at the first call.
-    """
-
-    find: Callable[[], Any]
-
-
-runner_of_calls = RunnerOfCalls()
-
-
 class RunOptions(TypedDict):
     """How an agent is run that is called as a tool; see `Agent.as_tool`."""
 
@@ -115,7 +101,7 @@ async def run_apart(tool: Any, ctx: ToolContext[Any, Any], made: str | list[Any]
     Raises:
         Exception: Whatever the run raises.
     """
-    runner = runner_of_calls.find()
+    runner = sys.modules["holdfast"].Runner  # of a package above this one, which loads it by name
     options: RunOptions = tool.options
     ctx = ToolContext.from_agent_context(
         ctx,

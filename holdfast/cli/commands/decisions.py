@@ -36,7 +36,8 @@ from holdfast.task.people.deciders import Person, can_decide
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json
 from holdfast.values.runs.approval_rules import Always
-from holdfast.values.steps import CLOSED, Task, TaskStepOutput
+from holdfast.values.runs.status import CLOSED
+from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.values.text.shown import time_shown
 
 AGAIN_SECONDS = 0.2
@@ -144,7 +145,7 @@ async def approvals_command(
         for a in found
     ]
     columns = ("approval", "agent", "kind", "what", "who decides", "waits for", "expires in")
-    output.table(output.out(), columns, rows)
+    output.rows(columns, rows)
     output.say(f"Decide: holdfast inbox{common.arguments()}")
     return ExitCode.OK
 
@@ -187,7 +188,7 @@ async def rules_command(common: Common, typed: str | None, session: str | None =
         for rule in found
     ]
     columns = ("rule", "decision", "tool", "values", "holds in", "by", "until")
-    output.table(output.out(), columns, rows)
+    output.rows(columns, rows)
     return ExitCode.OK
 
 

@@ -17,7 +17,8 @@ from holdfast.cli.following.history import LiveEvent, TaskHistory, usual_id
 from holdfast.cli.following.live import line, style
 from holdfast.cli.options import Common
 from holdfast.errors import NoWorkerError
-from holdfast.reading.visibility import LISTED, listed
+from holdfast.reading.listing import LISTED
+from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import Entry
 from holdfast.task.happenings import Happening, Noted, StepEnded, happenings

@@ -13,17 +13,19 @@ from holdfast.errors import StepNotFoundError
 from holdfast.reading.audit.audit import AuditEvent, audit_events
 from holdfast.reading.audit.task_verification import verified
 from holdfast.reading.audit.verification import Verification
+from holdfast.reading.listing import is_meant, page_size, tasks_query
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.step_events import EventHandler, StepEvent, print_event
 from holdfast.reading.streams.follower import Follower, follow, told
-from holdfast.reading.visibility import agent_of, listed, page_size, tasks_query
+from holdfast.reading.visibility import listed
 from holdfast.task.data.records import Entry
 from holdfast.values.checks.arguments import Count, Seconds, check_arguments
 from holdfast.values.checks.ids import check_name
 from holdfast.values.messages import ImagePart, Message
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import union
-from holdfast.values.steps import AgentResponse, Task, TaskStatus, TaskStep, TaskStepOutput
+from holdfast.values.runs.status import TaskStatus
+from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput
 
 POLL_SECONDS = 0.2
 
@@ -73,7 +75,7 @@ class TaskReading(RunnerBase):
         with server_errors():
             query, size = tasks_query(status, agent, above), page_size(limit)
             async for found in self.client.list_workflows(query, page_size=size):
-                if above != (found.parent_id or "") or agent not in (None, agent_of(found)):
+                if not is_meant(found.raw_info, agent, above):
                     continue
                 if limit is not None and len(tasks) >= limit:
                     break

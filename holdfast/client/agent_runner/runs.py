@@ -16,8 +16,9 @@ from holdfast.task.data.commands import RunRequest
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_new_id
+from holdfast.values.runs.status import CLOSED
 from holdfast.values.settings import Budget
-from holdfast.values.steps import CLOSED, AgentResponse, TaskStep, TaskStepOutput
+from holdfast.values.steps import AgentResponse, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
 
 

@@ -16,7 +16,8 @@ from holdfast.reading.streams.events import StreamEvent
 from holdfast.reading.streams.reader import StreamReader
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_name, check_new_id
-from holdfast.values.steps import AgentResponse, TaskStatus, TaskStep, TaskStepOutput
+from holdfast.values.runs.status import TaskStatus
+from holdfast.values.steps import AgentResponse, TaskStep, TaskStepOutput
 
 _OPEN_ENDS: tuple[TaskStatus, ...] = ("answered", "waiting", "paused", "needs_attention")
 

@@ -22,7 +22,7 @@ from holdfast.errors import (
 from holdfast.reading.runs.recorded import Recorded
 from holdfast.task.data.head import RunChange, RunSetting
 from holdfast.values.code.code_refs import forget, hold, take_back
-from holdfast.values.steps import CLOSED
+from holdfast.values.runs.status import CLOSED
 
 SETTINGS: tuple[RunSetting, ...] = get_args(RunSetting)
 

@@ -50,7 +50,7 @@ from holdfast.values.code import raised, user_calls
 from holdfast.values.code.code_refs import beginning, hold, refer, release, take_back
 from holdfast.values.code.context_data import KEY, initial_state
 from holdfast.values.runs.run_context import RunContextWrapper
-from holdfast.values.steps import CLOSED
+from holdfast.values.runs.status import CLOSED
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from holdfast.client.runner.run_call import RunCall
 from holdfast.errors import UserError
 from holdfast.reading.runs.recorded import Recorded, read_snapshot
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.values.steps import CLOSED
+from holdfast.values.runs.status import CLOSED
 from holdfast.values.text.logs import log
 
 

@@ -35,7 +35,8 @@ from holdfast.task.data.state import SessionState
 from holdfast.task.happenings import happenings
 from holdfast.task.people.deciders import Person
 from holdfast.values.messages import Message, Usage
-from holdfast.values.steps import AgentResponse, Task, TaskStatus, TaskStep, TaskStepOutput
+from holdfast.values.runs.status import TaskStatus
+from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput
 
 PAGE = 50
 MOST = 500

@@ -34,7 +34,8 @@ from holdfast.desk.views.tasks import MEANING, STATUSES, Row, TaskFilter, row_of
 from holdfast.desk.views.words import counted, cut, spent
 from holdfast.errors import HoldfastError
 from holdfast.task.data.calls import Approval
-from holdfast.values.steps import CLOSED, Task
+from holdfast.values.runs.status import CLOSED
+from holdfast.values.steps import Task
 from holdfast.values.text.terminal import printable
 
 PAGE_ROWS = 25

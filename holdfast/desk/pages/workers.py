@@ -30,8 +30,8 @@ from holdfast.desk.views.words import age, clock, counted
 from holdfast.desk.views.workers import Queue, Worker, queues_of, seen
 from holdfast.engine.cluster import POLLER_SECONDS
 from holdfast.engine.search_attributes import OPEN_TASKS, TASKS
+from holdfast.reading.listing import agent_of
 from holdfast.reading.server_errors import server_errors
-from holdfast.reading.visibility import agent_of
 
 MOST_TASKS = 2_000
 """Open tasks that are looked at for their queues."""
@@ -106,9 +106,9 @@ async def read_queues(client: Client) -> list[Queue]:
     with server_errors():
         async for found in client.list_workflows(OPEN_TASKS, page_size=500, limit=MOST_TASKS):
             tasks.setdefault(found.task_queue, []).append(found.id)
-            agents.setdefault(found.task_queue, set()).add(agent_of(found))
+            agents.setdefault(found.task_queue, set()).add(agent_of(found.raw_info))
         async for found in client.list_workflows(TASKS, page_size=NEWEST, limit=NEWEST):
-            agents.setdefault(found.task_queue, set()).add(agent_of(found))
+            agents.setdefault(found.task_queue, set()).add(agent_of(found.raw_info))
     known = await _workers(client)
     queues = [*dict.fromkeys([*tasks, *(queue for queue, _ in known)])]
     pollers = await asyncio.gather(*(_pollers(client, queue, known) for queue in queues))

@@ -9,7 +9,8 @@ from typing import cast, get_args
 from holdfast.desk.views.words import age, clock, shortened
 from holdfast.task.data.calls import Approval
 from holdfast.values.messages import Usage
-from holdfast.values.steps import Task, TaskStatus
+from holdfast.values.runs.status import TaskStatus
+from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
 
 STATUSES = cast("tuple[TaskStatus, ...]", get_args(TaskStatus))

@@ -9,16 +9,19 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.engine.dev_server.command import DATABASE
 from holdfast.engine.dev_server.process import POLL_SECONDS
 from holdfast.errors import ServerStartError
-from holdfast.values.base import Json
 from holdfast.values.code.extras import needing_local
 from holdfast.values.code.private_files import make_directory, owner_only, write_private
 
 with needing_local():
     from filelock import FileLock, Timeout
+
+if TYPE_CHECKING:
+    from holdfast.values.base import Json
 
 SETUP = "setup"
 """File that exists from before the database is made until its server is ready."""

@@ -14,8 +14,7 @@ from temporalio.api.workflowservice.v1 import (
     GetSystemInfoRequest,
     UpdateNamespaceRequest,
 )
-from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import ConnectConfig, RPCError, ServiceClient, WorkflowService
 
 from holdfast.engine.dev_server.process import POLL_SECONDS
 from holdfast.engine.runtime import set_runtime
@@ -59,16 +58,16 @@ async def wait_ready(
     while time.monotonic() < deadline and is_running():
         try:
             async with asyncio.timeout(max(deadline - time.monotonic(), 0.1)):
-                return await _prepare(await Client.connect(address, namespace=NAMESPACE))
+                client = await ServiceClient.connect(ConnectConfig(target_host=address))
+                return await _prepare(client.workflow_service)
         # RuntimeError is how the SDK reports a refused connection.
         except (RPCError, RuntimeError, TimeoutError):
             await asyncio.sleep(POLL_SECONDS)
     return None
 
 
-async def _prepare(client: Client) -> Readiness:
+async def _prepare(service: WorkflowService) -> Readiness:
     """Raise the namespace's retention, if that was not done yet in this SQLite file."""
-    service = client.workflow_service
     found = await service.describe_namespace(
         DescribeNamespaceRequest(namespace=NAMESPACE), timeout=_RPC_TIMEOUT
     )

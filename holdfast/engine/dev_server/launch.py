@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -29,7 +29,6 @@ from holdfast.engine.dev_server.process import (
 )
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import ServerStartError
-from holdfast.values.base import Value
 from holdfast.values.code.extras import needing_local
 from holdfast.values.code.private_files import UMASK, owner_only
 from holdfast.values.text.logs import log
@@ -46,7 +45,8 @@ LOG_BYTES = 8 * 1024 * 1024
 """A longer log is emptied at the next start."""
 
 
-class ServerRecord(Value):
+@dataclass(frozen=True, kw_only=True)
+class ServerRecord:
     """The content of `server.json`.
 
     Attributes:
@@ -77,10 +77,12 @@ class ServerRecord(Value):
 
 def read_record(directory: Path) -> ServerRecord | None:
     """Return the content of `server.json`, or None when it is missing or damaged."""
-    data = read_json(directory / "server.json")
-    with suppress(ValueError):
-        return ServerRecord.model_validate(data)
-    return None
+    match read_json(directory / "server.json"):
+        case {"pid": int(), "started": float() | int(), "port": int(), "ui_port": int()} as data:
+            known = {field.name for field in fields(ServerRecord)}
+            return ServerRecord(**{name: each for name, each in data.items() if name in known})
+        case _:
+            return None
 
 
 async def start_server(directory: Path) -> ServerRecord:
@@ -134,7 +136,7 @@ async def _start_ready(directory: Path) -> tuple[ServerRecord, bool]:
     tail = ""
     for attempt in range(START_ATTEMPTS):
         record, log_start = _spawn(directory, before=_last_ports(directory) if not attempt else ())
-        write_json(directory / "server.json", record.wire())
+        write_json(directory / "server.json", asdict(record))
         ready = await wait_ready(
             f"127.0.0.1:{record.port}",
             seconds=START_SECONDS,
@@ -142,7 +144,7 @@ async def _start_ready(directory: Path) -> tuple[ServerRecord, bool]:
         )
         if ready is not None:
             write_json(directory / "ports.json", [record.port, record.ui_port])
-            record = record.model_copy(update={"version": ready.version})
+            record = replace(record, version=ready.version)
             return record, ready.is_retention_new
         await end_process(record.pid, record.started)
         (directory / "server.json").unlink(missing_ok=True)

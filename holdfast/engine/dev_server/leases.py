@@ -12,6 +12,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.engine.dev_server.datadir import locked, prepare, read_json, write_json
@@ -19,7 +20,6 @@ from holdfast.engine.dev_server.launch import read_record
 from holdfast.engine.dev_server.process import is_alive, start_time
 from holdfast.engine.dev_server.server import ensure_server, revive_server, stop_locked
 from holdfast.engine.dev_server.serverinfo import ServerInfo
-from holdfast.values.base import Value
 from holdfast.values.text.logs import log
 
 RELEASE_GRACE_SECONDS = 0.2
@@ -30,7 +30,8 @@ LOOK_SECONDS = 1.0
 """How often a process looks whether its server lives: a look takes a fraction of a millisecond."""
 
 
-class Lease(Value):
+@dataclass(frozen=True, kw_only=True)
+class Lease:
     """One runner's claim on the server of a data directory.
 
     Attributes:

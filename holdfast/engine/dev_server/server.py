@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from holdfast.engine.dev_server.command import DATABASE, find_cli
@@ -57,8 +58,8 @@ async def ensure_server(data_dir: Path, *, keep: bool = False) -> ServerInfo:
         if record is None:
             record = await start_server(directory)
         if keep and not record.keep:
-            record = record.model_copy(update={"keep": True})
-        write_json(directory / "server.json", record.wire())
+            record = replace(record, keep=True)
+        write_json(directory / "server.json", asdict(record))
         return record.info(directory)
 
 
@@ -77,8 +78,8 @@ async def revive_server(data_dir: Path) -> None:
             return
         log.warning("The Temporal server of %s was killed: it is started again", directory)
         made = await start_server(directory)
-        made = made.model_copy(update={"keep": record.keep})
-        write_json(directory / "server.json", made.wire())
+        made = replace(made, keep=record.keep)
+        write_json(directory / "server.json", asdict(made))
 
 
 def _was_killed(record: ServerRecord | None) -> bool:
@@ -133,7 +134,7 @@ async def _join(directory: Path) -> ServerRecord | None:
         is_running=lambda: is_alive(record.pid, record.started),
     )
     if ready is not None:
-        return record.model_copy(update={"version": ready.version})
+        return replace(record, version=ready.version)
     await end_process(record.pid, record.started, grace=HUNG_GRACE_SECONDS)
     return None
 

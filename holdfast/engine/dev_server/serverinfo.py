@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.values.base import Value
 
-
-class ServerInfo(Value):
+@dataclass(frozen=True, kw_only=True)
+class ServerInfo:
     """Address and process of a running embedded server.
 
     Attributes:

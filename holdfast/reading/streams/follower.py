@@ -53,7 +53,8 @@ from holdfast.task.happenings import (
 )
 from holdfast.task.step_body import StepBody
 from holdfast.values.messages import shown
-from holdfast.values.steps import CLOSED, AgentResponse, Task, TaskStatus
+from holdfast.values.runs.status import CLOSED, TaskStatus
+from holdfast.values.steps import AgentResponse, Task
 from holdfast.values.text.logs import log
 
 Respond = Callable[[str], Awaitable[AgentResponse]]

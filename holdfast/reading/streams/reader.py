@@ -43,7 +43,7 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.records import LAST_ATTEMPT, MOST_PLACES, Offset
 from holdfast.task.happenings import StepsUndone
 from holdfast.values.pauses import pauses
-from holdfast.values.steps import CLOSED, TaskStatus
+from holdfast.values.runs.status import CLOSED, TaskStatus
 
 FIRST_PAUSE_SECONDS = 0.02
 BUSY_PAUSE_SECONDS = 0.03

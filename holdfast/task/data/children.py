@@ -24,7 +24,7 @@ from holdfast.values.base import Value
 from holdfast.values.checks.ids import nested_id
 from holdfast.values.messages import Usage
 from holdfast.values.money import NOTHING, Dollars
-from holdfast.values.steps import CLOSED, TaskStatus
+from holdfast.values.runs.status import CLOSED, TaskStatus
 
 SAYS = "parent"
 """Signal by which a parent sends an order to its child."""

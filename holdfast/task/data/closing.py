@@ -7,7 +7,8 @@ from holdfast.task.data.records import Entry, OpenState, SegmentRef
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import CommitRef
 from holdfast.values.base import ChainRef, Value
-from holdfast.values.steps import Task, TaskStatus
+from holdfast.values.runs.status import TaskStatus
+from holdfast.values.steps import Task
 
 
 class EntriesRequest(Value):

@@ -18,8 +18,9 @@ from holdfast.task.data.undo import FollowUp, LastOutput, QueueChange, UndoState
 from holdfast.values.base import ChainRef, Json, Value, canonical, digest
 from holdfast.values.messages import Blob, ImagePart, Message, Usage
 from holdfast.values.money import NOTHING, Dollars
+from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import Budget
-from holdfast.values.steps import TaskStatus, TaskStep
+from holdfast.values.steps import TaskStep
 
 PARKED = "parked"
 """Detail of an error by which an update says that the task waits with it."""

@@ -20,7 +20,7 @@ from holdfast.task.data.state import TaskInput
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Content, Message, ToolCall
 from holdfast.values.money import NOTHING, Dollars
-from holdfast.values.steps import TaskStatus
+from holdfast.values.runs.status import TaskStatus
 
 INLINE_BYTES = 16 * 1024
 """Texts above this size go to the archive; history holds a reference.

@@ -27,8 +27,9 @@ from holdfast.task.ledger.references import batches_of, turns_of, usage_of
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, Usage, summed
 from holdfast.values.money import NOTHING
+from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import Budget
-from holdfast.values.steps import Task, TaskStatus, TaskStep
+from holdfast.values.steps import Task, TaskStep
 
 RECEIPTS_CARRIED = 200
 

@@ -18,7 +18,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.values.base import Json, as_text
 from holdfast.values.messages import ToolCall, Usage
-from holdfast.values.steps import TaskStatus
+from holdfast.values.runs.status import TaskStatus
 from holdfast.values.text.redact import redact
 
 LABEL_CHARACTERS = 60

@@ -29,7 +29,8 @@ from holdfast.task.queries.readable_calls import (
 from holdfast.task.step_body import StepBody, body_of
 from holdfast.values.base import Json, as_text, canonical
 from holdfast.values.messages import Usage, cost_written, shown
-from holdfast.values.steps import CLOSED, Task, TaskStatus, TaskStep
+from holdfast.values.runs.status import CLOSED, TaskStatus
+from holdfast.values.steps import Task, TaskStep
 from holdfast.values.text.shown import time_shown
 
 REFUSED_SHOWN = 5

@@ -21,7 +21,8 @@ from holdfast.task.refusals import CLOSED, abandoned
 from holdfast.task.requests.run_requests import Pending, RunRequests
 from holdfast.task.tool_calls import awaits_children, ready_calls, verdict_of_calls
 from holdfast.values.pauses import pause_of
-from holdfast.values.steps import TaskStatus, TaskStep
+from holdfast.values.runs.status import TaskStatus
+from holdfast.values.steps import TaskStep
 
 LONGEST_PAUSE_SECONDS = 3600.0
 

@@ -16,7 +16,7 @@ from temporalio.worker import Replayer
 from holdfast.agents.agent import Agent
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.models.openai.responses import ResponsesModel
-from holdfast.serving.plugin import Activities
+from holdfast.serving.activities import Activities
 from holdfast.serving.worker_process import BUILD_ID, serving_worker
 from holdfast.testing.conformance.asserts import check, until
 from holdfast.testing.conformance.bench import shared_bench

@@ -50,7 +50,8 @@ from holdfast.errors import EngineError, TaskNotFoundError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import StandingRule
 from holdfast.values.messages import Message
-from holdfast.values.steps import CLOSED, Task
+from holdfast.values.runs.status import CLOSED
+from holdfast.values.steps import Task
 from holdfast.values.text.redact import redact
 from holdfast.values.text.terminal import printable
 

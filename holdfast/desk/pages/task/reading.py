@@ -13,8 +13,9 @@ from holdfast.desk.pages.access import Desk
 from holdfast.desk.views.branches import ForkedTask
 from holdfast.engine.search_attributes import ORIGIN_MEMO
 from holdfast.errors import EngineError
+from holdfast.reading.listing import tasks_query
 from holdfast.reading.server_errors import server_errors
-from holdfast.reading.visibility import listed, tasks_query
+from holdfast.reading.visibility import listed
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.records import Entry, OpenState

@@ -15,7 +15,8 @@ from holdfast.desk.pages.task.reading import Facts
 from holdfast.desk.views.words import without_secrets
 from holdfast.task.data.calls import StandingRule
 from holdfast.task.step_body import StepBody
-from holdfast.values.steps import CLOSED, Task, TaskStep, TaskStepOutput
+from holdfast.values.runs.status import CLOSED
+from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 
 Run = Callable[[str, dict[str, Any]], Awaitable[Any]]
 """Does a verb; it gets the name to be recorded, and what was typed."""

@@ -1,11 +1,9 @@
-"""`tasks` and `sessions`: lists of tasks and of conversations, and what was said in one."""
+"""`sessions`: a list of conversations, and what was said in one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
-from typing import cast
 
 from holdfast.archive.segments import turns
 from holdfast.cli import output
@@ -15,52 +13,16 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import (
-    InvalidArgumentError,
     NotFoundError,
     NoWorkerError,
     QueryFailedError,
     TaskNotFoundError,
 )
-from holdfast.reading.visibility import LISTED, list_sessions
+from holdfast.reading.visibility import list_sessions
 from holdfast.task.data.state import CommitRef, SessionState
-from holdfast.values.base import Json
 from holdfast.values.checks.ids import DEFAULT_APP, check_app
 from holdfast.values.code.some_at_once import some_at_once
-from holdfast.values.messages import Usage, cost_written, shown
-from holdfast.values.steps import Task, TaskStatus
-
-
-async def tasks_command(
-    common: Common, *, status: str | None, agent: str | None, limit: int, cost: bool
-) -> ExitCode:
-    """List tasks."""
-    async with engine_of(common) as engine:
-        runner = engine.runner()
-        found = await runner.list_tasks(cast("TaskStatus | None", status), agent, limit=limit)
-        costs = await _costs(runner, found) if cost else {}
-    if common.json:
-        for task in found:
-            output.emit(task.model_dump(mode="json", include=LISTED) | _as_data(task, costs))
-        return ExitCode.OK
-    if not found:
-        output.say("No tasks.")
-        return ExitCode.OK
-    more = ("model calls", "cost") if cost else ()
-    rows = [
-        (
-            t.task_id,
-            t.status,
-            t.agent,
-            output.clock(t.created),
-            *(_as_columns(costs[t.task_id]) if cost else ()),
-            output.shortened(t.input, 60),
-        )
-        for t in found
-    ]
-    columns = ("task", "status", "agent", "created (UTC)", *more, "input")
-    output.table(output.out(), columns, rows)
-    _tell_limit(len(found), limit)
-    return ExitCode.OK
+from holdfast.values.messages import shown
 
 
 async def sessions_command(
@@ -89,14 +51,8 @@ async def sessions_command(
         (each.name, "unknown" if turns is None else str(turns), task or "")
         for each, (turns, task) in zip(found, lengths, strict=True)
     ]
-    output.table(output.out(), ("session", "turns", "last task"), rows)
-    _tell_limit(len(found), limit)
+    output.rows(("session", "turns", "last task"), rows, limit=limit)
     return ExitCode.OK
-
-
-def _tell_limit(count: int, limit: int) -> None:
-    if count == limit:
-        output.say(f"These are the newest {limit}; --limit shows more.")
 
 
 async def _length(runner: AgentRunner, name: str) -> tuple[int | None, str | None]:
@@ -133,34 +89,3 @@ async def _messages(common: Common, runner: AgentRunner, name: str, app: str) ->
         text = shown(message.content) or (f"calls {calls}" if calls else "")
         output.answer(f"{message.role:<10} {text}")
     return ExitCode.OK
-
-
-async def _costs(runner: AgentRunner, tasks: Sequence[Task]) -> dict[str, Usage | None]:
-    """Read what tasks have cost; None for one that cannot be read, as without a worker process."""
-
-    async def read(task: Task) -> Usage | None:
-        try:
-            async with asyncio.timeout(READ_SECONDS):
-                return (await runner.get_task(task)).usage
-        except (NoWorkerError, QueryFailedError, TaskNotFoundError, TimeoutError):
-            return None
-        except InvalidArgumentError:  # an id that only Temporal's own tools can give
-            return None
-
-    usages = await some_at_once(read, tasks)
-    return {task.task_id: usage for task, usage in zip(tasks, usages, strict=True)}
-
-
-def _as_columns(usage: Usage | None) -> tuple[str, str]:
-    if usage is None:
-        return "unknown", "unknown"
-    return str(usage.requests), usage.cost_shown
-
-
-def _as_data(task: Task, costs: dict[str, Usage | None]) -> dict[str, Json]:
-    if task.task_id not in costs:
-        return {}
-    usage = costs[task.task_id]
-    if usage is None:
-        return {"usage": None, "cost": None}
-    return {"usage": usage.model_dump(mode="json"), "cost": cost_written(usage)}

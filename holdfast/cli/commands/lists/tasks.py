@@ -1,0 +1,119 @@
+"""`tasks`: the list of tasks. It asks the server alone, and loads what that needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.cli import output
+from holdfast.cli.commands.lists.service import Service, service_of
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.options import Common
+from holdfast.reading.listing import (
+    facts,
+    is_meant,
+    list_executions,
+    page_size,
+    plain_memo,
+    tasks_query,
+)
+from holdfast.values.checks.ids import check_name
+from holdfast.values.runs.status import TaskStatus
+
+if TYPE_CHECKING:
+    from holdfast.values.base import Json
+    from holdfast.values.messages import Usage
+
+
+Tasks = dict[str, "dict[str, Json]"]
+"""What the list says of each task, by its id."""
+
+
+class _Wanted(NamedTuple):
+    status: TaskStatus | None
+    agent: str | None
+    limit: int
+
+
+async def tasks_command(
+    common: Common, *, status: str | None, agent: str | None, limit: int, cost: bool
+) -> ExitCode:
+    """List tasks."""
+    if agent is not None:
+        check_name("agent", agent)
+    wanted = _Wanted(cast("TaskStatus | None", status), agent, limit)
+    costs: dict[str, Usage | None] = {}
+    if cost:
+        found, costs = await _with_costs(common, wanted)
+    else:
+        async with service_of(common) as service:
+            found = await _listed(service, wanted)
+    if common.json:
+        for name, task in found.items():
+            output.emit(task | (_as_data(costs[name]) if cost else {}))
+        return ExitCode.OK
+    if not found:
+        output.say("No tasks.")
+        return ExitCode.OK
+    lines = [
+        (
+            name,
+            task["status"],
+            task["agent"],
+            output.clock(task["created"]),
+            *(_as_columns(costs[name]) if cost else ()),
+            output.shortened(task["input"], 60),
+        )
+        for name, task in found.items()
+    ]
+    more = ("model calls", "cost") if cost else ()
+    columns = ("task", "status", "agent", "created (UTC)", *more, "input")
+    output.rows(columns, lines, limit=limit)
+    return ExitCode.OK
+
+
+async def _listed(service: Service, wanted: _Wanted) -> Tasks:
+    """Return what the server's list says of the newest tasks, by their ids.
+
+    Raises:
+        RPCError: The server does not list them.
+    """
+    query, size = tasks_query(wanted.status, wanted.agent), page_size(wanted.limit)
+    tasks: Tasks = {}
+    try:
+        async for found in list_executions(service.calls, service.namespace, query, size):
+            if len(tasks) == wanted.limit:
+                break
+            if is_meant(found, wanted.agent):
+                tasks.setdefault(found.execution.workflow_id, facts(found, plain_memo(found)))
+    except RPCError as error:
+        if error.status is RPCStatusCode.INVALID_ARGUMENT and "Hf" in error.message:
+            return {}  # a namespace without the attributes of tasks has none
+        raise
+    return tasks
+
+
+async def _with_costs(common: Common, wanted: _Wanted) -> tuple[Tasks, dict[str, Usage | None]]:
+    """Return the tasks as well as what each has cost, for which the whole client is needed."""
+    from holdfast.cli.commands.lists.costs import costs_of
+    from holdfast.cli.connection import engine_of
+
+    async with engine_of(common) as engine:
+        client = engine.client
+        found = await _listed(Service(client.workflow_service, client.namespace), wanted)
+        return found, await costs_of(engine.runner(), [*found])
+
+
+def _as_columns(usage: Usage | None) -> tuple[str, str]:
+    if usage is None:
+        return "unknown", "unknown"
+    return str(usage.requests), usage.cost_shown
+
+
+def _as_data(usage: Usage | None) -> dict[str, Json]:
+    from holdfast.values.messages import cost_written
+
+    if usage is None:
+        return {"usage": None, "cost": None}
+    return {"usage": usage.model_dump(mode="json"), "cost": cost_written(usage)}

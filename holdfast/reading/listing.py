@@ -1,0 +1,159 @@
+"""Tasks as Temporal's visibility store lists them: the query, and what a listed run says.
+
+Pure, but for the request itself, and without `temporalio.client` and pydantic: a command that lists
+tasks loads neither.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC
+from typing import TYPE_CHECKING, cast
+
+from temporalio.api.enums.v1 import WorkflowExecutionStatus
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
+from temporalio.service import WorkflowService
+
+from holdfast.engine.search_attributes import (
+    CREATED_MEMO,
+    HF_AGENT,
+    HF_STATUS,
+    INPUT_MEMO,
+    TASKS,
+    is_,
+)
+from holdfast.values.runs.status import CLOSED, TaskStatus
+
+if TYPE_CHECKING:
+    from holdfast.values.base import Json
+
+_ENDED_BY_TEMPORAL: dict[TaskStatus, tuple[str, ...]] = {
+    "failed": ("Failed", "TimedOut"),
+    "abandoned": ("Terminated", "Canceled"),
+}
+"""How Temporal's own tools end a task, which then cannot say it itself."""
+
+_CLOSED_LIST = ", ".join(f"'{each}'" for each in sorted(CLOSED))
+
+
+def tasks_query(status: TaskStatus | None, agent: str | None, parent: str = "") -> str:
+    """Return the query that lists tasks: those that work for no other, or those of one parent."""
+    # A run that continued as new is not the task any more, whatever its attribute says.
+    parts = [TASKS, "ExecutionStatus != 'ContinuedAsNew'"]
+    if not parent:
+        parts.append("ParentWorkflowId IS NULL")
+    if status is not None:
+        parts.append(_status_query(status))
+    named = is_("ParentWorkflowId", parent) if parent else ""
+    return " AND ".join(parts) + named + (is_(HF_AGENT.name, agent) if agent is not None else "")
+
+
+MOST_IN_PAGE = 1000
+"""Executions that the visibility store gives in one answer, at most."""
+
+
+def page_size(limit: int | None) -> int:
+    """Return how many executions one request is to list, to have as many as are wanted.
+
+    Args:
+        limit: How many are wanted; None for all.
+    """
+    return MOST_IN_PAGE if limit is None else min(limit + 1, MOST_IN_PAGE)
+
+
+def _status_query(status: TaskStatus) -> str:
+    said = f"{HF_STATUS.name} = '{status}'"
+    if status not in CLOSED:
+        return f"{said} AND ExecutionStatus = 'Running'"
+    ended = ", ".join(f"'{each}'" for each in _ENDED_BY_TEMPORAL.get(status, ()))
+    if not ended:
+        return said
+    unsaid = f"ExecutionStatus IN ({ended}) AND {HF_STATUS.name} NOT IN ({_CLOSED_LIST})"
+    return f"({said} OR ({unsaid}))"
+
+
+LISTED = {"task_id", "input", "agent", "status", "created"}
+"""Fields of a task that the visibility store knows; see `facts`."""
+
+
+async def list_executions(
+    service: WorkflowService, namespace: str, query: str, size: int
+) -> AsyncIterator[WorkflowExecutionInfo]:
+    """List the runs that a query finds, newest first.
+
+    Args:
+        service: Connection to the server.
+        namespace: Temporal namespace.
+        query: The query.
+        size: Most runs of one request.
+
+    Raises:
+        RPCError: The server did not do as asked.
+    """
+    token = b""
+    while True:
+        asked = ListWorkflowExecutionsRequest(
+            namespace=namespace, query=query, page_size=size, next_page_token=token
+        )
+        page = await service.list_workflow_executions(asked, retry=True)
+        for found in page.executions:
+            yield found
+        token = page.next_page_token
+        if not token:
+            return
+
+
+def is_meant(found: WorkflowExecutionInfo, agent: str | None, parent: str = "") -> bool:
+    """Whether a listed run is one of those that are wanted: `tasks_query` may find more."""
+    return parent == found.parent_execution.workflow_id and agent in (None, agent_of(found))
+
+
+def facts(found: WorkflowExecutionInfo, memo: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what the visibility store knows of a task; its input is cut short.
+
+    Args:
+        found: A run of it.
+        memo: The memo of that run, decoded.
+    """
+    return {
+        "task_id": found.execution.workflow_id,
+        "input": memo.get(INPUT_MEMO, ""),
+        "agent": agent_of(found),
+        "status": status_of(found),
+        "created": memo.get(CREATED_MEMO) or _begun(found),
+    }
+
+
+def plain_memo(found: WorkflowExecutionInfo) -> dict[str, Json]:
+    """Return a run's memo, as clients without a codec of their own write it."""
+    return {name: json.loads(each.data) for name, each in found.memo.fields.items()}
+
+
+def agent_of(found: WorkflowExecutionInfo) -> str:
+    """Return the agent that a task began with."""
+    return _attribute(found, HF_AGENT.name)
+
+
+def status_of(found: WorkflowExecutionInfo) -> TaskStatus:
+    """Return a task's status, also when it was ended by Temporal's own tools."""
+    known = cast("TaskStatus", _attribute(found, HF_STATUS.name) or "running")
+    match WorkflowExecutionStatus.Name(found.status).removeprefix("WORKFLOW_EXECUTION_STATUS_"):
+        case "TERMINATED" | "CANCELED":
+            return "abandoned"
+        case "FAILED" | "TIMED_OUT":
+            return known if known in CLOSED else "failed"
+        case "COMPLETED":
+            return known if known in CLOSED else "finished"
+        case _:
+            return known
+
+
+def _attribute(found: WorkflowExecutionInfo, name: str) -> str:
+    fields = found.search_attributes.indexed_fields
+    return str(json.loads(fields[name].data) or "") if name in fields else ""
+
+
+def _begun(found: WorkflowExecutionInfo) -> float:
+    return found.start_time.ToDatetime(tzinfo=UTC).timestamp()

@@ -1,0 +1,111 @@
+"""What Holdfast's workers run: the workflows, and the activities of one worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from holdfast.activities.data.agent_rules import described_ahead
+from holdfast.activities.data.cache import Cache
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source
+from holdfast.activities.error_handlers import HandlingActivities
+from holdfast.activities.guardrails import GuardingActivities
+from holdfast.activities.long_calls import LongCalls
+from holdfast.activities.notices.activity import NoticeActivities
+from holdfast.activities.notices.notifiers import Notifier, checked_notifiers
+from holdfast.activities.steps.step import StepActivities
+from holdfast.activities.task_end import ClosingActivities
+from holdfast.activities.tools.child_start import NestingActivities
+from holdfast.activities.tools.questions import JudgingActivities
+from holdfast.activities.tools.session_rules import keep_rule, session_rules
+from holdfast.activities.tools.tool import ToolActivities
+from holdfast.activities.user_loop.user_loop import UserLoops
+from holdfast.agents.agent import Agent
+from holdfast.agents.runs.teams import check_agents, reachable
+from holdfast.archive.archive import Archive
+from holdfast.models.prices import Prices
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.state import Described
+from holdfast.workflows.agent_task import AgentTask
+from holdfast.workflows.session import Session
+
+WORKFLOWS: list[type] = [AgentTask, Session]
+
+
+class Activities:
+    """Holdfast's activities for one worker process.
+
+    Attributes:
+        registry: The agents that they serve; more may be added while the worker runs.
+        all: The activity functions.
+        index: The one of them that sessions need.
+        long_calls: Tool calls that may go on while their task continues as new.
+    """
+
+    def __init__(
+        self,
+        agents: Iterable[Agent],
+        archive: Archive,
+        loops: UserLoops | None = None,
+        *,
+        prices: Prices | None = None,
+        notify: Iterable[Notifier] | None = None,
+    ) -> None:
+        """Set up the activities; they share one cache.
+
+        Args:
+            agents: The agents.
+            archive: The archive of the namespace.
+            loops: Where their work is done; on the worker's own loop by default.
+            prices: What models cost; those that `HOLDFAST_PRICES` names by default.
+            notify: What notifies people of approvals; what `HOLDFAST_NOTIFY` names by default.
+
+        Raises:
+            InvalidArgumentError: One of these is no notifier, or cannot be used.
+        """
+        prices = Prices.from_environment() if prices is None else prices
+        notifiers = checked_notifiers(notify)
+        agents = tuple(agents)
+        self.registry = Registry(agents, archive, prices=prices, notifies=bool(notifiers))
+        check_agents(reachable(agents), "warn")
+        source = Source(archive, Cache())
+        tools = ToolActivities(self.registry, source)
+        steps = StepActivities(self.registry, source, tools.inline)
+        closing = ClosingActivities(self.registry, source)
+        judging = JudgingActivities(self.registry, source)
+        nesting = NestingActivities(self.registry, source)
+        activities: list[Callable[..., Any]] = [
+            steps.describe,
+            steps.step,
+            closing.archive,
+            closing.close,
+            closing.close_here,
+            closing.index,
+            judging.find_tools,
+            judging.gate,
+            judging.check,
+            judging.probe,
+            judging.rejected,
+            judging.undo,
+            judging.screen,
+            judging.recall,
+            HandlingActivities(self.registry, source).handle,
+            GuardingActivities(self.registry, source).guard,
+            NoticeActivities(notifiers).notify,
+            nesting.nest,
+            nesting.is_own,
+            nesting.end_nested,
+            keep_rule,
+            session_rules,
+        ]
+        self.index = closing.index if loops is None else loops.apart(closing.index)
+        tool = tools.tool if loops is None else loops.apart(tools.tool)
+        self.long_calls = LongCalls(tool)
+        apart = activities if loops is None else [loops.apart(each) for each in activities]
+        self.all = [*apart, self.long_calls.tool, self.long_calls.rejoin]
+        self._cache = source.cache
+
+    async def describe(self, head: TaskHead) -> Described | None:
+        """Find out what a new task must know of its agent; None where only an activity can."""
+        return await described_ahead(self.registry, self._cache, head)
