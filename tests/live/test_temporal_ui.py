@@ -13,7 +13,7 @@ from holdfast import AgentRunner, Task, Tool, tool
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
+from tests.support.rig import MakeRunner, histories, roll, until_status
 from tests.support.workers import Counting
 
 
@@ -114,57 +114,32 @@ async def test_a_task_tells_its_story_in_temporals_ui(
     assert (await current_details(runner, task)).startswith("**finished**: 3 steps done, 3 model")
 
 
-async def test_queries_are_complete_after_a_task_has_continued_as_new(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting(30), roll_events=50)
-    task = await runner.create_task("q")
-    for _ in range(29):
-        await runner.run_step(task)
-    handle = runner.client.get_workflow_handle(task.task_id)
-    assert (await handle.describe()).raw_description.workflow_execution_info.first_run_id != (
-        await handle.describe()
-    ).run_id
-    steps = await query(runner, task, "completed_steps")
-    assert [step["n"] for step in steps] == list(range(1, 30))
-    assert steps[0]["output"] == '{"count":1,"input":"q"}'
-    await runner.rewind(task, to="s3", by="ann")
-    assert [step["n"] for step in await query(runner, task, "completed_steps")] == [1, 2, 3]
-    assert (await query(runner, task, "task"))["completed_steps"] == 3
-
-
-async def test_an_answer_that_was_archived_is_the_result_all_the_same(
+async def test_queries_are_complete_after_a_task_has_continued_as_new_and_of_its_forks(
     make_runner: MakeRunner,
 ) -> None:
     runner = await make_runner(worker=Counting(12), roll_events=50)
     task = await runner.create_task("q")
-    output = await runner.run_task(task)
-    handle = runner.client.get_workflow_handle(task.task_id)
-    first = (await handle.describe()).run_id
-    for _ in range(60):
-        await handle.signal("drop_step", {"step": "none"})
-
-    async def rolled() -> bool:
-        return (await handle.describe()).run_id != first
-
-    await until(rolled)
-    assert (await query(runner, task, "task"))["answer"] == output.output
-    await runner.finalize_response(task)
-    assert (await handle.result())["answer"] == output.output
-
-
-async def test_the_queries_of_a_fork_show_the_steps_that_it_shares(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting(3))
-    task = await runner.create_task("q")
-    output = await runner.run_task(task)
+    for _ in range(11):
+        await runner.run_step(task)
+    assert len(await histories(runner.client, task.task_id)) > 1
+    steps = await query(runner, task, "completed_steps")
+    assert [step["n"] for step in steps] == list(range(1, 12))
+    assert steps[0]["output"] == '{"count":1,"input":"q"}'
+    output = await runner.run_step(task)
+    await roll(runner, task)
+    assert (await query(runner, task, "task"))["answer"] == output.output  # it is archived
+    whole = await runner.fork(task, at="s12", by="ann")
+    assert (await query(runner, whole, "task"))["answer"] == output.output
     fork = await runner.fork(task, at="s2", by="ann")
     assert [step["n"] for step in await query(runner, fork, "completed_steps")] == [1, 2]
     await runner.run_step(fork)
     assert [step["n"] for step in await query(runner, fork, "completed_steps")] == [1, 2, 3]
-    whole = await runner.fork(task, at="s3", by="ann")
-    assert (await query(runner, whole, "task"))["answer"] == output.output
+    await runner.rewind(fork, to="s2")
+    assert [step["n"] for step in await query(runner, fork, "completed_steps")] == [1, 2]
+    assert (await query(runner, fork, "task"))["completed_steps"] == 2
+    await runner.finalize_response(task)
+    result = await runner.client.get_workflow_handle(task.task_id).result()
+    assert result["answer"] == output.output
 
 
 async def test_abandoned_tasks_are_told_from_finished_ones_in_lists(
@@ -191,26 +166,6 @@ async def test_abandoned_tasks_are_told_from_finished_ones_in_lists(
     with pytest.raises(WorkflowFailureError) as ended:
         await runner.client.get_workflow_handle(cancelled.task_id).result()
     assert isinstance(ended.value.cause, CancelledError)
-
-
-async def test_a_task_of_another_program_is_listed_like_any_other(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent())
-    runner = rig.runner()
-    model.reply("Four.")
-    await runner.client.start_workflow(
-        "AgentTask",
-        {"head": {"agent": "agent"}, "input": "What is 2 + 2?", "automatic": True},
-        id=f"{rig.app}-by-hand",
-        task_queue=rig.queue,
-    )
-    task = await until_status(runner, f"{rig.app}-by-hand", "answered")
-    assert task.steps == 1
-    listed = await runner.list_tasks(agent="agent", status="answered")
-    [mine] = [each for each in listed if each.task_id == task.task_id]
-    assert (mine.input, mine.agent) == ("What is 2 + 2?", "agent")
-    assert mine.created > 0
 
 
 async def test_a_refused_signal_is_shown_by_the_query_and_the_audit(
