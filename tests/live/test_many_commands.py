@@ -17,7 +17,7 @@ from holdfast.workflows.children.children import Children
 from holdfast.workflows.requests import commands
 from holdfast.workflows.requests.commands import COMMANDS_AT_ONCE
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, until
+from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types
 from tests.support.workers import Counting
 
 
@@ -49,43 +49,6 @@ async def test_commands_sent_while_no_worker_is_up_are_taken_in_batches_before_t
     found = await event_types(runner.client, task.task_id)
     assert found.count("TIMER_FIRED") == 2
     assert found.count("UPSERT_WORKFLOW_SEARCH_ATTRIBUTES") <= 1
-
-
-async def test_a_command_that_is_repeated_after_hundreds_of_others_and_a_rollover_counts_once(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting(30), roll_events=100)
-    task = await runner.create_task("q")
-    ids = [f"c{k}" for k in range(300)]
-    await send(runner, task, ids)
-
-    async def heard() -> list[str]:
-        events = [entry.event for entry in await runner.ledger(task) if entry.event is not None]
-        return [str(event.body["id"]) for event in events if event.kind == "command"]
-
-    async def all_heard() -> bool:
-        return len(await heard()) == 300
-
-    await until(all_heard)
-    await runner.run_step(task)
-    await send(runner, task, [*ids[:3], "new"])
-
-    async def new_heard() -> bool:
-        return "new" in await heard()
-
-    await until(new_heard)
-    assert sorted(await heard()) == sorted([*ids, "new"])
-
-
-async def test_a_request_id_that_is_repeated_after_hundreds_of_others_runs_one_step(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting(300), roll_events=400)
-    task = await runner.create_task("q")
-    for k in range(210):
-        await runner.run_step(task, request_id=f"r{k}")
-    assert (await runner.run_step(task, request_id="r0")).output["count"] == 1
-    assert (await runner.get_task(task)).steps == 210
 
 
 async def test_feedback_is_refused_with_words_while_a_task_cannot_continue_as_new(

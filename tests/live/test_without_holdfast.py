@@ -8,14 +8,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import temporalio
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 
 from holdfast.engine.dev_server.command import find_cli
 from tests.support.cli import PATIENCE_SECONDS, ROOT, Cli, make_cli
+from tests.support.rig import MakeRunner, Rig, until
+from tests.support.workers import Counting
 
 PAGE = (ROOT / "docs" / "without_holdfast.md").read_text("utf-8")
 COMMANDS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -79,7 +83,6 @@ def shell(cli: Cli) -> Generator[Shell]:
     cli("stop")
 
 
-SUM = '{"head": {"agent": "sums"}, "input": "What is 6 * 7?"}'
 LINGER = "import atexit, time; atexit.register(time.sleep, 1.0)\n"
 """Temporal's client aborts an interpreter that ends while one of its threads still hands over the
 last answer ("PyGILState_Release: thread state must be current"), as on a busy machine. Nothing that
@@ -100,88 +103,6 @@ def test_the_commands_of_the_page_run_and_tell_one_story(shell: Shell) -> None:
     assert (left["status"], left["ended_by"]) == ("abandoned", "ann: not needed")
 
 
-@pytest.mark.parametrize("given", [('"hello"',), (), ("{}", "{}")])
-def test_a_workflow_whose_input_cannot_be_read_is_shown_with_the_reason(
-    shell: Shell, cli: Cli, given: tuple[str, ...]
-) -> None:
-    task = f"unread-{len(given)}"
-    options = [word for each in given for word in ("--input", each)]
-    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", task)
-    shell("temporal", "workflow", "start", *started, *options)
-    shell.ended(task)
-    shown = cli("show", task, "--json").json
-    assert shown["task"]["status"] == "failed"
-    assert "input" in shown["task"]["error"]
-    assert shown["steps"] == shown["events"] == []
-    assert "it never began" in cli("audit", task, "--verify", expect=5).err
-
-
-@pytest.mark.parametrize(
-    ("given", "unknown"),
-    [
-        ('{"head": {"agent": "sums"}, "imput": "What is 6 * 7?"}', "imput. Did you mean 'input'?"),
-        ('{"head": {"agent": "sums"}, "prompt": "What is 6 * 7?"}', "prompt. There are: head,"),
-        ('{"head": {"agent": "sums", "input": "What is 6 * 7?"}}', "of its head: input."),
-    ],
-    ids=["misspelt", "another word", "in the head"],
-)
-def test_a_start_whose_request_is_in_a_field_that_nothing_reads_is_refused_with_its_name(
-    shell: Shell, cli: Cli, given: str, unknown: str
-) -> None:
-    task = f"unknown-{len(given)}"
-    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", task)
-    shell("temporal", "workflow", "start", *started, "--input", given)
-    shell.ended(task)
-    shown = cli("show", task, "--json").json["task"]
-    assert shown["status"] == "failed"
-    assert unknown in shown["error"]
-    assert "Nothing has begun" in shown["error"]
-
-
-def test_a_start_with_a_field_of_newer_clients_runs(shell: Shell) -> None:
-    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", "newer")
-    newer = '{"head": {"agent": "sums", "new": 1}, "input": "What is 6 * 7?", "newer": true}'
-    shell("temporal", "workflow", "start", *started, "--input", newer)
-    assert shell.query("newer", "task")["input"] == "What is 6 * 7?"
-
-
-def test_a_start_without_a_request_takes_the_one_of_its_first_step(shell: Shell) -> None:
-    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", "later")
-    shell("temporal", "workflow", "start", *started, "--input", '{"head": {"agent": "sums"}}')
-    updating = ("temporal", "workflow", "update", "execute", "--workflow-id", "later")
-    shell(*updating, "--name", "run", "--input", '{"input": "What is 6 * 7?"}')
-    assert shell.query("later", "approvals")
-
-
-def test_a_terminated_task_is_shown_with_the_reason(shell: Shell, cli: Cli) -> None:
-    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", "ended")
-    shell("temporal", "workflow", "start", *started, "--input", SUM)
-    shell.query("ended", "task")
-    shell("temporal", "workflow", "terminate", "--workflow-id", "ended", "--reason", "by hand")
-    shell.ended("ended")
-    assert cli("show", "ended", "--json").json["task"]["error"] == "TerminatedError: by hand"
-
-
-def test_an_id_that_only_temporal_takes_is_in_the_way_of_no_other_task(
-    shell: Shell, cli: Cli
-) -> None:
-    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", "a\tb")
-    shell("temporal", "workflow", "start", *started, "--input", SUM)
-    [odd] = [each for each in cli("tasks", "--cost", "--json").lines if each["task_id"] == "a\tb"]
-    assert odd["cost"] is None
-
-
-def test_an_undo_to_a_number_below_all_is_refused(shell: Shell) -> None:
-    started = ("--type", "AgentTask", "--task-queue", "hf:sums", "--workflow-id", "below")
-    shell("temporal", "workflow", "start", *started, "--input", SUM)
-    updating = ("temporal", "workflow", "update", "execute", "--workflow-id", "below")
-    shell(*updating, "--name", "run", "--input", '{"all": true}')
-    asked = ("--name", "undo", "--input", '{"to": -3, "by": "ann"}')
-    refused = shell.refused(*updating, *asked)
-    assert "0 for none, -1 for all but the last" in refused
-    assert shell.query("below", "approvals")
-
-
 def test_a_client_of_temporal_alone_does_all_of_it(shell: Shell, tmp_path: Path) -> None:
     packages = tmp_path / "packages"
     packages.mkdir()
@@ -193,3 +114,50 @@ def test_a_client_of_temporal_alone_does_all_of_it(shell: Shell, tmp_path: Path)
     known = {"PYTHONPATH": str(packages)}
     assert shell(*isolated, missing, **known) == "None None\n"
     assert shell(*isolated, LINGER + PROGRAMS["client.py"], **known) == PRINTED
+
+
+async def test_what_temporals_clients_start_and_end_is_read_or_refused_in_words(
+    rig: Rig, make_runner: MakeRunner
+) -> None:
+    runner = await make_runner(worker=Counting())
+    client, sums = runner.client, {"agent": "agent"}
+
+    async def start(name: str, *given: Any) -> Any:
+        return await client.start_workflow(
+            "AgentTask", args=given, id=f"{rig.app}-{name}", task_queue=rig.queue
+        )
+
+    unread: list[Any] = [("text", "hello"), ("none",), ("two", {}, {})]
+    unknown = [
+        ("misspelt", {"head": sums, "imput": "q"}, "imput. Did you mean 'input'?"),
+        ("other", {"head": sums, "prompt": "q"}, "prompt. There are: head,"),
+        ("head", {"head": {**sums, "input": "q"}}, "of its head: input."),
+    ]
+    for name, *given in unread:
+        with suppress(WorkflowFailureError):
+            await (await start(name, *given)).result()
+        found = await runner.get_task(f"{rig.app}-{name}")
+        assert (found.status, "input" in found.error) == ("failed", True)
+    for name, field, said in unknown:
+        with suppress(WorkflowFailureError):
+            await (await start(name, field)).result()
+        found = await runner.get_task(f"{rig.app}-{name}")
+        assert (found.status, said in found.error) == ("failed", True)
+        assert "Nothing has begun" in found.error
+    newer = await start("newer", {"head": {**sums, "new": 1}, "input": "q", "newer": True})
+    assert (await newer.query("task"))["input"] == "q"
+    later = await start("later", {"head": sums})  # it takes the request of its first step
+    await later.execute_update("run", {"input": "q"})
+    assert [s.task_step.input for s in await runner.get_completed_steps(later.id)] == ["q"]
+    with pytest.raises(WorkflowUpdateFailedError) as below:
+        await later.execute_update("undo", {"to": -3, "by": "ann"})
+    assert "0 for none, -1 for all but the last" in str(below.value.cause)
+    await later.terminate(reason="by hand")
+    assert (await runner.get_task(later.id)).error == "TerminatedError: by hand"
+    odd = await start("a\tb", {"head": sums, "input": "q"})  # an id that only Temporal takes
+
+    async def listed() -> bool:
+        found = {each.task_id: each for each in await runner.list_tasks(agent="agent")}
+        return odd.id in found and found[odd.id].input == "q"
+
+    await until(listed)
