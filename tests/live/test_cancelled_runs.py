@@ -116,35 +116,6 @@ async def test_stopping_after_a_turn_keeps_the_next_answer_and_runs_no_tool_of_i
     assert [start > resumed for start in starts] == [False, True]
 
 
-async def test_stopping_after_a_turn_finishes_a_later_one_whose_tools_have_begun(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    called, go = asyncio.Event(), asyncio.Event()
-
-    @tool(effect="read")
-    async def hold() -> str:
-        """Wait until told to go on."""
-        called.set()
-        await go.wait()
-        return "held"
-
-    model.call("look")
-    model.call("hold")
-    stream = Runner.run_streamed(await run.serve(look, hold), "q", runner=run.runner)
-
-    async def cancel() -> None:
-        await called.wait()
-        stream.cancel(mode="after_turn")
-        await until_status(run.runner, stream.task_id, "paused")
-        go.set()
-
-    rest = await read_and(stream, is_output, cancel)
-    assert [is_output(event) for event in rest][-1:] == [True]
-    assert outputs(stream) == ["seen here", "held"]
-    assert (await run.runner.get_task(stream.task_id)).status == "paused"
-    await run.runner.abandon(stream.task_id, "enough")
-
-
 async def test_a_final_answer_that_was_on_its_way_ends_a_run_stopped_after_a_turn(
     run: Runs, model: FakeOpenAI
 ) -> None:

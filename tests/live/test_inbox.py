@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import pty
 import subprocess
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner
-from tests.support.cli import PATIENCE_SECONDS, Cli, make_cli
+from tests.support.cli import Cli, make_cli
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +49,7 @@ def sweep(cli: Cli, lines: str, *options: str, expect: int = 0) -> tuple[list[An
 
 
 def test_each_thing_that_waits_is_decided_with_one_line(cli: Cli) -> None:
+    assert sweep(cli, "") == ([], "Nothing waits for a person.\n")
     ask(cli, "ada", "bob", "cyd", "dan", "eve", euros=500)
     ask(
         cli, "fay", euros=7, more=("--max-turns", "1")
@@ -120,32 +120,6 @@ def test_each_thing_that_waits_is_decided_with_one_line(cli: Cli) -> None:
     cli("abandon", "eve", "--reason", "the end of the test")
 
 
-def test_what_somebody_else_decides_meanwhile_is_said_and_skipped(cli: Cli) -> None:
-    shown, listed = ask(cli, "gus", "hal", euros=300)
-    with subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli", "inbox", "--json"],
-        cwd=cli.home,
-        env=cli.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        while "expires" not in (line := process.stderr.readline()):
-            assert line
-        cli("approve", shown, "--by", "bob")
-        cli("reject", listed, "--by", "cyd", "--reason", "no")
-        out, said = process.communicate("a\ny\n", timeout=PATIENCE_SECONDS)
-    assert process.returncode == 0
-    decisions = [json.loads(line) for line in out.splitlines()]
-    assert [(d["approval"], d["decision"], d["text"][:19]) for d in decisions] == [
-        ("gus:1", "gone", "approve by bob at 2"),
-        ("hal:1", "gone", "reject by cyd at 20"),
-    ]
-    assert "0 decided, 0 left, 2 gone" in said
-
-
 def until_raw(terminal: int) -> None:
     """Wait until a key is read: a terminal drops what was typed before it gives single keys."""
     for _ in range(10_000):
@@ -156,7 +130,7 @@ def until_raw(terminal: int) -> None:
 
 
 def test_on_a_terminal_one_key_is_enough_and_the_editor_is_opened(cli: Cli, tmp_path: Path) -> None:
-    ask(cli, "ian", "joe", "kay", euros=800)
+    ask(cli, "ian", "joe", "leo", "kay", euros=800)
     editor = tmp_path / "editor.py"
     editor.write_text(
         "import pathlib, sys\n"
@@ -176,10 +150,15 @@ def test_on_a_terminal_one_key_is_enough_and_the_editor_is_opened(cli: Cli, tmp_
         os.close(slave)
         assert process.stderr is not None
         try:
-            for keys in (b"a", b"y", b"e", b"y", b"\x03"):  # the last is Ctrl-C
+            told = ""
+            pressed = (b"a", b"y", b"e", b"y", b"a", b"y", b"\x03")  # the last is Ctrl-C
+            for number, keys in enumerate(pressed):
                 said = ""
                 while not said.endswith(("help > ", "mean it > ")):
                     said += process.stderr.read(1)
+                told += said
+                if number == 4:
+                    cli("approve", "leo:1", "--by", "bob")  # meanwhile
                 until_raw(master)
                 os.write(master, keys)
             out, rest = process.communicate(timeout=100)
@@ -187,37 +166,11 @@ def test_on_a_terminal_one_key_is_enough_and_the_editor_is_opened(cli: Cli, tmp_
             process.kill()
             os.close(master)
     assert process.returncode == 130, rest
-    assert out.splitlines() == ["ian:1 approved by ann", "joe:1 edited by ann"]
+    assert out.splitlines()[:2] == ["ian:1 approved by ann", "joe:1 edited by ann"]
+    assert "approve by bob" in told
     assert cli("attach", "joe").out.startswith("8 euros were paid to joe")
     assert "kay:1" in cli("approvals").out
     cli("abandon", "kay", "--reason", "the end of the test")
-
-
-def test_a_decision_with_no_worker_up_is_recorded_and_takes_effect_later(tmp_path: Path) -> None:
-    cli = make_cli(tmp_path)
-    with cli.running("worker", "examples.expense_approval:agents", "--json") as worker:
-        worker.first_json()
-        ask(cli, "leo", euros=900)
-        with cli.running("dev", "my_agents:agents", "--json") as other:  # keeps the server
-            other.first_json()
-            assert worker.end().code == 0
-            decisions, said = sweep(cli, "a\ny\n", "--by", "ann")
-            assert [(d["decision"], d["status"]) for d in decisions] == [("approved", "recorded")]
-            assert '"euros": 900' in said
-            assert "waits for  leo:1 tool" in cli("show", "leo").out
-            with cli.running("worker", "examples.expense_approval:agents", "--json") as again:
-                again.first_json()
-                assert cli("attach", "leo").out.startswith("900 euros were paid to leo")
-                assert again.end().code == 0
-            other.end()
-
-
-def test_an_empty_inbox_is_no_trouble(tmp_path: Path) -> None:
-    empty = make_cli(tmp_path)
-    with empty.running("dev", "my_agents:agents", "--json") as dev:
-        dev.first_json()
-        assert sweep(empty, "") == ([], "Nothing waits for a person.\n")
-        assert dev.end().code == 0
 
 
 CASHIER = """
@@ -230,8 +183,8 @@ from holdfast.testing import ScriptedModel
 @tool
 def pay(to: str) -> str:
     "Pay, once the file `open` is there."
-    with Path("paid").open("a") as book:
-        book.write(to)
+    with Path(to).open("a") as book:
+        book.write("x")
     while not Path("open").exists():
         time.sleep(0.02)
     return f"paid {to}"
@@ -239,50 +192,60 @@ def pay(to: str) -> str:
 
 def answer(request):
     said = [m.text for m in request.messages if m.role == "tool"]
-    return said[-1] if said else ToolCall(id="", name="pay", arguments='{"to": "Kim"}')
+    if said:
+        return said[-1]
+    to = request.messages[-1].text
+    return ToolCall(id="", name="pay", arguments=f'{{"to": "{to}"}}')
 
 
 cashier = Agent(name="cashier", model=ScriptedModel(answer), tools=[pay])
 """
 
 
-async def pay_and_lose_the_worker(cli: Cli) -> None:
-    """Make a task whose only call may have happened: its worker process is killed inside it."""
-    (cli.home / "cashier.py").write_text(CASHIER, encoding="utf-8")
-    with cli.running("worker", "cashier:cashier", "--json") as worker:
-        worker.first_json()
-        runner = await AgentRunner.connect(agent="cashier", data_dir=cli.data_dir, heartbeat=1.0)
-        await runner.create_task("Pay Kim.", task_id="pays", step_mode="automatic")
-        while not (cli.home / "paid").exists():
-            await asyncio.sleep(0.05)
-    (cli.home / "open").touch()
-
-
-@pytest.mark.parametrize(
-    ("lines", "verb", "paid", "says"),
-    [
-        ("a\nh\nreceipt 7\n", "responded", "Kim", "receipt 7"),
-        ("n\nno\nn\ny\n", "approved", "KimKim", "paid Kim"),
-        ("g the bank is closed\n", "rejected", "Kim", "not known whether"),
-    ],
-)
-async def test_keys_say_what_they_do_to_a_call_that_may_have_happened(
-    tmp_path: Path, lines: str, verb: str, paid: str, says: str
+async def test_calls_that_may_have_happened_are_decided_with_no_worker_up_by_keys_that_say_so(
+    tmp_path: Path,
 ) -> None:
     cli = make_cli(tmp_path)
+    (cli.home / "cashier.py").write_text(CASHIER, encoding="utf-8")
+    names = ("Kim", "Lea", "Max")
     with cli.running("dev", "my_agents:agents", "--json") as other:  # keeps the server
         other.first_json()
-        await pay_and_lose_the_worker(cli)
         with cli.running("worker", "cashier:cashier", "--json") as worker:
             worker.first_json()
-            while "pays:1" not in cli("approvals", "--json").out:
+            runner = await AgentRunner.connect(
+                agent="cashier", data_dir=cli.data_dir, heartbeat=1.0
+            )
+            for name in names:
+                await runner.create_task(name, task_id=name, step_mode="automatic")
+            while not all((cli.home / name).exists() for name in names):
+                await asyncio.sleep(0.05)
+        (cli.home / "open").touch()  # the worker was killed inside all three calls
+        with cli.running("worker", "cashier:cashier", "--json") as worker:
+            worker.first_json()
+            while len(cli("approvals", "--json").lines) < 3:
                 await asyncio.sleep(0.1)
-            [decided], said = sweep(cli, lines, "--by", "ann")
-            assert "h it happened, n it did not happen: run it again, g give it up" in said
-            assert "approve" not in said
-            assert (verb == "approved") == ("it happens twice. Press y if you mean it" in said)
-            assert (decided["decision"], decided["kind"]) == (verb, "unknown")
-            assert says in cli("attach", "pays").out
-            assert (cli.home / "paid").read_text("utf-8") == paid
+            assert worker.end().code == 0
+        shown = {line["id"] for line in cli("approvals", "--json").lines}
+        assert shown == {f"{name}:1" for name in names}
+        keys = {
+            "Kim": "a\nh\nreceipt 7\n",
+            "Lea": "n\nno\nn\ny\n",
+            "Max": "g the bank is closed\n",
+        }
+        listed = [line["id"][:3] for line in cli("approvals", "--json").lines]
+        decided, said = sweep(cli, "".join(keys[name] for name in listed), "--by", "ann")
+        assert "h it happened, n it did not happen: run it again, g give it up" in said
+        assert "approve" not in said
+        assert said.count("it happens twice. Press y if you mean it") == 2
+        assert {(d["approval"], d["decision"], d["kind"], d["status"]) for d in decided} == {
+            ("Kim:1", "responded", "unknown", "recorded"),
+            ("Lea:1", "approved", "unknown", "recorded"),
+            ("Max:1", "rejected", "unknown", "recorded"),
+        }
+        with cli.running("worker", "cashier:cashier", "--json") as worker:
+            worker.first_json()
+            for name, says in zip(names, ("receipt 7", "paid Lea", "not known"), strict=True):
+                assert says in cli("attach", name).out
+            assert [(cli.home / name).read_text("utf-8") for name in names] == ["x", "xx", "x"]
             assert worker.end().code == 0
         other.end()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast import Runner, tool
+from holdfast import tool
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, MakeRunner, histories
+from tests.support.rig import MakeRunner, histories
 
 THOUGHT = "because " * 10_000
 
@@ -44,12 +44,3 @@ async def test_large_provider_items_reach_the_next_task_of_a_session(
     [sent] = [item for item in model.requests[2].body["input"] if item.get("type") == "reasoning"]
     assert sent["summary"][0]["text"] == THOUGHT
     assert any(THOUGHT in str(message.items) for message in await session.chat_history())
-
-
-async def test_a_run_shows_large_provider_items_whole(
-    make_agent: MakeAgent, model: FakeOpenAI, make_runner: MakeRunner
-) -> None:
-    runner = await make_runner(look)
-    model.reply("done", reasoning=THOUGHT)
-    result = await Runner.run(make_agent(look), "q", runner=runner)
-    assert any(THOUGHT in str(item.raw_item) for item in result.new_items)

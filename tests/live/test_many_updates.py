@@ -29,7 +29,7 @@ from tests.support.rig import (
 )
 from tests.support.workers import Counting, Doing
 
-LIMIT = 20
+LIMIT = 10
 
 
 @pytest.fixture
@@ -52,18 +52,6 @@ async def few(strict: Engine) -> AsyncGenerator[Rig]:
 
 async def runs(runner: AgentRunner, task: Task) -> int:
     return len(await histories(runner.client, task.task_id))
-
-
-async def test_a_task_takes_more_requests_than_one_run_of_a_workflow(
-    few: Rig, make_agent: MakeAgent
-) -> None:
-    await few.serve(make_agent(worker=Counting(100)))
-    runner = few.runner()
-    task = await runner.create_task("q")
-    async with asyncio.timeout(100):
-        outputs = [(await runner.run_step(task)).output["count"] for _ in range(LIMIT + 5)]
-    assert outputs == list(range(1, LIMIT + 6))
-    assert await runs(runner, task) > 1
 
 
 async def test_a_task_takes_more_requests_than_one_run_of_a_workflow_while_a_tool_runs(
@@ -91,8 +79,9 @@ async def test_a_task_takes_more_requests_than_one_run_of_a_workflow_while_a_too
     task = await runner.create_task("q")
     ids = [f"r{k}" for k in range(LIMIT + 5)]
     async with asyncio.timeout(60):
-        for id in ids:
-            await runner.run_step(task, request_id=id)
+        outputs = [(await runner.run_step(task, request_id=id)).output for id in ids]
+        assert outputs == list(range(1, LIMIT + 6))
+        assert await runs(runner, task) > 1
         digging = asyncio.create_task(runner.run_step(task, input="dig"))
 
         async def digs() -> bool:
