@@ -134,21 +134,6 @@ async def test_a_request_that_a_worker_passed_over_is_asked_again(
     odd.forget(task.task_id)
 
 
-async def test_a_run_that_a_worker_passed_over_is_asked_again(
-    rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent()
-    model.reply("done")
-    taking = asyncio.create_task(odd.take())
-    running = asyncio.create_task(Runner.run(agent, "q", runner=rig.runner()))
-    await odd.answer(await taking)
-    await rig.serve(agent, **KEPT)
-    result = await running
-    assert result.final_output == "done"
-    assert len(model.requests) == 1
-    odd.forget(result.task_id)
-
-
 async def test_a_stream_tells_all_of_a_run_that_was_asked_again(
     rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.models.base import ModelAnswer
@@ -24,7 +24,6 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import extend
 from holdfast.values.messages import Usage, assistant
 from holdfast.values.steps import TaskStep
-from tests.support.scale import times
 
 HEAD = TaskHead(agent="a")
 
@@ -155,7 +154,6 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=times(40, 200))
 @given(ACTIONS)
 def test_steps_side_by_side_are_undone_exactly(
     actions: list[tuple[str, int, list[list[int]], bool]],
@@ -174,7 +172,6 @@ def test_steps_side_by_side_are_undone_exactly(
         machine.check()
 
 
-@settings(max_examples=times(40, 200))
 @given(ACTIONS, st.integers(0, 9))
 def test_a_fork_from_any_step_can_go_on(
     actions: list[tuple[str, int, list[list[int]], bool]], at: int
