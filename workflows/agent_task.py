@@ -39,6 +39,7 @@ from holdfast.values.steps import Task, TaskStep
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.reports import Reporter
+from holdfast.workflows.children.watch import Watch
 from holdfast.workflows.core import Core, introduce
 from holdfast.workflows.ends.closing import Closing
 from holdfast.workflows.ends.rollover import Rollover
@@ -77,29 +78,34 @@ class AgentTask(Opening):
         """Run the task until it is finalized, abandoned or ended by a verdict."""
         core = self.core
         introduce(given)
-        exporting = asyncio.create_task(core.spans.export())
-        notifying = asyncio.create_task(Notices(core.ledger).send())
-        handing = asyncio.create_task(hand_over(core.ledger))
-        reading = asyncio.create_task(self.commands.read())
+        core.background.keep(
+            core.spans.export(),
+            Notices(core.ledger).send(),
+            hand_over(core.ledger),
+            self.commands.read(),
+            Watch(core.children.unfollowed, core.children.lose).run(),
+        )
         if given.carried is not None:
             core.publish()
-        orphaned = partial(core.abandon, ORPHANED)
-        reporter = Reporter(core.ledger, self._unrecorded_status, orphaned)
-        reporting = asyncio.create_task(reporter.run()) if given.parent is not None else None
+        reporter = Reporter(core.ledger, self._unrecorded_status, self._orphaned)
+        if given.parent is not None:
+            watch = Watch(reporter.awaits_parent, self._orphaned)
+            core.background.keep(reporter.run(), watch.run())
         while not core.closed:
             try:
                 await self._turn()
             except asyncio.CancelledError:  # a task ends by closing only: its record is written
                 core.moving = False
                 core.abandon(CANCELLED)
-        if reporting is not None:
+        if given.parent is not None:
             await reporter.finish()
         await workflow.wait_condition(lambda: self.is_done() and not core.ledger.s.to_session)
-        notifying.cancel()
-        handing.cancel()
-        exporting.cancel()
-        reading.cancel()
+        core.background.cancel()
         return self._result()
+
+    def _orphaned(self, *_: str) -> None:
+        """Abandon this task: its parent has ended."""
+        self.core.abandon(ORPHANED)
 
     def _result(self) -> TaskResult:
         """Return the result, or end the workflow with another status than a finished task has.
@@ -158,6 +164,7 @@ class AgentTask(Opening):
 
     def is_done(self) -> bool:
         """Whether all handlers, commands and signals to child tasks have finished."""
+        self.core.background.check()
         done = workflow.all_handlers_finished() and self.core.children.all_sent
         return done and not self.commands.are_waiting
 
@@ -166,6 +173,7 @@ class AgentTask(Opening):
         core = self.core
 
         def has_work() -> bool:
+            core.background.check()
             return core.work is not None or self._next() != "wait"
 
         while not has_work():
@@ -217,6 +225,7 @@ class AgentTask(Opening):
         core = self.core
 
         def is_over() -> bool:
+            core.background.check()
             return work.done() or core.is_interrupted(undoing=undoing) or core.lets_go
 
         while not is_over():

@@ -35,6 +35,7 @@ from holdfast.task.requests.run_requests import RunRequests
 from holdfast.task.tool_calls import Room, Running
 from holdfast.values.runs.status import TaskStatus
 from holdfast.workflows.activity_calls import now
+from holdfast.workflows.background import Background
 from holdfast.workflows.children.child_undos import ChildUndos
 from holdfast.workflows.children.children import Children
 from holdfast.workflows.spans import StepSpans
@@ -142,6 +143,7 @@ class Core:
         ending: The end that was accepted, if one was; part of the ledger.
         details: What Temporal's UI shows of the task.
         agenda: What can be done now.
+        background: Work beside the main loop.
         children: The tasks that calls of agents as tools are.
         child_undos: Undoes what children did.
         spans: Reports steps to the trace.
@@ -169,7 +171,8 @@ class Core:
         self.details = Details(self.ledger)
         self.agenda = Agenda(self.ledger, self.requests)
         self.spans = StepSpans(self.ledger)
-        self.children = Children(self.ledger, self.spans)
+        self.background = Background()
+        self.children = Children(self.ledger, self.spans, self.background, self.after_news)
         self.child_undos = ChildUndos(self.ledger, self.children)
         self.closed = False
         self.moving = False

@@ -14,7 +14,7 @@ from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
 from holdfast.activities.failures import clean_message
 from holdfast.agents.runs.teams import team_of
-from holdfast.errors import EngineError
+from holdfast.errors import EngineError, TaskNotFoundError
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.server_errors import to_error
@@ -86,7 +86,11 @@ class ChildRun:
 
         reader = self._reader
         with _reading():
-            task = await reader.task(self._child)
+            try:
+                task = await reader.task(self._child)
+            except TaskNotFoundError:  # there will never be more to read
+                text = f"Task {self._child!r} was deleted. It is not known what it did."
+                raise to_error(_abandoned(text), task_id=self._child) from None
             if task.status not in ANSWERED:  # one that was ended early may have no more to read
                 raise to_error(await _failure(reader, task), task_id=self._child)
             recorded = await read_recorded(reader, self._child)
@@ -159,4 +163,9 @@ async def _failure(reader: Reader, task: Task) -> Failure:
     failure = await reader.failure(task.task_id)
     if failure is not None:
         return failure
-    return Failure(type="TaskAbandonedError", message=f"Task {task.task_id!r} was {task.status}.")
+    why = f": {task.error}" if task.error else "."
+    return _abandoned(f"Task {task.task_id!r} was ended with Temporal's own tools{why}")
+
+
+def _abandoned(text: str) -> Failure:
+    return Failure(type="TaskAbandonedError", message=text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from temporalio import activity
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.agent_rules import described_ahead
@@ -23,7 +25,7 @@ from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.errors import NotFoundError
 from holdfast.models.openai.items import from_response_items
 from holdfast.task.data.calls import Begun, Outcome
-from holdfast.task.data.children import SAYS, EndNested, ParentSays, secret_of_child
+from holdfast.task.data.children import ENDED, SAYS, EndNested, ParentSays, secret_of_child
 from holdfast.task.data.head import KeptConversation, TaskHead
 from holdfast.task.data.records import Entry
 from holdfast.task.data.state import TaskInput
@@ -34,7 +36,7 @@ from holdfast.values.base import Json
 from holdfast.values.code.context_data import KEY
 from holdfast.values.messages import clean
 
-ENDED_AT_ONCE = 16
+AT_ONCE = 16
 
 
 class NestingActivities:
@@ -72,6 +74,23 @@ class NestingActivities:
         found = await handle.describe(rpc_timeout=RPC_TIMEOUT)
         return (found.workflow_type, found.parent_id) == (AGENT_TASK, task_id())
 
+    @activity.defn(name=ENDED)
+    async def ended(self, tasks: list[str]) -> dict[str, str]:
+        """Return which tasks have ended, with how.
+
+        Raises:
+            ApplicationError: None has; the server makes another attempt after a pause.
+        """
+        found: dict[str, str] = {}
+        for start in range(0, len(tasks), AT_ONCE):
+            some = tasks[start : start + AT_ONCE]
+            ends = await asyncio.gather(*map(_end_of, some))
+            found |= {task: how for task, how in zip(some, ends, strict=True) if how}
+        if not found:
+            msg = "None of these tasks has ended."
+            raise ApplicationError(msg, type=ENDED, category=ApplicationErrorCategory.BENIGN)
+        return found
+
     @activity.defn(name="end_nested")
     async def end_nested(self, given: EndNested) -> None:
         """End the tasks of calls of archived steps; those that have ended are left alone."""
@@ -79,8 +98,8 @@ class NestingActivities:
             async with heartbeats():
                 entries = await read_archived(self._source.archive, given.segment)
                 names = _nested(entries)
-                for start in range(0, len(names), ENDED_AT_ONCE):
-                    some = names[start : start + ENDED_AT_ONCE]
+                for start in range(0, len(names), AT_ONCE):
+                    some = names[start : start + AT_ONCE]
                     await asyncio.gather(*(_end(name, given) for name in some))
 
     async def _refused(self, given: ToolInput, ready: Ready, error: Exception) -> Outcome:
@@ -173,3 +192,18 @@ async def _end(name: str, given: EndNested) -> None:
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:  # it is not there any more
             raise
+
+
+GOES_ON = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
+
+
+async def _end_of(task: str) -> str:
+    """Return how a task has ended, in a word or two; empty while it has not."""
+    handle = activity.client().get_workflow_handle(task)
+    try:
+        status = (await handle.describe(rpc_timeout=RPC_TIMEOUT)).status
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return "deleted"
+        raise
+    return "" if status is None or status in GOES_ON else status.name.lower().replace("_", " ")

@@ -96,6 +96,7 @@ class Activities:
             nesting.nest,
             nesting.is_own,
             nesting.end_nested,
+            nesting.ended,
             keep_rule,
             session_rules,
         ]

@@ -17,8 +17,18 @@ from holdfast.task.data.commands import BODIES, VERBS
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import StepContext
+from holdfast.workflows.core import Core
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status, until_steps
+from tests.support.rig import (
+    MakeAgent,
+    MakeRunner,
+    Rig,
+    event_types,
+    histories,
+    until,
+    until_status,
+    until_steps,
+)
 from tests.support.workers import Counting, Doing, ends
 
 
@@ -246,3 +256,23 @@ async def test_secrets_are_in_no_ledger_entry_and_no_history(
     history = await runner.client.get_workflow_handle(task.task_id).fetch_history()
     assert secret not in history.to_json()
     assert secret not in str(await runner.ledger(task))
+
+
+async def test_a_bug_in_work_beside_the_main_loop_stops_the_task_until_it_is_mended(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(core: Core) -> None:
+        raise TypeError("a bug of ours")
+
+    runner = await make_runner(worker=Counting(2))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    with monkeypatch.context() as patched:
+        patched.setattr(Core, "after_news", broken)
+        await runner.client.get_workflow_handle(task.task_id).signal("feedback", {"text": "hm"})
+
+        async def failed() -> bool:
+            return "WORKFLOW_TASK_FAILED" in await event_types(runner.client, task.task_id)
+
+        await until(failed)
+    assert (await runner.run_step(task)).output["count"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -36,6 +37,7 @@ from holdfast.task.queries.labels import details_of, title_of
 from holdfast.values.money import NOTHING
 from holdfast.values.settings import Budget
 from holdfast.workflows.activity_calls import failure_of, now
+from holdfast.workflows.background import Background
 from holdfast.workflows.children.reports import end_settled
 from holdfast.workflows.spans import StepSpans
 
@@ -45,11 +47,6 @@ HEAR_SECONDS = 10.0
 MOST_AT_ONCE = 500
 """Most signals to children on the way at the same time: the server refuses a workflow that has more
 than 2,000. Replays depend on the number."""
-
-GONE = Failure(
-    type="TaskClosedError", message="It was ended with Temporal's own tools, or deleted."
-)
-
 
 STRANGER = "Not run: there is a workflow {!r} already, which is no task of this call."
 
@@ -64,10 +61,22 @@ LOOK_UP = timedelta(seconds=30)
 class Children:
     """Starts the children of a task, sends them requests, and keeps what they report."""
 
-    def __init__(self, ledger: Ledger, spans: StepSpans) -> None:
-        """Keep what is known of children in this ledger, and emit the spans of their calls."""
+    def __init__(
+        self, ledger: Ledger, spans: StepSpans, background: Background, lost: Callable[[], None]
+    ) -> None:
+        """Drive the children of a task.
+
+        Args:
+            ledger: What is known of them.
+            spans: Emits the spans of their calls.
+            background: Runs starts and signals.
+            lost: Called when one has ended that could not report it.
+        """
         self._ledger = ledger
         self._spans = spans
+        self._background = background
+        self._lost = lost
+        self._followed: set[str] = set()
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
@@ -145,7 +154,7 @@ class Children:
         begun = plan.task.model_copy(update=changes)
         ledger.put_child(name, ChildState(place=place, started=now(), dollars=dollars))
         ledger.begin_child(n, i, plan.begun)
-        self._starting[name] = asyncio.create_task(self._start(name, begun))
+        self._starting[name] = self._background.begin(self._start(name, begun))
         return name
 
     async def _start(self, name: str, begun: TaskInput) -> None:
@@ -168,6 +177,7 @@ class Children:
         except WorkflowAlreadyStartedError:
             await self._meet(name)
         else:
+            self._followed.add(name)
             handle.add_done_callback(lambda ended: self._ended(name, ended))
         finally:
             self._starting.pop(name, None)
@@ -206,13 +216,31 @@ class Children:
         """Record that a child's workflow has ended, for one that could not report it."""
         if not ended.cancelled():
             ended.exception()  # else asyncio warns that it was never retrieved
-        self._lose(name)
+        self.lose(name)
 
-    def _lose(self, name: str) -> None:
+    def unfollowed(self) -> frozenset[str]:
+        """Name the children that are waited for and whose end the server does not report.
+
+        It reports that to the run that has started them, and this is a later one.
+        """
+        known, seen = self._known(), self._followed
+        names = (name for name in known if name not in seen and name not in self._starting)
+        return frozenset(name for name in names if known[name].is_watched)
+
+    def lose(self, name: str, how: str = "ended") -> None:
+        """Record that a child has ended without a report: its call and its questions end, too.
+
+        Args:
+            name: The child.
+            how: How it has ended.
+        """
         child = self._known().get(name)
         if child is not None and not child.closed:
             status = child.status if child.is_over else "abandoned"
-            self.change(name, closed=True, status=status, approvals=(), failure=GONE)
+            text = f"It was {how} with Temporal's own tools."
+            gone = Failure(type="TaskClosedError", message=text)
+            self.change(name, closed=True, status=status, approvals=(), failure=gone)
+            self._lost()
 
     def heard(self, report: ChildReport) -> str:
         """Record a child's report; return why it is refused, or empty."""
@@ -258,7 +286,7 @@ class Children:
         self.change(name, said=number)
         secret = secret_of_child(self._ledger.given.secret, name)
         said = ParentSays(secret=secret, number=number, **wanted)
-        saying = asyncio.create_task(self._signal(name, said))
+        saying = self._background.begin(self._signal(name, said))
         self._sending.add(saying)
         saying.add_done_callback(self._sending.discard)
         return number
@@ -271,7 +299,7 @@ class Children:
             try:
                 await workflow.get_external_workflow_handle(name).signal(SAYS, said)
             except FailureError:  # its workflow has ended or was deleted
-                self._lose(name)
+                self.lose(name, "ended or deleted")
 
     def pause(self, paused: str) -> None:
         """Pause or resume the children whose calls are not over.
@@ -350,7 +378,7 @@ class Children:
             secret = self._ledger.given.secret
             given = EndNested(segment=s.segment, secret=secret, end=end, reason=reason)
             self._ledger.change(settled=0)
-            saying = asyncio.create_task(end_settled(self._ledger, given))
+            saying = self._background.begin(end_settled(self._ledger, given))
             self._sending.add(saying)
             saying.add_done_callback(self._sending.discard)
         for name, child in self._known().items():

@@ -80,6 +80,10 @@ async def end_settled(ledger: Ledger, given: EndNested) -> None:
     )
 
 
+WAITS: frozenset[TaskStatus] = frozenset({"waiting", "paused", "needs_attention"})
+"""In these a task may stay for long without a report, by which it would learn that its parent has
+ended."""
+
 Asked = Callable[[], TaskStatus | None]
 """Returns a status that the ledger does not have: the task is closed, or about to try again."""
 
@@ -119,6 +123,12 @@ class Reporter:
                 workflow.logger.info("The parent of %s has ended", self._ledger.task_id)
                 self._orphaned()
             self._reported = news
+
+    def awaits_parent(self) -> frozenset[str]:
+        """Name the parent while only it, or a person, can end the wait of this task."""
+        s, parent = self._ledger.s, self._ledger.given.parent
+        rests = parent is not None and s.closing is None and self._ledger.status in WAITS
+        return frozenset({parent.task}) if parent is not None and rests else frozenset()
 
     async def finish(self) -> None:
         """Wait until everything is reported."""

@@ -43,7 +43,7 @@ class Closing:
         """
         core = self._core
         status = core.ending.status or "finished"
-        await workflow.wait_condition(lambda: not self._commands.are_waiting)
+        await workflow.wait_condition(self._has_read)
         if core.ending.prepare():
             self._prepare(status)
         head = core.given.head
@@ -67,6 +67,10 @@ class Closing:
             self._over(sent, storing.result())
         else:
             self._failed(error)
+
+    def _has_read(self) -> bool:
+        self._core.background.check()
+        return not self._commands.are_waiting
 
     def _prepare(self, status: TaskStatus) -> None:
         """Record the end in the ledger, once, before the ledger goes to the archive."""

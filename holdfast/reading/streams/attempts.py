@@ -17,6 +17,7 @@ from holdfast.reading.reader import Reader
 from holdfast.reading.step_events import Attempt
 from holdfast.reading.streams.noted import WORKER_LOST
 from holdfast.task.data.calls import call_digest
+from holdfast.task.data.children import ENDED
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.wire import AdvanceInput, HandedOver, ToolInput
 from holdfast.values.checks.json_shapes import is_object
@@ -73,7 +74,8 @@ class Attempts:
         events: list[Attempt] = []
         for pending in found.raw_description.pending_activities:
             mark = (run_id, pending.activity_id, pending.attempt)
-            if pending.attempt <= 1 or mark in self._seen:
+            is_watch = pending.activity_type.name == ENDED  # its attempts fail as a rule
+            if pending.attempt <= 1 or is_watch or mark in self._seen:
                 continue
             self._seen.add(mark)
             place = await self._place(run_id, pending, opens)

@@ -33,6 +33,10 @@ REPORTS = "child"
 """Signal by which a child reports to its parent."""
 
 
+ENDED = "ended"
+"""Activity that looks whether tasks have ended. Its attempts that find none fail."""
+
+
 class ParentRef(Value):
     """The parent of a child task, and the call for which it was started.
 
@@ -192,6 +196,11 @@ class ChildState(Value):
         if self.closed or self.is_over:
             return NOTHING
         return max(self.dollars + self.raised - self.usage.paid - self.lost, NOTHING)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether this task waits for something that an end from outside would keep it from."""
+        return not self.closed and (self.held or not (self.left or self.is_over))
 
     @property
     def is_awaited(self) -> bool:

@@ -1,0 +1,127 @@
+"""Tasks that Temporal's own tools have ended, while others wait for them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+
+from holdfast import AgentRunner, Task, tool
+from holdfast.errors import UndoRefusedError
+from holdfast.testing import FakeOpenAI
+from holdfast.workflows.children import watch
+from tests.support.people import World, ask
+from tests.support.rig import MakeAgent, Rig, activities_of, until_rolled, until_status
+from tests.support.runs import serve_nested
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+async def runner(rig: Rig, make_agent: MakeAgent, world: World) -> AgentRunner:
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        world.done.append("pay")
+        return "paid"
+
+    return await serve_nested(rig, make_agent, pay, roll_events=50)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "FIRST_PAUSE", timedelta(seconds=0.5))
+    monkeypatch.setattr(watch, "LONGEST_PAUSE", timedelta(seconds=0.5))
+
+
+async def waiting(runner: AgentRunner, model: FakeOpenAI) -> tuple[Task, str]:
+    """Begin a task whose child waits for a person; return it, and the child's id."""
+    model.call("helper", {"input": "pay"})
+    model.call("pay", {})
+    task = await runner.create_task("q", step_mode="automatic")
+    approval = await ask(runner, task)
+    return task, approval.id.rsplit(":", 1)[0]
+
+
+async def roll(runner: AgentRunner, *tasks: str) -> None:
+    """Say something until tasks that wait continue as new."""
+    for each in tasks:
+        for k in range(25):
+            await runner.give_feedback(each, f"go on, {k}")
+        await until_rolled(runner.client, each)
+
+
+async def end(runner: AgentRunner, workflow: str, how: str) -> None:
+    """End a workflow as an operator would."""
+    client = runner.client
+    if how == "deleted":
+        given = DeleteWorkflowExecutionRequest(
+            namespace=client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=workflow),
+        )
+        await client.workflow_service.delete_workflow_execution(given)
+    else:
+        await client.get_workflow_handle(workflow).terminate("by hand")
+
+
+@pytest.mark.parametrize(
+    ("how", "rolls"),
+    [("terminated", "parent"), ("terminated", "both"), ("deleted", "parent"), ("deleted", "")],
+)
+async def test_a_task_goes_on_without_a_child_that_an_operator_has_ended(
+    runner: AgentRunner, model: FakeOpenAI, how: str, rolls: str
+) -> None:
+    task, child = await waiting(runner, model)
+    rolled = {"": (), "parent": (task.task_id,), "both": (task.task_id, child)}[rolls]
+    await roll(runner, *rolled)
+    model.reply("too bad")
+    await end(runner, child, how)
+    await until_status(runner, task, "answered")
+    assert await runner.pending_approvals(task) == []
+    said = model.requests[-1].messages
+    [result] = [m.text for m in said if m.role == "tool"]
+    assert ("TerminatedError" if how == "terminated" else "deleted") in result
+    assert not [a for a in await runner.pending_approvals() if a.id.startswith(task.task_id)]
+
+
+async def test_nothing_is_watched_while_the_server_reports_the_end_of_a_child(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = await serve_nested(rig, make_agent)
+    model.call("helper", {"input": "a"})
+    model.reply("helped")
+    model.reply("done")
+    task = await runner.create_task("q")
+    assert str(await runner.run_task(task)) == "done"
+    for each in (task.task_id, f"{task.task_id}~0.1.0.0"):
+        assert "ended" not in await activities_of(runner.client, each)
+
+
+async def test_an_undo_does_not_wait_for_a_child_that_an_operator_has_ended(
+    runner: AgentRunner, model: FakeOpenAI
+) -> None:
+    task, child = await waiting(runner, model)
+    await roll(runner, task.task_id)
+    await end(runner, child, "terminated")
+    with pytest.raises(UndoRefusedError, match="closed"):
+        await runner.undo_step(task)
+    await runner.undo_step(task, residue="keep")
+    assert await runner.pending_approvals(task) == []
+
+
+@pytest.mark.parametrize("rolls", [False, True], ids=["", "rolled"])
+async def test_a_child_that_waits_for_a_person_ends_when_an_operator_has_ended_its_parent(
+    runner: AgentRunner, model: FakeOpenAI, world: World, rolls: bool
+) -> None:
+    task, child = await waiting(runner, model)
+    if rolls:
+        await roll(runner, child)
+    await end(runner, task.task_id, "terminated")
+    found = await until_status(runner, child, "abandoned")
+    assert "the task that it works for has ended" in found.error
+    assert world.done == []
