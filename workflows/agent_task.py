@@ -43,7 +43,6 @@ from holdfast.workflows.children.watch import Watch
 from holdfast.workflows.core import Core, introduce
 from holdfast.workflows.ends.closing import Closing
 from holdfast.workflows.ends.rollover import Rollover
-from holdfast.workflows.notices import Notices
 from holdfast.workflows.requests.commands import CANCELLED, ORPHANED, Commands, command_signal
 from holdfast.workflows.requests.parent import ParentWords
 from holdfast.workflows.requests.updates import Updates
@@ -80,7 +79,7 @@ class AgentTask(Opening):
         introduce(given)
         core.background.keep(
             core.spans.export(),
-            Notices(core.ledger).send(),
+            core.notices.send(),
             hand_over(core.ledger),
             self.commands.read(),
             Watch(core.children.unfollowed, core.children.lose).run(),

@@ -38,6 +38,7 @@ from holdfast.workflows.activity_calls import now
 from holdfast.workflows.background import Background
 from holdfast.workflows.children.child_undos import ChildUndos
 from holdfast.workflows.children.children import Children
+from holdfast.workflows.notices import Notices
 from holdfast.workflows.spans import StepSpans
 from holdfast.workflows.tools.tool_calls import ToolCalls
 
@@ -144,6 +145,7 @@ class Core:
         details: What Temporal's UI shows of the task.
         agenda: What can be done now.
         background: Work beside the main loop.
+        notices: Messages to people about open approvals.
         children: The tasks that calls of agents as tools are.
         child_undos: Undoes what children did.
         spans: Reports steps to the trace.
@@ -172,6 +174,7 @@ class Core:
         self.agenda = Agenda(self.ledger, self.requests)
         self.spans = StepSpans(self.ledger)
         self.background = Background()
+        self.notices = Notices(self.ledger)
         self.children = Children(self.ledger, self.spans, self.background, self.after_news)
         self.child_undos = ChildUndos(self.ledger, self.children)
         self.closed = False
@@ -201,8 +204,11 @@ class Core:
 
     @property
     def rolls(self) -> bool:
-        """Whether the task is to continue as new, as soon as nothing stands in the way."""
-        if self.unrollable:
+        """Whether the task is to continue as new, as soon as nothing stands in the way.
+
+        A message to a person that is on its way would be sent by the next run once more.
+        """
+        if self.unrollable or self.notices.are_on_their_way:
             return False
         info, most = workflow.info(), max(self.given.roll_events, FEWEST_EVENTS)
         return (

@@ -15,6 +15,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from holdfast.task.data.wire import NoticeInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
+from holdfast.workflows.activity_calls import now
 
 ONE_ATTEMPT = timedelta(seconds=60)
 LONGEST = timedelta(days=1)
@@ -28,6 +29,15 @@ class Notices:
         """Send messages about the approvals of this task."""
         self._ledger = ledger
         self._sending: dict[str, asyncio.Task[None]] = {}
+        self._began: dict[str, float] = {}
+
+    @property
+    def are_on_their_way(self) -> bool:
+        """Whether the first attempt to send a message may be in progress."""
+        latest = now() - ONE_ATTEMPT.total_seconds()
+        return any(
+            not task.done() and self._began[key] > latest for key, task in self._sending.items()
+        )
 
     async def send(self) -> None:
         """Send a message for each approval, and another one when it is escalated.
@@ -42,6 +52,7 @@ class Notices:
                     self._sending.pop(key).cancel()
                 for key, notice in due.items():
                     if self._is_new(key):
+                        self._began[key] = now()
                         self._sending[key] = asyncio.create_task(self._deliver(key, notice))
         finally:
             for task in self._sending.values():

@@ -16,7 +16,7 @@ from holdfast.errors import NotificationError
 from holdfast.testing import FakeOpenAI, calls
 from tests.support.people import ask, asked
 from tests.support.receiver import SECRET, Receiver, receiving
-from tests.support.rig import MakeAgent, Rig, histories, roll, until
+from tests.support.rig import MakeAgent, Rig, histories, roll, until, until_rolled
 
 
 @pytest.fixture
@@ -318,3 +318,29 @@ async def test_a_child_tasks_question_is_sent_once(
     await runner.approve(question, "ann")
     assert str(await runner.run_task(task)) == "done"
     assert book.sent == [f"{question.id}:asked"]
+
+
+async def test_a_message_on_its_way_when_the_task_continues_as_new_is_sent_once(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    letters = Letters()
+    try:
+        runner = await serve(rig, make_agent, letters, roll_events=50)
+        model.call("pay", {"euros": 3})
+        task = await runner.create_task("pay 3")
+        await runner.run_step(task)
+        await asyncio.to_thread(letters.began.wait)
+        for k in range(40):
+            await runner.give_feedback(task, f"well, {k}")
+    finally:
+        letters.may_go_on.set()
+    await until_rolled(runner.client, task.task_id)
+    await until_noted(runner, task)
+    assert len(letters.sent) == 1
+    assert await sent(rig, task, "SCHEDULED") == 1
+
+
+async def until_noted(runner: AgentRunner, task: Task) -> None:
+    """Wait until the newest run of a task has taken a command, and with it what it begins with."""
+    await runner.give_feedback(task, "that is all")
+    await ask(runner, task)
