@@ -33,7 +33,7 @@ COMPILE = .build/lock/bin/uv pip compile --quiet --universal --python-version 3.
     --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast-agents \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers soak test-all sdk-differences lock clean
+.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers simulate soak test-all sdk-differences lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,9 @@ $(PEERS): .build/peers/%/.installed: benchmarks/peers/%.txt
 
 soak: $(STAMP) ## Kill, stop and continue workers, server and clients for CAMPAIGN=minutes, and check
 	$(BIN)/python -m tests.soak.campaign $(CAMPAIGN)
+
+simulate: $(STAMP) ## Play random schedules of the workflow code on all cores (SEEDS=1000000 SEED=0 LENGTH=9)
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20000) --seed $(or $(SEED),0) --length $(or $(LENGTH),9)
 
 test-all: style chromium ## Pass every test, also those that repeat kills, orders and modes at great cost
 	HOLDFAST_EXHAUSTIVE=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal

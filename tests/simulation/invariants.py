@@ -1,0 +1,251 @@
+"""What must hold after each workflow task, and whenever nothing can happen by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.archive.archive import record_name
+from holdfast.engine.search_attributes import AGENT_TASK, SEAL_MEMO
+from holdfast.reading.audit.audit import verify
+from holdfast.task.data.calls import Approval
+from holdfast.task.data.commands import RunRequest
+from holdfast.task.data.records import Entry
+from holdfast.task.data.seal import Seal, is_sealed
+from holdfast.task.data.state import TaskRecord
+from holdfast.task.ledger.queue_changes import queue_after
+from holdfast.task.people import approvals
+from holdfast.task.requests.checks import refuse_finalize, refuse_run
+from holdfast.task.undo import active_messages, active_steps
+from holdfast.values.base import extend
+from tests.simulation.run import Run, ViolationError
+
+if TYPE_CHECKING:
+    from tests.simulation.play import Simulation
+
+REPEATABLE = {"mark"}
+"""Tools whose calls may take effect more than once, with one key."""
+
+
+OF_CLOCKS = ("at", "ended", "took", "started", "worker", "digest", "marks", "chain")
+TIMES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+"""What differs from one clock to another."""
+
+
+class Invariants:
+    """Looks at the state of all tasks of a simulation."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._sim = simulation
+        self._entries: dict[str, list[Entry]] = defaultdict(list)
+        self._ends: dict[str, str] = {}
+
+    # ---- after each workflow task
+
+    def after(self, run: Run) -> None:
+        """Check what must hold after a workflow task.
+
+        Raises:
+            ViolationError: Something does not.
+        """
+        if run.begin.kind != AGENT_TASK or run.code is None:
+            return
+        core = run.code.core
+        self._follow(run.id, core)
+        self._check_end(run.id, core)
+        self._check_folds(run.id, core.ledger)
+        self._check_effects()
+        if not run.is_open and run.status not in ("continued", "terminated"):
+            self._check_record(run)
+
+    def _follow(self, id: str, core: Any) -> None:
+        """Keep the whole ledger: the task forgets what it has archived."""
+        known, ledger = self._entries[id], core.ledger
+        new = ledger.chain.length - len(known)
+        if new > len(ledger.entries):
+            raise ViolationError(f"{id} has archived entries of its ledger that nobody has seen")
+        known += ledger.entries[len(ledger.entries) - new :] if new else []
+
+    def _check_end(self, id: str, core: Any) -> None:
+        """An accepted end stays accepted; only an abandon may take its place."""
+        before, now = self._ends.get(id, ""), core.ending.status or ""
+        if before and now not in {before, "abandoned"}:
+            raise ViolationError(f"{id} was to be {before}, and now {now or 'goes on'}")
+        self._ends[id] = now
+
+    def _check_folds(self, id: str, ledger: Any) -> None:
+        """The queue, the transcript and the number of steps are folds of the records."""
+        entries, s = self._entries[id], ledger.s
+        active = active_steps(entries)
+        if len(active) != s.steps:
+            raise ViolationError(f"{id} counts {s.steps} steps, and its ledger has {len(active)}")
+        said = active_messages(entries)
+        if (len(said), extend("", said)) != tuple(s.transcript):
+            raise ViolationError(f"the transcript of {id} is not that of its steps")
+        if ledger.recorded != queue_after(active):
+            raise ViolationError(f"the queue of {id} is not the fold of its records")
+        findings = verify(entries)
+        if findings:
+            raise ViolationError(f"the ledger of {id} does not fit: {findings}")
+
+    def _check_effects(self) -> None:
+        """What is done is done once, and undone once at most, unless a person says so."""
+        world = self._sim.world
+        for what, counts in (("done", world.done), ("undone", world.undone)):
+            for (tool, key), count in counts.items():
+                if count > 1 + self._repeats() and tool not in REPEATABLE:
+                    raise ViolationError(f"{tool} ({key}) was {what} {count} times")
+
+    def _repeats(self) -> int:
+        """Count the decisions by which a person lets something be done once more."""
+        found = 0
+        for entries in self._entries.values():
+            for entry in entries:
+                event = entry.event
+                if event is not None and event.kind == "command":
+                    found += event.body.get("verb") == "approve"
+        return found
+
+    def _check_record(self, run: Run) -> None:
+        """A closed task has a record, and the run its seal."""
+        found = self._sim.archive.find_record(record_name("tasks", run.id))
+        if found is None:
+            raise ViolationError(f"{run.id} is closed, and the archive has no record of it")
+        record = TaskRecord.model_validate(found)
+        seal = run.memo.get(SEAL_MEMO)
+        kept = Seal.model_validate_json(seal.data) if seal is not None else Seal()
+        if record.prepared and not is_sealed(found, kept.record):
+            raise ViolationError(f"{run.id} is closed, and its record is not the sealed one")
+        if record.task["status"] != self._ends[run.id]:
+            raise ViolationError(f"{run.id} has a record of another end")
+
+    # ---- whenever nothing can happen by itself
+
+    def look(self) -> None:
+        """Check what must hold when nothing can happen by itself; do nothing else.
+
+        Raises:
+            ViolationError: Something does not.
+        """
+        server = self._sim.server
+        if not server.rests:
+            return
+        if server.due is None:
+            waiting = [u for u in server.updates if not u.answers and self._rests(u.run)]
+            if waiting:
+                what = f"{waiting[0].name} {waiting[0].id}"
+                raise ViolationError(f"nothing will answer the update {what}")
+        for id in self._sim.tasks:
+            run = server.newest(id)
+            if run is not None and run.is_open and run.code is not None and not run.timers:
+                self._check_rest(run)
+
+    def _check_rest(self, run: Run) -> None:
+        """Somebody can end each wait, and lists show what is."""
+        core, id = run.code.core, run.id
+        ledger = core.ledger
+        for name, child in ledger.s.children.items():
+            there = self._sim.server.newest(name)
+            if there is not None and not there.is_open and not (child.closed or child.left):
+                raise ViolationError(f"{id} has not noticed that its child {name} has ended")
+        if not self._can_move(run):
+            raise ViolationError(f"nobody can move {id}: {self.state_of(id)}")
+        shown = json.loads(run.attributes.indexed_fields["HfStatus"].data)
+        if shown != ledger.status:
+            raise ViolationError(f"lists show {id} as {shown}; it is {ledger.status}")
+
+    def _can_move(self, run: Run) -> bool:
+        """Whether a request, a person or another task can move a task that rests."""
+        core = run.code.core
+        ledger, s = core.ledger, core.ledger.s
+        if core.phase == "undoing":
+            held_by_parent = s.undo is not None and s.undo.mode == "held"
+            return held_by_parent or approvals.undo_waits(ledger)
+        match ledger.status:
+            case "waiting":
+                return bool(self.asked(run))
+            case "paused":
+                return bool(s.paused) or bool(s.held)
+            case "answered":
+                return refuse_finalize(ledger) is None
+            case "needs_attention":
+                again = refuse_run(ledger, core.agenda, RunRequest(all=True), "probe")
+                anew = refuse_run(ledger, core.agenda, RunRequest(restart=True), "probe")
+                return again is None or anew is None or run.begin.parent is not None
+            case _:
+                waits_for = [n for n, c in s.children.items() if not (c.closed or c.left)]
+                is_asked = refuse_run(ledger, core.agenda, RunRequest(), "probe") is None
+                # Who has dropped the last queued step may take a step back, or end the task.
+                is_dropped = not s.queue and not s.opens
+                return bool(waits_for) or ((is_asked or is_dropped) and not core.agenda.steps_go)
+
+    def _rests(self, run: Run) -> bool:
+        """Whether a task rests, and nobody else is to go on: requests to it are answered then.
+
+        A person may have to decide on an undo, or to run a child whose steps were taken back.
+        """
+        if not run.is_open:
+            return False
+        core = run.code.core
+        is_undoing = core.phase == "undoing" and approvals.undo_waits(core.ledger)
+        return not is_undoing and not self._idle_child(run)
+
+    def _idle_child(self, run: Run) -> bool:
+        """Whether a child that a task waits for rests: who took its steps back has to run it."""
+        for name in run.code.core.ledger.s.children:
+            child = self._sim.server.newest(name)
+            if child is not None and child.is_open and child.code is not None:
+                core = child.code.core
+                is_idle = core.ledger.status == "running" and not core.ledger.s.automatic
+                if is_idle or self._idle_child(child):
+                    return True
+        return False
+
+    def asked(self, run: Run) -> list[Approval]:
+        """List the approvals of a task, and of its children, that somebody can decide."""
+        found: list[Approval] = []
+        for each in approvals.asked_everywhere(run.code.core.ledger):
+            owner = self._sim.server.newest(each.id.rpartition(":")[0])
+            if owner is not None and owner.is_open and owner.code is not None:
+                known = owner.code.core.ledger.asked.find(each.id)
+                if known is not None and known.status == "open":
+                    found.append(each)
+        return found
+
+    # ---- words
+
+    def state_of(self, id: str) -> str:
+        """Describe a task for a person."""
+        run = self._sim.server.newest(id)
+        if run is None or run.code is None:
+            return "there is no such task"
+        core = run.code.core
+        s = core.ledger.s
+        return (
+            f"{core.ledger.status} ({core.phase}); approvals"
+            f" {[(a.id, a.kind, a.status) for a in s.approvals]}; failure {core.ledger.failure};"
+            f" steps {s.steps}, open {[c.n for c in s.opens]}, queued {len(s.queue)}; children"
+            f" {[(n, c.status, c.closed) for n, c in s.children.items()]}; undo {s.undo}"
+        )
+
+    def ledger_of(self, id: str) -> list[str]:
+        """Return a task's ledger without what differs from one clock to another."""
+        return [told(entry) for entry in self._entries[id]]
+
+
+def told(entry: Entry) -> str:
+    """Say what an entry of a ledger holds, without times, digests and ids made of them."""
+    return TIMES.sub("<time>", json.dumps(_without(entry.wire(), OF_CLOCKS), sort_keys=True))
+
+
+def _without(data: Any, names: tuple[str, ...]) -> Any:
+    match data:
+        case dict():
+            members = cast("dict[str, Any]", data).items()
+            return {k: _without(v, names) for k, v in members if k not in names}
+        case list():
+            return [_without(each, names) for each in data]  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return data

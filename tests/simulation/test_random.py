@@ -1,0 +1,27 @@
+"""Random schedules of the workflow code: whatever happens to a task, what must hold does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.generate import schedule_of
+from tests.simulation.play import play
+from tests.simulation.shrink import first_failure
+from tests.support.scale import times
+
+TESTS = 2
+SEEDS = 100
+
+
+@pytest.mark.parametrize("part", range(times(TESTS, 10 * TESTS)))
+def test_what_must_hold_does_whatever_a_schedule_brings(part: int) -> None:
+    failure = first_failure(range(part * SEEDS, (part + 1) * SEEDS))
+    assert not failure, failure
+
+
+def test_a_seed_repeats_exactly() -> None:
+    for seed in range(40):
+        first, second = (play(schedule_of(seed)) for _ in range(2))
+        assert first.trace == second.trace
+        assert first.ledger == second.ledger
+        assert first.counts == second.counts
