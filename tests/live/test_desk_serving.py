@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from holdfast.desk.server import desk_served
 from holdfast.errors import InvalidArgumentError, ServerStartError
+from tests.support import forked
 from tests.support.rig import Rig, until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -31,7 +31,7 @@ def started(directory: Path, *command: str) -> Generator[str]:
     hidden = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
     with subprocess.Popen(
-        [sys.executable, *command],
+        forked.command(*command),
         cwd=directory,
         env={**kept, "PYTHONPATH": str(ROOT), "HOLDFAST_DATA_DIR": str(directory / "data")},
         stdout=subprocess.PIPE,
@@ -70,7 +70,7 @@ async def test_dev_prints_the_desk_first_and_serves_the_agents_beside_it(tmp_pat
 
 async def test_a_desk_of_its_own_asks_for_a_token_once_there_is_one(tmp_path: Path) -> None:
     def said(*arguments: str) -> str:
-        command = [sys.executable, "-m", "holdfast", "desk", "token", *arguments]
+        command = forked.command("-m", "holdfast", "desk", "token", *arguments)
         environment = {**os.environ, "HOLDFAST_DATA_DIR": str(tmp_path / "data")}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return done.stdout.strip()

@@ -8,10 +8,11 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import forked
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("[!_]*.py"))
@@ -37,7 +38,7 @@ def printed_by(example: str, directory: Path) -> str:
         installed.mkdir()
         (installed / "holdfast").symlink_to(ROOT / "holdfast")
     done = subprocess.run(
-        [sys.executable, *command_of(example)],
+        forked.command(*command_of(example)),
         cwd=checkout,
         env={**kept, "PYTHONPATH": str(installed)},
         capture_output=True,
@@ -49,20 +50,15 @@ def printed_by(example: str, directory: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_names_itself_in_its_command(example: str) -> None:
-    assert command_of(example)[0] == f"examples/{example}"
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_needs_no_other_so_that_it_runs_from_any_directory(example: str) -> None:
-    tree = ast.parse((ROOT / "examples" / example).read_text(encoding="utf-8"))
-    froms = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    names = [
-        name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
-    ]
+def test_an_example_names_itself_in_its_command_and_needs_no_other() -> None:
     own = {"examples", *(each.removesuffix(".py") for each in EXAMPLES)}
-    assert [name for name in (*froms, *names) if name.partition(".")[0] in own] == []
+    for example in EXAMPLES:
+        assert command_of(example)[0] == f"examples/{example}"
+        tree = ast.parse((ROOT / "examples" / example).read_text(encoding="utf-8"))
+        named = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        for node in ast.walk(tree):
+            named += [each.name for each in node.names] if isinstance(node, ast.Import) else []
+        assert not {name.partition(".")[0] for name in named} & own, example
 
 
 def test_arithmetic_is_done(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner
-from tests.support.cli import Cli, make_cli
+from tests.support import forked
+from tests.support.cli import Cli, Here, make_cli
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +31,12 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
 
 def ask(cli: Cli, *names: str, euros: int, more: tuple[str, ...] = ()) -> list[str]:
     """Create tasks that want to pay, and wait until they are listed as asking, in this order."""
+    here = Here(cli.home, cli.data_dir)
     for name in names:
         wish = f"Please pay {name} {euros} euros."
-        cli("run", "clerk", wish, "--task-id", name, "--detach", *more)
+        here("run", "clerk", wish, "--task-id", name, "--detach", *more)
         for _ in range(200):
-            if f"{name}:1" in cli("approvals", "--json").out:
+            if f"{name}:1" in here("approvals", "--json").out:
                 break
             time.sleep(0.1)
         else:
@@ -139,7 +141,7 @@ def test_on_a_terminal_one_key_is_enough_and_the_editor_is_opened(cli: Cli, tmp_
     )
     master, slave = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli", "inbox", "--by", "ann"],
+        forked.command("-m", "holdfast.cli", "inbox", "--by", "ann"),
         cwd=cli.home,
         env=cli.environment(EDITOR=f"{sys.executable} {editor}"),
         stdin=slave,

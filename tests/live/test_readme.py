@@ -6,12 +6,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.support import forked
 from tests.support.pages import ALL, PAGES, ROOT
 
 BLOCK = re.compile(
@@ -50,7 +50,7 @@ def environment() -> dict[str, str]:
 def run(arguments: list[str], directory: Path) -> str:
     """Run a Python program with its own data directory; return what it printed."""
     done = subprocess.run(
-        [sys.executable, *arguments],
+        forked.command(*arguments),
         cwd=directory,
         env=environment(),
         capture_output=True,
@@ -126,7 +126,7 @@ def test_the_killed_program_of_the_streaming_page_goes_on_where_it_was(tmp_path:
     until_killed = 'while not Path("killed").exists(): time.sleep(0.01)'
     assert "time.sleep(2)" in block
     block = block.replace("time.sleep(2)", until_killed)
-    command = [sys.executable, "-c", block]
+    command = forked.command("-c", block)
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
     ) as killed:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.test_readme import environment
+from tests.support import forked
 from tests.support.pages import PAGES, Block, blocks
 
 TUTORIAL = [path for path in PAGES if path.parent.name == "tutorial"]
@@ -45,11 +46,11 @@ def commands(page: Path) -> list[tuple[str, str]]:
 
 def run(command: str, directory: Path) -> str:
     """Run a command of a page in the reader's directory."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = [forked.programs(), str(Path(sys.executable).parent), os.environ["PATH"]]
     done = subprocess.run(
         ["bash", "-uo", "pipefail", "-c", command],
         cwd=directory,
-        env={**environment(), "PATH": path},
+        env={**environment(), "PATH": os.pathsep.join(path)},
         capture_output=True,
         text=True,
         timeout=200,

@@ -1,23 +1,23 @@
-"""The command line as its users have it: processes of their own, in a directory of their own."""
+"""The command line as its users have it: processes in a directory of their own."""
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any
 
+from typer.testing import CliRunner
+
 import holdfast
+from holdfast.cli.app import app
+from tests.support import forked
 
 PATIENCE_SECONDS = 100
 ROOT = Path(holdfast.__file__).parents[1]
@@ -79,6 +79,11 @@ agents = [calc, sick, slow]
 '''
 
 
+def unforked(*arguments: str) -> list[str]:
+    """Return the command line of a process of its own, whose children are its children."""
+    return [sys.executable, *arguments]
+
+
 @dataclass(frozen=True)
 class Result:
     """How a command ended."""
@@ -126,27 +131,30 @@ class Cli:
         lines: str = "",
     ) -> Result:
         """Run a command to its end, with lines to read, and check its exit code."""
-        with TemporaryDirectory() as directory:
-            files = {name: Path(directory, name) for name in ("in", "out", "err")}
-            files["in"].write_text(lines, "utf-8")
-            command = {
-                "arguments": [*map(str, arguments)],
-                "directory": str(self.home),
-                "environment": self.environment(**(environment or {})),
-                **{name: str(file) for name, file in files.items()},
-            }
-            code = _commands().run(command)
-            done = Result(code, files["out"].read_text("utf-8"), files["err"].read_text("utf-8"))
-        assert code == expect, f"{arguments}: {code}\n{done.err}"
+        ended = subprocess.run(
+            forked.command("-m", "holdfast.cli", *map(str, arguments)),
+            cwd=self.home,
+            env=self.environment(**(environment or {})),
+            input=lines,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        done = Result(ended.returncode, ended.stdout, ended.stderr)
+        assert done.code == expect, f"{arguments}: {done.code}\n{done.err}"
         return done
 
     @contextmanager
     def running(
-        self, *arguments: object, environment: Mapping[str, str] | None = None
+        self,
+        *arguments: object,
+        environment: Mapping[str, str] | None = None,
+        python: Callable[..., list[str]] = forked.command,
     ) -> Generator[Running]:
         """Run a command in the background; it is killed when the block leaves it running."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.cli", *map(str, arguments)],
+            python("-m", "holdfast.cli", *map(str, arguments)),
             cwd=self.home,
             env=self.environment(**(environment or {})),
             stdout=subprocess.PIPE,
@@ -158,45 +166,6 @@ class Cli:
                 yield Running(process)
             finally:
                 process.kill()
-
-
-class _Commands:
-    """The process whose forks the short commands are."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.commands"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # so that it can be killed with its forks
-        )
-        atexit.register(self.stop)
-
-    def run(self, command: Mapping[str, Any]) -> int:
-        """Run a command to its end; return its exit code."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(json.dumps(command) + "\n")
-            self._process.stdin.flush()
-            ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE_SECONDS)
-            assert ready, f"{command['arguments']} did not end in {PATIENCE_SECONDS} s"
-            return int(self._process.stdout.readline())
-        except BaseException:  # its answer would be taken for the next command's
-            self.stop()
-            _commands.cache_clear()
-            raise
-
-    def stop(self) -> None:
-        """End the process and the command that it runs, if any."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate()
-
-
-_commands = functools.cache(_Commands)
 
 
 @dataclass(frozen=True)
@@ -239,6 +208,34 @@ class Running:
         """Wait for the end; of stderr it gives what came after the last line asked for."""
         out, err = self.process.communicate(timeout=PATIENCE_SECONDS)
         return Result(self.process.returncode, out, err)
+
+
+@dataclass(frozen=True)
+class Here:
+    """Runs commands in this process: what is claimed is what they print and their exit code.
+
+    Attributes:
+        home: The directory with the agents, which no command here may import.
+        data_dir: The data directory.
+    """
+
+    home: Path
+    data_dir: Path
+
+    def __call__(
+        self, *arguments: object, expect: int = 0, environment: Mapping[str, str] | None = None
+    ) -> Result:
+        """Run a command and check its exit code."""
+        given: dict[str, str | None] = {
+            name: None for name in os.environ if name.startswith(HIDDEN)
+        }
+        given |= {"HOLDFAST_DATA_DIR": str(self.data_dir), **(environment or {})}
+        with chdir(self.home):
+            done = CliRunner(env=given).invoke(
+                app, [str(each) for each in arguments], catch_exceptions=False
+            )
+        assert done.exit_code == expect, f"{arguments}: {done.exit_code}\n{done.output}"
+        return Result(done.exit_code, done.stdout, done.stderr)
 
 
 def make_cli(home: Path) -> Cli:

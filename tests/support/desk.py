@@ -7,13 +7,13 @@ import socket
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from playwright.async_api import Browser, Page, Request
+from playwright.async_api import Browser, BrowserContext, Page, Request
 
 from holdfast import AgentRunner
 from holdfast.desk import Identity, Tokens, desk_app
@@ -66,10 +66,13 @@ class Served:
     Attributes:
         url: Where.
         people: Who may do what.
+        contexts: The browser of each who has one: the first page in a browser of its own costs
+            five times as much as another one.
     """
 
     url: str
     people: People
+    contexts: dict[str, BrowserContext] = field(default_factory=dict[str, BrowserContext])
 
     def cookies(self, name: str) -> list[Any]:
         """Return the cookies of a browser in which somebody has signed in."""
@@ -97,7 +100,10 @@ async def serve_desk(
             outer.mount(prefix, app)
             app = outer
         async with serve_app(app, port) as url:
-            yield Served(f"{url}{prefix}", people)
+            served = Served(f"{url}{prefix}", people)
+            yield served
+            for context in served.contexts.values():
+                await context.close()
 
 
 @asynccontextmanager
@@ -129,13 +135,14 @@ def free_port() -> int:
 async def person(
     browser: Browser, desk: Served, name: str = "ann", *, width: int = 1280, scheme: Any = "light"
 ) -> AsyncGenerator[Page]:
-    """Open a browser of a person; at its end, it has asked no other host, and had no error."""
+    """Open a page of a person; at its end, it has asked no other host, and had no error."""
     url = desk.url
-    context = await browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=scheme
-    )
-    await context.add_cookies(desk.cookies(name))
-    page = await context.new_page()
+    if name not in desk.contexts:
+        desk.contexts[name] = await browser.new_context()
+        await desk.contexts[name].add_cookies(desk.cookies(name))
+    page = await desk.contexts[name].new_page()
+    await page.set_viewport_size({"width": width, "height": 900})
+    await page.emulate_media(color_scheme=scheme)
     page.set_default_timeout(PATIENCE_MS)
     wrong: list[str] = []
 
@@ -149,5 +156,5 @@ async def person(
     try:
         yield page
     finally:
-        await context.close()
+        await page.close()
     assert wrong == []

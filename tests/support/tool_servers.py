@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import socket
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from holdfast.mcp import MCPServerStdio
+from tests.support import forked
 
 PROGRAM = Path(__file__).with_name("mcp_server.py")
 
@@ -22,7 +22,8 @@ class Place:
     @property
     def params(self) -> Any:
         """Return how the server is started."""
-        return {"command": sys.executable, "args": [str(PROGRAM), str(self.path)]}
+        command, *arguments = forked.command(str(PROGRAM), str(self.path))
+        return {"command": command, "args": arguments}
 
     def stdio(self, **options: Any) -> MCPServerStdio:
         """Describe the server as a process of its own."""
