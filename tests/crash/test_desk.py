@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from holdfast.desk import Tokens
@@ -13,7 +12,6 @@ from tests.crash import expenses
 from tests.crash.lab import Lab
 from tests.support.desk import (
     PATIENCE_MS,
-    SETTLED,
     People,
     Served,
     free_port,
@@ -27,18 +25,15 @@ MISSING = re.compile("goes on by itself")
 
 
 class Hand:
-    """A person who uses a page with the mouse alone, or with the keyboard alone."""
+    """A person who uses a page with the keyboard alone."""
 
-    def __init__(self, page: Page, uses: str) -> None:
-        self._page, self._is_mouse = page, uses == "mouse"
+    def __init__(self, page: Page) -> None:
+        self._page = page
 
     async def press(self, target: Locator, key: str = "") -> None:
-        """Press a button or a link; a key may do the same."""
+        """Press a button or a link, or the key that does the same."""
         await expect(target).to_be_visible()
-        if self._is_mouse:
-            await self._page.evaluate(SETTLED)  # a click is lost on what moves away under it
-            await target.click()
-        elif key:
+        if key:
             await self._page.keyboard.press(key)
         else:
             await self._go_to(target)
@@ -60,19 +55,15 @@ class Hand:
     async def fill(self, target: Locator, content: str) -> None:
         """Type in the place of what is in a field."""
         await expect(target).to_be_visible()
-        await (target.click() if self._is_mouse else self._go_to(target))
+        await self._go_to(target)
         await self._page.keyboard.press("Control+a")
         await self._page.keyboard.type(content)
 
     async def turn_to(self, tab: str) -> None:
         """Choose a tab; arrows go from one to the next."""
-        target = self._page.get_by_role("tab", name=tab)
-        if self._is_mouse:
-            await target.click()
-            return
         await self._go_to(self._page.get_by_role("tab", selected=True))
         await self._page.keyboard.press("Home")
-        await self._go_to(target, "ArrowRight")
+        await self._go_to(self._page.get_by_role("tab", name=tab), "ArrowRight")
         await self._page.keyboard.press("Enter")
 
     async def _go_to(self, target: Locator, by: str = "Tab") -> None:
@@ -92,15 +83,14 @@ async def _has_focus(target: Locator) -> bool:
     )
 
 
-@pytest.mark.parametrize("uses", ["mouse", "keys"])
-async def test_an_expense_from_the_wish_to_the_comparison(
-    own_lab: Lab, browser: Browser, uses: str
+async def test_an_expense_from_the_wish_to_the_comparison_by_the_keyboard_alone(
+    own_lab: Lab, browser: Browser
 ) -> None:
     lab = own_lab  # with a list of tasks and an inbox of its own
     lab.hold("pay")
     worker = await lab.serve(program=expenses.work)
     async with serve_desk(lab.runner) as desk, person(browser, desk) as page:
-        hand, dialog = Hand(page, uses), page.get_by_role("dialog")
+        hand, dialog = Hand(page), page.get_by_role("dialog")
         card = page.get_by_role("article")
 
         await page.goto(f"{desk.url}/tasks")  # asks

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -21,7 +21,8 @@ from holdfast import Agent, HoldfastPlugin
 from holdfast.archive.archive import Archive
 from holdfast.engine.dev_server.server import find_server
 from holdfast.models import OfflineModel
-from tests.support.cli import PATIENCE_SECONDS, ROOT, Cli, Result, make_cli
+from tests.support import forked
+from tests.support.cli import PATIENCE_SECONDS, ROOT, Cli, make_cli, unforked
 
 SERVED_HERE = ("--agents", "my_agents:agents")
 QUESTION = "What is (2 * 3) + 4?"
@@ -36,20 +37,14 @@ def cli(tmp_path: Path) -> Generator[Cli]:
 
 
 @pytest.fixture(scope="module")
-def summed(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+def with_sum(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
+    """Give a data directory that has a task, and a server that is up."""
     cli = make_cli(tmp_path_factory.mktemp("summed"))
-    cli("run", "calc", "What is 1 + 1?", "--task-id", "sum", *SERVED_HERE)
-    return cli
-
-
-@pytest.fixture
-def with_sum(summed: Cli, tmp_path: Path) -> Generator[Cli]:
-    """Give a test a data directory of its own that has a task."""
-    cli = make_cli(tmp_path)
-    left_out = shutil.ignore_patterns("ports.json", "server.*")  # it has a server of its own, too
-    shutil.copytree(summed.data_dir, cli.data_dir, ignore=left_out)
-    yield cli
-    cli("stop")
+    with cli.running("dev", "my_agents:sick", "--json") as dev:
+        dev.first_json()
+        cli("run", "calc", "What is 1 + 1?", "--task-id", "sum", *SERVED_HERE)
+        yield cli
+        dev.end()
 
 
 def open_gate(cli: Cli) -> None:
@@ -61,21 +56,25 @@ def test_run_with_agents_needs_nothing_else(cli: Cli) -> None:
     assert cli("run", "calc", QUESTION, *SERVED_HERE).out == f"{ANSWER}\n"
     assert cli("ui", expect=5).err  # the last one to leave has stopped the server
     assert [task["status"] for task in cli("tasks", "--json").lines] == ["finished"]
+    cli("run", "calc", QUESTION, "--detach", "--task-id", "early")  # with no worker: it waits
+    assert cli("attach", "early", *SERVED_HERE).out == f"{ANSWER}\n"
+    cli("run", "calc", QUESTION, *SERVED_HERE, "--max-turns", "2", "--task-id", "back", expect=3)
+    done = cli("undo", "back", *SERVED_HERE, "--json").json
+    assert (done["status"], done["task_id"]) == ("done", "back")
+    assert done["steps"][-1] == "s3"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_dev_ends_on_a_signal_and_stops_its_server(cli: Cli, number: int) -> None:
+def test_dev_ends_on_a_signal_and_stops_its_server(cli: Cli) -> None:
     with cli.running("dev", "my_agents:agents", "--json") as dev:
         dev.first_json()
         pid = cli("ui", "--json").json["pid"]
-        ended = dev.end(number)
+        ended = dev.end(signal.SIGINT)
     assert ended.code == 0
     assert "In another terminal" in ended.err
     assert not psutil.pid_exists(pid)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_joins_serves_and_ends_on_a_signal(cli: Cli, number: int) -> None:
+def test_a_worker_joins_serves_and_ends_on_a_signal(cli: Cli) -> None:
     open_gate(cli)
     with cli.running("worker", "my_agents:agents", "--app", "sums", "--json") as worker:
         said = worker.first_json()
@@ -83,7 +82,7 @@ def test_a_worker_joins_serves_and_ends_on_a_signal(cli: Cli, number: int) -> No
         agents = ["calc", "sick", "slow"]
         assert said == {"app": "sums", "agents": agents, "queues": ["hf.sums"]}
         assert cli("run", "calc", QUESTION, "--app", "sums").out == f"{ANSWER}\n"
-        ended = worker.end(number)
+        ended = worker.end(signal.SIGTERM)
     assert ended.code == 0
     assert "stopping" in ended.err
 
@@ -146,22 +145,9 @@ def test_a_task_without_a_worker_is_shown_from_the_history(cli: Cli) -> None:
         ("returned", "multiply"),
     ]
     assert "multiply gave 6" in cli("show", "alone").out
-
-
-def test_commands_are_recorded_with_no_worker_up(cli: Cli) -> None:
-    with cli.running("worker", "my_agents:agents", "--json") as worker:
-        worker.first_json()
-        cli("run", "calc", QUESTION, "--manual", "--task-id", "later")
-        worker.end()
-    recorded = cli("abandon", "later", "--by", "ann", "--reason", "late", "--json")
+    recorded = cli("abandon", "alone", "--by", "ann", "--reason", "late", "--json")
     assert recorded.json["status"] == "recorded"
     assert "takes effect when a worker is up" in recorded.err
-
-
-def test_a_task_created_with_no_worker_waits_for_one(cli: Cli) -> None:
-    open_gate(cli)
-    cli("run", "calc", QUESTION, "--detach", "--task-id", "early")
-    assert cli("attach", "early", *SERVED_HERE).out == f"{ANSWER}\n"
 
 
 def test_stop_ends_the_server_under_a_worker_and_loses_no_task(cli: Cli) -> None:
@@ -175,50 +161,30 @@ def test_stop_ends_the_server_under_a_worker_and_loses_no_task(cli: Cli) -> None
     assert cli("attach", "kept", *SERVED_HERE).out == f"{ANSWER}\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
+def test_the_entry_point_of_a_worker_says_what_is_wrong(cli: Cli) -> None:
+    for arguments, code, said in (
         (["--help"], 0, "usage: worker.py"),
         ([], 2, "Agents are named as module:attribute"),
         (["nowhere:agents"], 2, "Cannot import 'nowhere'"),
         (["my_agents:agents", "--colour"], 2, "--colour"),
         (["my_agents:agents"], 2, "No archive is named"),
-    ],
-)
-def test_the_entry_point_of_a_worker_says_what_is_wrong(
-    cli: Cli, arguments: list[str], code: int, said: str
-) -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "worker.py"), *arguments],
-        cwd=cli.home,
-        env=cli.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code
-    assert said in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("command", [("undo",), ("rewind", "--to", "1")])
-def test_steps_are_undone_by_agents_that_are_served_meanwhile(
-    cli: Cli, command: tuple[str, ...]
-) -> None:
-    open_gate(cli)
-    budget = ("--max-turns", "2", "--task-id", "back")
-    cli("run", "calc", QUESTION, *SERVED_HERE, *budget, expect=3)
-    done = cli(*command, "back", *SERVED_HERE, "--json").json
-    assert (done["status"], done["task_id"]) == ("done", "back")
-    assert done["steps"][-1] == "s3"
+    ):
+        done = subprocess.run(
+            forked.command(str(ROOT / "worker.py"), *arguments),
+            cwd=cli.home,
+            env=cli.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code
+        assert said in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
 
 
 async def test_workers_of_one_s_own_queue_are_reached_by_run_and_by_all_that_follows(
     cli: Cli,
 ) -> None:
-    def call(*arguments: str) -> Result:
-        return cli(*arguments)
-
     with cli.running("dev", "my_agents:agents", "--json") as dev:
         await asyncio.to_thread(dev.first_json)
         server, archive = find_server(cli.data_dir), Archive(cli.data_dir / "archive")
@@ -228,114 +194,90 @@ async def test_workers_of_one_s_own_queue_are_reached_by_run_and_by_all_that_fol
         client = await Client.connect(server.address, plugins=[plugin])
         async with Worker(client, task_queue="mine"):
             made = await asyncio.to_thread(
-                call, "run", "calc", "hello", "--queue", "mine", "--manual", "--json"
+                cli, "run", "calc", "hello", "--queue", "mine", "--manual", "--json"
             )
             task = made.json["task_id"]
             for command in ("step", "undo", "step", "finalize"):
-                await asyncio.to_thread(call, command, task)
+                await asyncio.to_thread(cli, command, task)
         found = await client.get_workflow_handle(task).describe()
         dev.end(signal.SIGTERM)
     assert found.task_queue == "mine"
     assert cli("show", task, "--json").json["task"]["status"] == "finished"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("tasks",), 0),
-        (("tasks", "--json"), 0),
-        (("audit", "sum"), 0),
-        (("show", "nowhere"), 4),
-        (("show", "nowhere", "--json"), 4),
-        (("run", "calc", "What is 2 + 3?", *SERVED_HERE), 0),
-        (("run", "calc", "What is 2 + 3?", *SERVED_HERE, "--max-turns", "0"), 3),
-    ],
-)
-def test_a_reader_that_has_gone_changes_neither_work_nor_exit_code(
-    with_sum: Cli, arguments: tuple[str, ...], code: int
-) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    ended = subprocess.run(
-        [sys.executable, "-m", "holdfast.cli", *arguments],
-        cwd=with_sum.home,
-        env=with_sum.environment(),
-        stdout=writing,
-        stderr=writing,
+def ended(cli: Cli, stdout: Any, stderr: Any, *arguments: str, text: str = "") -> Any:
+    """Run a command to its end with these files as its output."""
+    return subprocess.run(
+        forked.command("-m", "holdfast.cli", *arguments),
+        cwd=cli.home,
+        env=cli.environment(),
+        input=text,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
         check=False,
         timeout=PATIENCE_SECONDS,
     )
-    os.close(writing)
-    assert ended.returncode == code
-    kept = [each["status"] for each in with_sum("tasks", "--json").lines]
-    done = "waiting" if code == 3 else "finished"
-    assert kept == ([done, "finished"] if "run" in arguments else ["finished"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("--version",), 1),
-        (("--help",), 1),
-        (("tasks",), 1),
-        (("tasks", "--json"), 1),
-        (("show", "sum"), 1),
-        (("audit", "sum"), 1),
+SUM = ("run", "calc", "What is 2 + 3?", *SERVED_HERE, "--task-id")
+
+
+def test_a_reader_that_has_gone_changes_neither_work_nor_exit_code(with_sum: Cli) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    for arguments, code in (
+        (("tasks",), 0),
+        (("audit", "sum"), 0),
         (("show", "nowhere", "--json"), 4),
-        (("nothing", "--json"), 2),
-        (("run", "calc", "What is 2 + 3?", *SERVED_HERE), 1),
-        (("run", "calc", "What is 2 + 3?", *SERVED_HERE, "--json"), 1),
-        (("run", "calc", "What is 2 + 3?", *SERVED_HERE, "--max-turns", "0"), 3),
-    ],
-)
-def test_a_full_disk_is_told_in_one_line_and_the_work_is_done(
-    with_sum: Cli, arguments: tuple[str, ...], code: int
-) -> None:
+        ((*SUM, "unread"), 0),
+        ((*SUM, "unread-waits", "--max-turns", "0"), 3),
+    ):
+        assert ended(with_sum, writing, writing, *arguments).returncode == code
+    os.close(writing)
+    assert status(with_sum, "unread", "unread-waits") == ["finished", "waiting"]
+
+
+def status(cli: Cli, *tasks: str) -> list[str]:
+    """Return the statuses of tasks."""
+    return [cli("show", task, "--json").json["task"]["status"] for task in tasks]
+
+
+def test_a_full_disk_is_told_in_one_line_and_the_work_is_done(with_sum: Cli) -> None:
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(
-            [sys.executable, "-m", "holdfast.cli", *arguments],
-            cwd=with_sum.home,
-            env=with_sum.environment(),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=PATIENCE_SECONDS,
-        )
-    assert ended.returncode == code, ended.stderr
-    assert "Traceback" not in ended.stderr
-    if code != 3:  # it has the answer alone on stdout, and there is none yet
-        last = ended.stderr.splitlines()[-1]
-        assert last.startswith("error: stdout could not be written (No space left on device)")
-    kept = [each["status"] for each in with_sum("tasks", "--json").lines]
-    done = "waiting" if code == 3 else "finished"
-    assert kept == ([done, "finished"] if "run" in arguments else ["finished"])
+        for arguments, code in (
+            (("--help",), 1),
+            (("tasks",), 1),
+            (("show", "sum"), 1),
+            (("show", "nowhere", "--json"), 4),
+            (("nothing", "--json"), 2),
+            ((*SUM, "full"), 1),
+            ((*SUM, "full-json", "--json"), 1),
+            ((*SUM, "full-waits", "--max-turns", "0"), 3),
+        ):
+            done = ended(with_sum, full, subprocess.PIPE, *arguments)
+            assert done.returncode == code, done.stderr
+            assert "Traceback" not in done.stderr
+            if code != 3:  # it has the answer alone on stdout, and there is none yet
+                last = done.stderr.splitlines()[-1]
+                said = "error: stdout could not be written (No space left on device)"
+                assert last.startswith(said)
+        kept = status(with_sum, "full", "full-json", "full-waits")
+        assert kept == ["finished", "finished", "waiting"]
+        about: dict[str, object] = {"protocolVersion": "2025-06-18", "capabilities": {}}
+        params = {**about, "clientInfo": {"name": "test", "version": "1"}}
+        begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+        served = ("mcp", "my_agents:agents")
+        done = ended(with_sum, full, subprocess.PIPE, *served, text=f"{json.dumps(begin)}\n")
+    assert done.returncode == 1, done.stderr
+    assert "error: The MCP client at stdout cannot be answered" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
-def test_an_mcp_client_that_cannot_be_answered_is_told_in_one_line(cli: Cli) -> None:
-    about: dict[str, object] = {"protocolVersion": "2025-06-18", "capabilities": {}}
-    params = {**about, "clientInfo": {"name": "test", "version": "1"}}
-    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(
-            [sys.executable, "-m", "holdfast.cli", "mcp", "my_agents:agents"],
-            cwd=cli.home,
-            env=cli.environment(),
-            input=json.dumps(begin) + "\n",
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=PATIENCE_SECONDS,
-        )
-    assert ended.returncode == 1, ended.stderr
-    assert "error: The MCP client at stdout cannot be answered" in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
-def test_a_command_ends_well_without_a_stdout(cli: Cli) -> None:
+def test_a_command_ends_well_without_a_stdout(tmp_path: Path) -> None:
+    cli = Cli(tmp_path)
     line = f'"{sys.executable}" -m holdfast.cli stop --json >&-'
-    ended = subprocess.run(
+    done = subprocess.run(
         ["sh", "-c", line],
         cwd=cli.home,
         env=cli.environment(),
@@ -344,21 +286,20 @@ def test_a_command_ends_well_without_a_stdout(cli: Cli) -> None:
         check=False,
         timeout=PATIENCE_SECONDS,
     )
-    assert ended.returncode == 0, ended.stderr
-    assert "No server is running" in ended.stderr
+    assert done.returncode == 0, done.stderr
+    assert "No server is running" in done.stderr
 
 
-def test_texts_that_the_encoding_of_stdout_lacks_are_written_out(cli: Cli) -> None:
+def test_texts_that_the_encoding_of_stdout_lacks_are_written_out(with_sum: Cli) -> None:
     asked = "What is 2 + 3, Jürgen?"
-    cli("run", "calc", asked, "--task-id", "für", *SERVED_HERE)
+    with_sum("run", "calc", asked, "--task-id", "für", *SERVED_HERE)
     ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     for command, said in (
-        (("tasks",), "f\\xfcr"),
         (("show", "für"), "J\\xfcrgen"),
         (("tasks", "--json"), '"f\\u00fcr"'),
     ):
-        with cli.running(*command, environment=ascii_only) as process:
+        with with_sum.running(*command, environment=ascii_only, python=unforked) as process:
             shown = process.finish()
         assert shown.code == 0, shown.err
         assert said in shown.out
-    assert cli("tasks", "--json").json["task_id"] == "für"
+    assert "für" in with_sum("tasks").out

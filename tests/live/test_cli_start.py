@@ -16,6 +16,7 @@ import yaml
 
 from holdfast.cli.commands.start import doctor as doctor_module
 from holdfast.cli.commands.start.project import FILES
+from tests.support import forked
 from tests.support.cli import ROOT, Cli, make_cli
 
 
@@ -45,7 +46,7 @@ def test_a_new_project_passes_its_test_and_is_not_overwritten(cli: Cli) -> None:
     assert not (project / "README.md").exists()
     shutil.rmtree(project)
     cli("init", "My Rooms")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = forked.command("-m", "pytest", "-q", "-p", "no:cacheprovider")
     passed = subprocess.run(
         [*command, "-W", "ignore"],
         cwd=project,
@@ -111,17 +112,19 @@ def test_the_worker_of_a_new_project_is_installed_from_directories_that_are_only
     assert sorted(file.name for file in (cli.home / "rooms").iterdir()) == sorted(FILES)
 
 
-def test_doctor_without_a_server_says_how_to_get_one(cli: Cli) -> None:
-    told = cli("doctor", "--json", expect=1).json
+def test_doctor_without_a_server_or_agents_says_how_to_get_them(cli: Cli) -> None:
+    told = cli("doctor", "--agents", "nowhere:agents", "--json", expect=1).json
     assert not told["ok"]
-    level, text = findings(told)["engine"]
-    assert level == "error"
-    assert "holdfast dev" in text
-    plain = cli("doctor", expect=1).out
-    assert plain.startswith("ok       python:")
+    found = findings(told)
+    assert found["engine"][0] == found["agents"][0] == "error"
+    assert "holdfast dev" in found["engine"][1]
+    assert "nowhere" in found["agents"][1]
+    assert cli("doctor", expect=1).out.startswith("ok       python:")
 
 
-def test_doctor_of_a_server_finds_it_well_and_prints_no_key(cli: Cli) -> None:
+def test_doctor_of_a_server_finds_it_well_prints_no_key_and_names_tasks_that_nobody_serves(
+    cli: Cli,
+) -> None:
     (cli.home / "open").touch()
     keys = {"ANTHROPIC_API_KEY": "the-key-itself\n"}
     with cli.running("dev", "my_agents:agents", "--json") as dev:
@@ -144,11 +147,6 @@ def test_doctor_of_a_server_finds_it_well_and_prints_no_key(cli: Cli) -> None:
         assert broken["archive"][0] == "error"
         archive.unlink()
         away.rename(archive)
-
-
-def test_doctor_names_tasks_that_nobody_serves(cli: Cli) -> None:
-    with cli.running("dev", "my_agents:agents", "--json") as dev:
-        dev.first_json()
         cli("run", "slow", "hi", "--task-id", "left", "--detach")
         dev.end()
     with cli.running("dev", "my_agents:calc", "--json") as dev:
@@ -159,12 +157,6 @@ def test_doctor_names_tasks_that_nobody_serves(cli: Cli) -> None:
         assert (level, "left" in text) == ("warning", True)
 
 
-def test_doctor_of_agents_that_cannot_be_imported(cli: Cli) -> None:
-    found = findings(cli("doctor", "--agents", "nowhere:agents", "--json", expect=1).json)
-    assert found["agents"][0] == "error"
-    assert "nowhere" in found["agents"][1]
-
-
 def test_a_clock_that_is_off_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     async def far(_: object) -> float:
         return -90.0
@@ -173,21 +165,6 @@ def test_a_clock_that_is_off_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> No
     found = asyncio.run(doctor_module._clock(None))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert (found.level, found.text) == ("warning", "90.0 s behind the server's")
     assert "NTP" in found.remedy
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_completion_knows_the_commands(cli: Cli, shell: str) -> None:
-    program = str(Path(sys.executable).parent / "holdfast")
-    words = {"COMP_WORDS": "holdfast do", "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "holdfast do"}
-    told = subprocess.run(
-        [program],
-        env=cli.environment(_HOLDFAST_COMPLETE=f"complete_{shell}", **words),
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
-    assert "doctor" in told
-    assert "demo" not in told
 
 
 def test_bash_completes_after_the_installation(cli: Cli, tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""Approvals, feedback, undo, rewind, fork, audit by command; `holdfast dev` runs beside them.
-
-The commands run in this process: what is claimed is what they print and their exit code.
-"""
+"""Approvals, feedback, undo, rewind, fork, audit by command; `holdfast dev` runs beside them."""
 
 from __future__ import annotations
 
@@ -10,14 +7,12 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from holdfast.cli.app import app
-from tests.support.cli import Cli, Result, make_cli
+from tests.support.cli import Cli, Here, make_cli
 
 DESK = '''
 """A desk that does what its input says: `do pay 5; book rome`."""
@@ -125,8 +120,6 @@ planner = Agent(name="planner", model=ScriptedModel(lambda request: "yes"), work
 agents = [made("desk"), made("other"), planner, boss, sides]
 '''
 
-Run = Callable[..., Result]
-
 
 @pytest.fixture(scope="module")
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
@@ -139,30 +132,21 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
 
 
 @pytest.fixture
-def run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(cli: Cli) -> Here:
     """Run a command in this process and check its exit code."""
-    for name, text in cli.environment().items():
-        monkeypatch.setenv(name, text)
-    monkeypatch.delenv("TEMPORAL_ADDRESS", raising=False)
-
-    def invoke(*arguments: object, expect: int = 0) -> Result:
-        done = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
-        assert done.exit_code == expect, f"{arguments}: {done.exit_code}\n{done.output}"
-        return Result(done.exit_code, done.stdout, done.stderr)
-
-    return invoke
+    return Here(cli.home, cli.data_dir)
 
 
-def create(run: Run, task_id: str, wish: str, *more: str) -> str:
+def create(run: Here, task_id: str, wish: str, *more: str) -> str:
     run("run", "desk", f"do {wish}", "--task-id", task_id, "--manual", *more)
     return task_id
 
 
-def events(run: Run, task: str) -> list[Any]:
+def events(run: Here, task: str) -> list[Any]:
     return run("audit", task).lines
 
 
-def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Run) -> None:
+def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Here) -> None:
     create(run, "pays-a-lot", "pay 1; pay 2; pay 3; book rome")
     waiting = run("step", "pays", expect=3)
     assert "pays-a-lot:1 tool pay" in waiting.err
@@ -213,7 +197,7 @@ def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Run) ->
         assert said in shown, shown
 
 
-def test_steps_are_undone_rewound_and_forked_from_any_branch(run: Run) -> None:
+def test_steps_are_undone_rewound_and_forked_from_any_branch(run: Here) -> None:
     task = create(run, "travels", "book rome; book oslo")
     run("step", task)
     run("step", task)
@@ -259,7 +243,7 @@ def test_steps_are_undone_rewound_and_forked_from_any_branch(run: Run) -> None:
     assert "closed" in run("undo", task, expect=1).err
 
 
-def test_an_effect_that_nothing_brings_back_is_in_the_way_of_an_undo(run: Run) -> None:
+def test_an_effect_that_nothing_brings_back_is_in_the_way_of_an_undo(run: Here) -> None:
     task = create(run, "ships", "ship box; book rome")
     run("step", task)
     refused = run("undo", task, "--json", expect=1)
@@ -270,7 +254,7 @@ def test_an_effect_that_nothing_brings_back_is_in_the_way_of_an_undo(run: Run) -
     assert 'remains in the world: step 1: ship({"what": "box"})' in kept.out
 
 
-def asked(run: Run, task: str, number: int) -> list[Any]:
+def asked(run: Here, task: str, number: int) -> list[Any]:
     """Wait until so many things wait in a task; return them by their arguments."""
     for _ in range(200):
         found = run("approvals", task, "--json").lines
@@ -281,7 +265,7 @@ def asked(run: Run, task: str, number: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("named", ["parent", "child"])
-def test_a_wait_for_what_a_task_of_a_task_asked_ends_with_that_step(run: Run, named: str) -> None:
+def test_a_wait_for_what_a_task_of_a_task_asked_ends_with_that_step(run: Here, named: str) -> None:
     task = f"nested-{named}"
     run("run", "boss", "go", "--task-id", task, "--detach")
     [nested] = asked(run, task, 1)
@@ -296,7 +280,7 @@ def test_a_wait_for_what_a_task_of_a_task_asked_ends_with_that_step(run: Run, na
         assert (source["tool_name"], source["content"]) == ("helper", "helper: paid 5")
 
 
-def test_a_wait_ends_with_the_step_that_was_decided_and_not_with_one_beside_it(run: Run) -> None:
+def test_a_wait_ends_with_the_step_that_was_decided_and_not_with_one_beside_it(run: Here) -> None:
     run("run", "sides", "go", "--task-id", "beside", "--detach")
     by_step = {each["arguments"]: each["id"] for each in asked(run, "beside", 2)}
     for step in ("y", "x"):
@@ -306,16 +290,7 @@ def test_a_wait_ends_with_the_step_that_was_decided_and_not_with_one_beside_it(r
         assert [each["content"] for each in settled["output"]["sources"]] == [f"paid {step}"]
 
 
-def test_a_decision_on_a_closed_task_is_told_with_who_decided_it(run: Run) -> None:
-    create(run, "paid-once", "pay 1")
-    run("step", "paid-once", expect=3)
-    run("approve", "paid-once:1", "--by", "ann", "--wait")
-    run("abandon", "paid-once", "--reason", "the end of the test")
-    late = run("approve", "paid-once:1", expect=1).err
-    assert "paid-once:1 was decided already: approve by ann at 20" in late
-
-
-def test_decisions_for_later_calls_are_listed_and_revoked_by_command(run: Run) -> None:
+def test_decisions_for_later_calls_are_listed_and_revoked_by_command(run: Here) -> None:
     task = create(run, "pays-again", "pay 7; pay 8")
     run("step", task, expect=3)
     run("approve", f"{task}:1", "--same", "what", "--by", "ann", "--role", "boss")
@@ -326,9 +301,12 @@ def test_decisions_for_later_calls_are_listed_and_revoked_by_command(run: Run) -
     assert "there are" in run("revoke", f"{task}:9", expect=1).err
     run("revoke", f"{task}:1", "--by", "ben")
     assert "No decision" in run("rules", task).err
+    run("reject", f"{task}:2", "--reason", "no", "--always", "--by", "ann")
+    [rule] = run("rules", task, "--json").lines
+    assert (rule["verb"], rule["values"], rule["by"]) == ("reject", {}, "ann")
 
 
-def test_a_rule_of_a_session_is_listed_and_revoked_by_command(run: Run) -> None:
+def test_a_rule_of_a_session_is_listed_and_revoked_by_command(run: Here) -> None:
     task = create(run, "pays-in-session", "pay 7", "--session", "books")
     run("step", task, expect=3)
     run("approve", f"{task}:1", "--in-session", "--same", "what", "--by", "ann", "--wait")
@@ -342,15 +320,7 @@ def test_a_rule_of_a_session_is_listed_and_revoked_by_command(run: Run) -> None:
     assert "No decision" in run("rules", "--session", "books").err
 
 
-def test_later_calls_are_rejected_by_command(run: Run) -> None:
-    task = create(run, "never-pays", "pay 7; pay 8")
-    run("step", task, expect=3)
-    run("reject", f"{task}:1", "--reason", "no", "--always", "--by", "ann")
-    [rule] = run("rules", task, "--json").lines
-    assert (rule["verb"], rule["values"], rule["by"]) == ("reject", {}, "ann")
-
-
-def test_a_decision_on_a_budget_cannot_hold_for_later_ones(run: Run) -> None:
+def test_a_decision_on_a_budget_cannot_hold_for_later_ones(run: Here) -> None:
     task = create(run, "bounded", "pay 7", "--max-turns", "0")
     run("step", task, expect=3)
     [asked] = run("approvals", task, "--json").lines
@@ -360,7 +330,7 @@ def test_a_decision_on_a_budget_cannot_hold_for_later_ones(run: Run) -> None:
     assert [each["id"] for each in run("approvals", task, "--json").lines] == [asked["id"]]
 
 
-def test_mine_lists_what_a_person_can_decide(run: Run) -> None:
+def test_mine_lists_what_a_person_can_decide(run: Here) -> None:
     task = create(run, "granted", "grant 7")
     run("step", task, expect=3)
     mine = ("approvals", task, "--mine", "--by", "eve")
@@ -371,16 +341,19 @@ def test_mine_lists_what_a_person_can_decide(run: Run) -> None:
 
 @pytest.mark.parametrize(("task", "more"), [("by-login", ()), ("by-name", ("--by", "Zoe"))])
 def test_who_creates_a_task_may_not_decide_where_the_asker_may_not(
-    run: Run, monkeypatch: pytest.MonkeyPatch, task: str, more: tuple[str, ...]
+    run: Here, monkeypatch: pytest.MonkeyPatch, task: str, more: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("LOGNAME", "somebody" if more else "zoe")
     create(run, task, "wire 7", *more)
     run("step", task, expect=3)
     assert "created the task and may not" in run("approve", task, "--by", "zoe", expect=1).err
     run("approve", task, "--by", "ben", "--wait")
+    run("abandon", task, "--reason", "the end of the test")
+    late = run("approve", f"{task}:1", expect=1).err  # of a closed task
+    assert f"{task}:1 was decided already: approve by ben at 20" in late
 
 
-def test_an_undo_can_wait_for_a_person_itself(run: Run) -> None:
+def test_an_undo_can_wait_for_a_person_itself(run: Here) -> None:
     task = create(run, "buys", "buy tent")
     run("step", task)
     assert run("undo", task, "--json", expect=3).json["status"] == "waiting"
@@ -390,7 +363,7 @@ def test_an_undo_can_wait_for_a_person_itself(run: Run) -> None:
     assert run("show", task, "--json").json["steps"][0]["status"] == "undone"
 
 
-def test_upcoming_steps_are_edited_and_dropped(run: Run) -> None:
+def test_upcoming_steps_are_edited_and_dropped(run: Here) -> None:
     task = create(run, "queues", "book rome")
     run("edit-step", task, "s1", "do book oslo")
     assert [s["content"] for s in run("step", task, "--json").json["sources"]] == ["booked oslo"]
@@ -403,7 +376,7 @@ def test_upcoming_steps_are_edited_and_dropped(run: Run) -> None:
     assert run("show", task, "--json").json["upcoming"] == []
 
 
-def test_a_step_with_an_id_of_its_own_is_shown_with_it(run: Run) -> None:
+def test_a_step_with_an_id_of_its_own_is_shown_with_it(run: Here) -> None:
     ran = run("run", "planner", "do it", "--task-id", "own-ids")
     assert "step 2 (left)  model call" in ran.err
     assert "  step 1  model call" in ran.err
@@ -413,7 +386,7 @@ def test_a_step_with_an_id_of_its_own_is_shown_with_it(run: Run) -> None:
     assert re.search(r"^step 3 +1 model call", shown, re.MULTILINE)
 
 
-def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Run, cli: Cli) -> None:
+def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Here, cli: Cli) -> None:
     task = create(run, "audited", "pay pin-1234")
     run("step", task, expect=3)
     run("approve", task, "--by", "ann", "--wait")
@@ -434,17 +407,22 @@ def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Run, cli: Cli)
     assert [each["kind"] for each in events(run, task)] == [*kinds, "closed"]
 
 
-def test_a_session_is_verified_by_its_name(run: Run) -> None:
+def test_a_session_is_verified_by_its_name(run: Here) -> None:
     run("run", "desk", "do book rome", "--session", "memo")
     said = run("audit", "--session", "memo", "--verify").out
     assert said.startswith("Session memo is intact.\nproved: The turns of the session")
     shown = run("audit", "--session", "memo", "--json").json
     assert (shown["session"], shown["intact"], shown["unproved"]) == ("memo", True, [])
+    for options in (("--session", "typo"), ("--session", "memo", "--app", "other")):
+        plain = run("audit", *options, expect=4)
+        assert plain.out == ""
+        assert "There is no session" in plain.err
+        assert run("audit", *options, "--json", expect=4).json["exit_code"] == 4
     both = run("audit", "some-task", "--session", "memo", "--json", expect=2).json["error"]
     assert "Name a task or a session" in both["message"]
 
 
-def test_sessions_are_listed_and_one_is_shown(run: Run) -> None:
+def test_sessions_are_listed_and_one_is_shown(run: Here) -> None:
     assert "No sessions" in run("sessions", "--app", "without-any").err
     run("run", "desk", "do book rome", "--session", "trip", "--task-id", "first")
     run("run", "desk", "do book oslo", "--session", "trip", "--task-id", "second")
@@ -471,17 +449,8 @@ def test_sessions_are_listed_and_one_is_shown(run: Run) -> None:
     assert "no session 'trip' of app 'x'" in run("sessions", "trip", "--app", "x", expect=4).err
 
 
-def test_a_session_that_is_not_there_is_not_found(run: Run) -> None:
-    run("run", "desk", "do book rome", "--session", "mine")
-    for options in (("--session", "typo"), ("--session", "mine", "--app", "other")):
-        plain = run("audit", *options, expect=4)
-        assert plain.out == ""
-        assert "There is no session" in plain.err
-        assert run("audit", *options, "--json", expect=4).json["exit_code"] == 4
-
-
 def test_a_broken_record_is_told_with_its_place_and_exit_code_1(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from holdfast.reading.reader import Reader
 
@@ -504,23 +473,20 @@ def test_a_broken_record_is_told_with_its_place_and_exit_code_1(
     assert (broken["intact"], broken["findings"][1]["step"]) == (False, "s1")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_an_unknown_task_is_not_found_by_any_of_them(run: Here) -> None:
+    for command in (
         ("approvals", "nowhere"),
         ("approve", "nowhere:1"),
         ("feedback", "nowhere", "hello"),
         ("undo", "nowhere"),
         ("fork", "nowhere", "--at", "1"),
         ("audit", "nowhere"),
-    ],
-)
-def test_an_unknown_task_is_not_found_by_any_of_them(run: Run, command: tuple[str, ...]) -> None:
-    assert run(*command, "--json", expect=4).json["error"]["type"] == "TaskNotFoundError"
+    ):
+        assert run(*command, "--json", expect=4).json["error"]["type"] == "TaskNotFoundError"
 
 
 def test_the_login_name_is_recorded_when_nobody_is_named(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGNAME", "zoe")
     task = create(run, "named", "pay 1")
@@ -528,14 +494,8 @@ def test_the_login_name_is_recorded_when_nobody_is_named(
     assert run("reject", task, "--reason", "no", "--json").json["by"] == "zoe"
 
 
-@pytest.mark.parametrize("module", ["holdfast", "holdfast.cli"])
-def test_the_package_starts_as_a_program_too(cli: Cli, module: str) -> None:
-    command = [sys.executable, "-m", module, "tasks", "--json", "--limit", "0"]
+def test_the_package_starts_as_a_program_too(cli: Cli) -> None:
+    command = [sys.executable, "-m", "holdfast", "tasks", "--json", "--limit", "0"]
     done = subprocess.run(command, env=cli.environment(), capture_output=True, check=False)
     assert done.returncode == 2
     assert b"--limit" in done.stderr
-
-
-def test_the_module_starts_as_a_program_too(cli: Cli) -> None:
-    assert "No tasks" in cli("tasks", "--agent", "nobody").err
-    assert "respond" in cli("--help").out

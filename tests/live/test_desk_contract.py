@@ -19,6 +19,7 @@ from holdfast.desk import Limits, desk_app
 from holdfast.testing import ScriptedModel
 from tests.support.desk_api import client_of
 from tests.support.rig import MakeAgent, Rig
+from tests.support.scale import times
 
 MANY = Limits(writes_per_second=1e6, burst=1_000_000)
 STREAMS = ("/events", "/stream")
@@ -136,7 +137,7 @@ async def test_any_request_has_an_answer_of_a_described_shape(
         assert not misfits(document, path, method, answer), answer.text[:500]
 
     @settings(
-        max_examples=150,
+        max_examples=times(60, 1_000),
         deadline=None,
         derandomize=True,
         database=None,

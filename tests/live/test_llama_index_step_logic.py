@@ -165,12 +165,22 @@ class Forgetful(Doubling):
     collects = False
 
 
-def test_the_sources_of_step_logic_are_those_of_its_answer() -> None:
+def test_step_logic_has_its_sources_its_states_and_its_task_step_by_step() -> None:
     runner = AgentRunner(Doubling())
     task = runner.create_task("twice")
-    first, last = runner.run_step(task).output, runner.run_step(task).output
+    first = runner.run_step(task)
+    state = {"number": 6, "pair": (1, 2)}
+    assert first.task_step.step_state == first.next_steps[0].step_state == state
+    assert runner.get_upcoming_steps(task)[0].step_state == state
+    assert len(task.extra_state["sources"]) == 1
+    last = runner.run_step(task)
+    assert len(task.extra_state["sources"]) == 2
+    assert runner.get_task(task.task_id) is task
+    numbers = [each.task_step.step_state["number"] for each in runner.get_completed_steps(task)]
+    assert numbers == [6, 12]
     answer = runner.finalize_response(task.task_id)
-    assert [[str(each) for each in shown.sources] for shown in (first, last, answer)] == [
+    shown = (first.output, last.output, answer)
+    assert [[str(each) for each in output.sources] for output in shown] == [
         ["6"],
         ["6", "12"],
         ["6", "12"],
@@ -178,7 +188,7 @@ def test_the_sources_of_step_logic_are_those_of_its_answer() -> None:
     assert [each.node_id for each in answer.source_nodes] == ["6", "12"]
     assert answer.sources[0].raw_input["kwargs"] == {"number": 3}
     assert answer.sources[0].raw_output.text == "6"
-    assert first.metadata == {"by": 2}
+    assert first.output.metadata == {"by": 2}
     assert answer.metadata == {"by": 2, "task_id": task.task_id}
     assert [str(each) for each in runner.chat("again").sources] == ["6", "12"]
 
@@ -192,31 +202,6 @@ def test_an_answer_of_step_logic_that_collects_no_sources_has_its_own() -> None:
     assert ([str(each) for each in streamed.sources], streamed.is_done) == (["12"], True)
 
 
-def test_a_step_shows_the_state_that_the_step_logic_gave_it() -> None:
-    runner = AgentRunner(Doubling())
-    task = runner.create_task("twice")
-    output = runner.run_step(task)
-    assert output.task_step.step_state == {"number": 6, "pair": (1, 2)}
-    assert output.next_steps[0].step_state == {"number": 6, "pair": (1, 2)}
-    assert runner.get_upcoming_steps(task)[0].step_state == {"number": 6, "pair": (1, 2)}
-    runner.run_step(task)
-    numbers = [each.task_step.step_state["number"] for each in runner.get_completed_steps(task)]
-    assert numbers == [6, 12]
-
-
-def test_the_task_of_a_program_has_the_state_that_the_last_step_left() -> None:
-    runner = AgentRunner(Doubling())
-    task = runner.create_task("twice")
-    counts: list[int] = []
-    for _ in range(2):
-        runner.run_step(task)
-        counts.append(len(task.extra_state["sources"]))
-    assert counts == [1, 2]
-    assert runner.get_task(task.task_id) is task
-    runner.undo_step(task)
-    assert len(task.extra_state["sources"]) == 1
-
-
 def test_steps_of_a_round_have_their_sources_and_states() -> None:
     runner = ParallelAgentRunner(Doubling())
     task = runner.create_task("twice")
@@ -226,6 +211,9 @@ def test_steps_of_a_round_have_their_sources_and_states() -> None:
         1,
     )
     assert output.task_step.step_state["number"] == 6
+    runner.run_steps_in_queue(task.task_id)
+    runner.undo_step(task)
+    assert len(task.extra_state["sources"]) == 1
 
 
 class Plain:
@@ -239,16 +227,13 @@ class Plain:
         return ChatResponse(message=answer, raw={"usage": {"prompt_tokens": 7}})
 
 
-def test_the_agent_for_an_llm_without_function_calls_is_a_react_agent() -> None:
+def test_the_agent_for_an_llm_is_the_one_that_it_can_serve() -> None:
+    assert isinstance(AgentRunner.from_llm([DOUBLE], llm=OpenAI("offline")), OpenAIAgent)
     runner = AgentRunner.from_llm([DOUBLE], llm=Plain(), verbose=False)
     assert isinstance(runner, ReActAgent)
     task = runner.create_task("Twice 3?")
     assert str(runner.run_step(task).output) == "6"
     assert runner.durable.get_task(task.task_id).usage.input_tokens == 7
-
-
-def test_the_agent_for_an_llm_with_function_calls_is_an_openai_agent() -> None:
-    assert isinstance(AgentRunner.from_llm([DOUBLE], llm=OpenAI("offline")), OpenAIAgent)
 
 
 def test_a_response_takes_the_nodes_of_its_sources() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +42,7 @@ from holdfast.mcp import (
 )
 from holdfast.mcp.client_server import ClientServer
 from holdfast.testing import FakeOpenAI
+from tests.support import forked
 from tests.support.rig import MakeAgent, Rig, activities_of
 from tests.support.tool_servers import PROGRAM, Place, free_port
 
@@ -150,7 +150,7 @@ async def test_servers_over_http(serve: Serve, model: FakeOpenAI, place: Place, 
         made = MCPServerStreamableHttp({"url": f"http://127.0.0.1:{port}/mcp"}, name="test")
     runner = await serve(made)
     with subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(place.path), kind, str(port)]
+        forked.command(str(PROGRAM), str(place.path), kind, str(port))
     ) as process:
         try:
             await run(runner, model, "look", "book")
@@ -159,29 +159,7 @@ async def test_servers_over_http(serve: Serve, model: FakeOpenAI, place: Place, 
     assert place.calls == {"look:x": 1, "book:x": 1}
 
 
-async def test_results_with_images_and_errors(
-    serve: Serve, model: FakeOpenAI, place: Place
-) -> None:
-    runner = await serve(place.stdio())
-    task = await run(runner, model, "picture", "fails")
-    assert model.requests[1].holds("a x")
-    assert model.requests[1].holds("data:image/png;base64,")
-    assert model.requests[2].holds("no x today")
-    [failed] = [e for e in await runner.audit(task) if e.tool == "fails"]
-    assert (failed.status, failed.result) == ("done", "no x today")
-
-
-@pytest.mark.parametrize("structured", [False, True])
-async def test_structured_content_goes_in_the_place_of_texts_if_that_is_wanted(
-    serve: Serve, model: FakeOpenAI, place: Place, structured: bool
-) -> None:
-    runner = await serve(place.stdio(use_structured_content=structured))
-    await run(runner, model, "weather")
-    assert model.requests[1].holds('{"city": "x", "degrees": 21}') is structured
-    assert model.requests[1].holds("degrees")
-
-
-async def test_a_call_carries_its_idempotency_key_and_what_the_resolver_says(
+async def test_results_have_images_errors_and_structured_content_and_a_call_carries_metadata(
     serve: Serve, model: FakeOpenAI, place: Place
 ) -> None:
     seen: list[Any] = []
@@ -191,9 +169,20 @@ async def test_a_call_carries_its_idempotency_key_and_what_the_resolver_says(
         return {"tenant": "acme"}
 
     runner = await serve(place.stdio(tool_meta_resolver=resolve))
-    await run(runner, model, "meta_of")
-    assert model.requests[1].holds("tenant=acme")
-    assert seen == [("test", "meta_of", THING)]
+    task = await run(runner, model, "picture", "fails", "meta_of", "weather")
+    assert model.requests[1].holds("a x")
+    assert model.requests[1].holds("data:image/png;base64,")
+    assert model.requests[2].holds("no x today")
+    assert model.requests[3].holds("tenant=acme")
+    assert ("test", "meta_of", THING) in seen
+    [failed] = [e for e in await runner.audit(task) if e.tool == "fails"]
+    assert (failed.status, failed.result) == ("done", "no x today")
+    structured = '{"city": "x", "degrees": 21}'
+    assert model.requests[4].holds("degrees")
+    assert not model.requests[4].holds(structured)
+    runner = await serve(place.stdio(use_structured_content=True))
+    await run(runner, model, "weather")
+    assert model.requests[-1].holds(structured)
 
 
 async def test_effects_are_those_of_the_annotations_unless_overridden(
@@ -223,6 +212,17 @@ async def test_effects_are_those_of_the_annotations_unless_overridden(
     known = await Agent(name="a", mcp_servers=[distrusted]).get_mcp_tools()
     await distrusted.cleanup()
     assert all(tool.policy().may_have_happened for tool in known)
+    for setting in (True, {"book": "always"}, {"always": {"tool_names": ["book"]}}):
+        cautious = place.stdio(require_approval=setting)
+        agent = Agent(
+            name="a", mcp_servers=[cautious], mcp_config={"convert_schemas_to_strict": True}
+        )
+        found = {each.name: each for each in await agent.get_mcp_tools()}
+        await cautious.cleanup()
+        assert found["book"].policy().needs_approval == "yes"
+        assert (found["look"].policy().needs_approval == "yes") is (setting is True)
+        assert found["look"].spec().strict
+        assert found["look"].spec().parameters["additionalProperties"] is False
 
 
 async def test_a_call_is_undone_by_the_undo_that_the_user_gives(
@@ -244,12 +244,8 @@ async def test_a_call_is_undone_by_the_undo_that_the_user_gives(
     assert undone == ["booked x"]
 
 
-@pytest.mark.parametrize(
-    "setting",
-    ["always", True, {"book": "always"}, {"always": {"tool_names": ["book"]}}, "function"],
-)
 async def test_an_approval_that_the_server_object_asks_for(
-    serve: Serve, model: FakeOpenAI, place: Place, setting: Any
+    serve: Serve, model: FakeOpenAI, place: Place
 ) -> None:
     asked: list[str] = []
 
@@ -257,7 +253,7 @@ async def test_an_approval_that_the_server_object_asks_for(
         asked.append(f"{agent.name} {of.name} {of.annotations}")
         return True
 
-    runner = await serve(place.stdio(require_approval=decide if setting == "function" else setting))
+    runner = await serve(place.stdio(require_approval=decide))
     model.call("book", THING)
     model.reply("done")
     task = await runner.create_task("q")
@@ -268,7 +264,7 @@ async def test_an_approval_that_the_server_object_asks_for(
     await runner.approve(approval, by="ann", arguments={"thing": "y"})
     assert (await runner.run_task(task)).output == "done"
     assert place.calls == {"book:y": 1}
-    assert asked == (["agent book None"] if setting == "function" else [])
+    assert asked == ["agent book None"]
 
 
 async def test_guardrails_of_a_server_check_the_calls_of_all_its_tools(
@@ -306,12 +302,7 @@ async def test_guardrails_of_a_server_check_the_calls_of_all_its_tools(
     assert place.calls == {"look:x": 1}
 
 
-def test_guardrails_of_a_server_are_a_list_of_guardrails(place: Place) -> None:
-    with pytest.raises(UserError, match=r"MCP server: tool_input_guardrails=.*no list"):
-        place.stdio(tool_input_guardrails=[len])
-
-
-def test_a_server_keeps_the_guardrails_that_were_checked(place: Place) -> None:
+def test_guardrails_of_a_server_are_a_list_of_guardrails_that_is_kept(place: Place) -> None:
     @tool_input_guardrail
     def allows(_data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
         return ToolGuardrailFunctionOutput.allow()
@@ -320,10 +311,12 @@ def test_a_server_keeps_the_guardrails_that_were_checked(place: Place) -> None:
     server = place.stdio(tool_input_guardrails=given)
     given.append(len)
     assert server.tool_input_guardrails == (allows,)
+    with pytest.raises(UserError, match=r"MCP server: tool_input_guardrails=.*no list"):
+        place.stdio(tool_input_guardrails=given)
 
 
-async def test_a_tool_shows_what_its_server_says_of_its_effect(
-    place: Place, make_agent: MakeAgent
+async def test_a_tool_shows_the_hints_of_its_server_unless_they_cannot_be_read(
+    place: Place, make_agent: MakeAgent, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with place.stdio() as server:
         found = await make_agent(count, mcp_servers=[server]).get_all_tools(RunContextWrapper(None))
@@ -331,13 +324,6 @@ async def test_a_tool_shows_what_its_server_says_of_its_effect(
     assert hints["look"].read_only_hint
     assert hints["look"].destructive_hint is None
     assert (hints["book"], hints["count"]) == (None, None)
-
-
-async def test_hints_that_cannot_be_read_are_logged_and_left_out(
-    place: Place, make_agent: MakeAgent, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with place.stdio() as server:
-        found = await make_agent(mcp_servers=[server]).get_all_tools(RunContextWrapper(None))
     [look] = [each for each in found if isinstance(each, ServerTool) and each.name == "look"]
     odd = {**look.served.definition, "annotations": {"readOnlyHint": "who knows"}}
     look.served = look.served.model_copy(update={"definition": odd})
@@ -397,15 +383,6 @@ async def test_tools_of_servers_are_always_on_offer_beside_a_retriever(
     await run(runner, model, "look")
     assert len(model.requests[0].tool_names) == 2
     assert "look" in model.requests[0].tool_names
-
-
-async def test_strict_schemas(serve: Serve, place: Place) -> None:
-    server = place.stdio()
-    agent = Agent(name="a", mcp_servers=[server], mcp_config={"convert_schemas_to_strict": True})
-    tools = {tool.name: tool.spec() for tool in await agent.get_mcp_tools()}
-    await server.cleanup()
-    assert tools["look"].strict
-    assert tools["look"].parameters["additionalProperties"] is False
 
 
 async def test_an_agent_may_list_the_tools_of_its_servers_itself(
@@ -511,22 +488,16 @@ async def test_a_call_that_takes_too_long(serve: Serve, model: FakeOpenAI, place
     assert len(place.pids) == 1
 
 
-async def test_a_server_that_cannot_be_started(
+async def test_a_server_that_cannot_be_started_and_arguments_that_do_not_reach_one(
     serve: Serve, model: FakeOpenAI, place: Place
 ) -> None:
     runner = await serve(MCPServerStdio({"command": "no-such-program"}))
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match="'stdio: no-such-program' cannot be started"):
         await runner.run_task(task)
-
-
-async def test_arguments_that_lack_a_required_one_do_not_reach_the_server(
-    serve: Serve, model: FakeOpenAI, place: Place
-) -> None:
     runner = await serve(place.stdio())
     model.call("book", {})
     model.reply("done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
+    await runner.run_task(await runner.create_task("q"))
     assert model.requests[1].holds("thing: required, but missing")
     assert place.calls == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from holdfast import HostedMCPTool, WebSearchTool
 from holdfast.mcp import MCPServerStdio
 from holdfast.testing import FakeOpenAI, ask_approval, call, hosted, reply
 from tests.live.test_mcp import Serve, place, serve
+from tests.support import forked
 from tests.support.tool_servers import Place
 
 __all__ = ["place", "serve"]
@@ -19,7 +19,8 @@ __all__ = ["place", "serve"]
 
 def reference(name: str, **options: Any) -> MCPServerStdio:
     """Describe a server of the protocol's own project."""
-    params: Any = {"command": sys.executable, "args": ["-m", f"mcp_server_{name}"]}
+    command, *arguments = forked.command("-m", f"mcp_server_{name}")
+    params: Any = {"command": command, "args": arguments}
     return MCPServerStdio(params, name=name, client_session_timeout_seconds=60, **options)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from holdfast.mcp import MCPServerStreamableHttp
 from holdfast.testing import FakeOpenAI
 from tests.live.test_mcp import THING, Serve, place, serve
 from tests.live.test_mcp_nonsense import over_http
+from tests.support import forked
 from tests.support.rig import MakeAgent, Rig, until
 from tests.support.tool_servers import PROGRAM, Place, free_port
 
@@ -33,7 +33,7 @@ async def started(place: Place, port: int) -> AsyncGenerator[None]:
     """Start the server of the tests at a port; it is killed at the end."""
     before = len(place.pids)
     with subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(place.path), "streamable-http", str(port)]
+        forked.command(str(PROGRAM), str(place.path), "streamable-http", str(port))
     ) as process:
 
         async def is_up() -> bool:
