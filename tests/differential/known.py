@@ -29,33 +29,21 @@ KNOWN: tuple[Known, ...] = (
         ("runs.0.items",),
         (
             "answers/a_refusal",
-            "answers/a_refusal_after_a_text",
             "answers/a_call_of_a_computer_that_nobody_has",
-            "answers/a_call_of_a_computer_beside_one_of_a_tool",
-            "answers/a_provider_that_asks_for_an_approval",
-            "answers/a_call_in_free_text",
             "tools/two_calls_of_one_id",
-            "tools/two_tools_of_one_id",
-            "tools/a_tool_and_a_transfer_of_one_id",
             "tools/an_unknown_tool",
-            "tools/an_unknown_tool_beside_a_known_one",
             "tools/a_disabled_tool_is_called",
             "tool_failures/a_tool_raises_and_nobody_words_it",
-            "tool_failures/the_first_of_two_calls_fails_the_run",
             "tool_failures/the_second_of_two_calls_fails_the_run",
             "tool_failures/a_tool_that_takes_too_long_ends_the_run",
-            "tool_failures/arguments_that_are_no_json_and_nobody_words_it",
             "handoffs/a_tool_of_the_agent_before",
             "handoffs/a_disabled_handoff_is_called",
             "tool_guardrails/a_call_that_ends_the_run",
             "tool_guardrails/an_output_that_ends_the_run",
-            "error_handlers/an_answer_for_something_else",
-            "output_types/a_refusal_of_a_typed_answer",
             "handoff_filters/a_filter_that_gives_something_else",
             "guardrails/a_trip_after_the_model_has_answered",
             "agents_as_tools/a_child_that_fails_and_nobody_words_it",
             "agents_as_tools/a_call_of_a_child_that_ends_the_run",
-            "hooks/a_run_with_an_unknown_tool",
         ),
     ),
     Known(
@@ -64,13 +52,12 @@ KNOWN: tuple[Known, ...] = (
         (
             "answers/a_text_that_is_cut_off",
             "answers/a_call_in_an_answer_that_is_cut_off",
-            "answers/a_text_that_was_filtered",
         ),
     ),
     Known(
         "As above, in streams.",
         ("runs.0.events",),
-        ("answers/a_text_that_is_cut_off/streamed", "answers/a_text_that_was_filtered/streamed"),
+        ("answers/a_text_that_is_cut_off/streamed",),
     ),
     Known(
         "A call that may have acted before it took too long is told of as one of unknown outcome.",
@@ -95,39 +82,29 @@ KNOWN: tuple[Known, ...] = (
         ("runs.0.items", "runs.0.requests", "runs.0.last_agent"),
         (
             "output_types/an_answer_that_is_no_json",
-            "output_types/an_answer_that_does_not_fit",
             "handoffs/an_input_that_lacks_something",
-            "handoffs/an_input_that_is_empty",
             "handoffs/an_input_of_another_type",
         ),
     ),
     Known(
         "A result that is no text is told to the model as JSON, not in Python's own notation.",
         ("runs.0.items.1.2.output", "runs.0.input_list.2.output", "calls.1.input.2.output"),
-        ("tools/a_dict", "tools/a_model"),
-    ),
-    Known(
-        "As above: the run ends with what the tool gave, and its text in the history is JSON.",
-        ("runs.0.items.1.2.output", "runs.0.input_list.2.output"),
-        ("output_types/a_tools_output_in_the_place_of_a_typed_answer",),
+        ("tools/a_dict",),
     ),
     Known(
         "What a tool returned is recorded as JSON; the class of what it holds is that of the"
         " tool's annotation.",
-        ("notes.8.1", "notes.9.2", "notes.18.0", "notes.18.1", "notes.19.2", "notes.26.0"),
+        ("notes.6.1", "notes.7.2", "notes.10.0", "notes.10.1", "notes.11.2", "notes.14.0"),
         ("final_tools/what_a_tool_returned_is_given_to_a_function",),
     ),
     Known(
         "The output of a typed agent is of its type, where a tool's result fits that; else data.",
-        ("notes.1.1", "notes.1.2", "notes.4.1", "notes.4.2"),
-        (
-            "final_tools/what_a_tool_returned_ends_the_run_of_a_typed_agent",
-            "final_tools/a_function_ends_the_run_of_a_typed_agent",
-        ),
+        ("notes.1.1", "notes.1.2", "notes.3.1", "notes.3.2"),
+        ("final_tools/what_a_tool_returned_ends_the_run_of_a_typed_agent",),
     ),
     Known(
         "As above, also where the result is a text.",
-        ("notes.6.1", "notes.6.2"),
+        ("notes.4.1", "notes.4.2"),
         ("final_tools/what_a_tool_returned_ends_the_run_of_a_typed_agent",),
     ),
     Known(
@@ -141,8 +118,6 @@ KNOWN: tuple[Known, ...] = (
         ("runs.0.items.1.2.output", "runs.0.input_list.2.output", "calls.1.input.2.output"),
         (
             "tool_failures/arguments_that_are_no_json",
-            "tool_failures/arguments_that_are_no_object",
-            "tool_failures/arguments_of_a_wrong_type",
             "tool_failures/an_argument_that_is_missing",
             "agents_as_tools/a_child_that_cannot_be_asked_so",
         ),
@@ -168,23 +143,26 @@ KNOWN: tuple[Known, ...] = (
         ("runs.0.events",),
         (
             "answers/two_messages/streamed",
-            "answers/a_refusal_after_a_text/streamed",
-            "answers/a_text_after_a_refusal/streamed",
             "output_types/the_last_message_counts/streamed",
         ),
     ),
     Known(
         "Of an answer that ends the run, the Agents SDK passes on what came before it was read.",
         ("runs.0.events",),
-        ("answers/a_call_of_a_computer_that_nobody_has/streamed",),
+        (
+            "answers/a_call_of_a_computer_that_nobody_has/streamed",
+            "tool_search/a_search_that_is_left_to_the_caller/streamed",
+        ),
+    ),
+    Known(
+        "An agent that hands over to itself stays the agent: a stream tells of another one only.",
+        ("runs.0.events",),
+        ("handoffs/a_ring_and_one_that_hands_over_to_itself/streamed",),
     ),
     Known(
         "A call that is said twice is one call, also in the raw events.",
         ("runs.0.events",),
-        (
-            "tools/a_call_that_is_said_twice/streamed",
-            "tools/a_call_that_is_said_twice_with_other_spaces/streamed",
-        ),
+        ("tools/a_call_that_is_said_twice_with_other_spaces/streamed",),
     ),
     Known(
         "A guardrail that raises is a defect of the program, not a verdict: the task waits until it"
@@ -197,9 +175,7 @@ KNOWN: tuple[Known, ...] = (
         ("runs.0.items",),
         (
             "handoff_filters/all_tools_are_removed",
-            "handoff_filters/all_tools_are_removed_and_more_are_used",
             "handoff_filters/a_filter_of_the_handoff",
-            "handoff_filters/a_filter_that_is_a_coroutine",
             "handoff_filters/a_filter_of_the_run",
         ),
     ),
@@ -215,11 +191,6 @@ KNOWN: tuple[Known, ...] = (
             "calls.1.input.4",
         ),
         ("approvals/a_call_beside_one_that_waits",),
-    ),
-    Known(
-        "As above: the Agents SDK puts what it says of unknown tools last.",
-        ("runs.0.items.2", "runs.0.items.3", "runs.0.input_list.3", "runs.0.input_list.4"),
-        ("tool_use/the_first_tool_that_there_is",),
     ),
     Known(
         "A transfer needs no approval, so its output is there while another call waits; the next"
@@ -258,23 +229,17 @@ KNOWN: tuple[Known, ...] = (
         " own does not.",
         ("calls.*.tools.0.parameters.description",),
         (
-            "agents_as_tools/a_child",
             "agents_as_tools/a_child_with_a_tool",
             "agents_as_tools/a_child_with_too_few_turns",
             "agents_as_tools/a_child_has_the_words_that_the_state_is_given_with",
             "agents_as_tools/a_child_that_fails_and_nobody_words_it",
             "agents_as_tools/an_extractor",
-            "agents_as_tools/a_child_with_a_typed_output",
             "agents_as_tools/a_child_that_hands_over",
-            "agents_as_tools/the_name_of_a_child",
             "agents_as_tools/the_settings_of_the_run_reach_the_child",
             "agents_as_tools/an_approval_in_a_child",
             "agents_as_tools/hooks_of_a_parent_and_its_child",
             "agents_as_tools/hooks_of_a_run_with_a_child",
-            "agents_as_tools/a_guarded_child",
-            "agents_as_tools/a_child_that_is_not_asked",
             "agents_as_tools/a_call_of_a_child_that_ends_the_run",
-            "agents_as_tools/what_a_child_says_is_replaced",
             "agents_as_tools/a_guarded_child_that_needs_approval",
             "agents_as_tools/a_child_that_nobody_is_asked_about",
             "model_settings/none_for_an_agent_as_a_tool",
@@ -283,19 +248,9 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
-        "A typed answer of a nested run is told as JSON, as other results are.",
-        ("runs.0.items.1.2.output", "runs.0.input_list.2.output", "calls.2.input.2.output"),
-        ("agents_as_tools/a_child_with_a_typed_output",),
-    ),
-    Known(
         "The words around structured input are Holdfast's own.",
         ("calls.1.input.0.content.0.text",),
         ("agents_as_tools/a_structured_input",),
-    ),
-    Known(
-        "As above; they say what the type's docstring says also where the type contains itself.",
-        ("calls.1.input.0.content.0.text",),
-        ("agents_as_tools/an_input_of_parts",),
     ),
     Known(
         "What a handler gives is the run's output also when its type has aliases; the Agents SDK"
@@ -310,9 +265,7 @@ KNOWN: tuple[Known, ...] = (
         tuple(
             f"guardrails/{name}/streamed"
             for name in (
-                "an_input_that_passes",
                 "an_input_that_is_blocked",
-                "an_input_that_passes_before_the_first_turn",
                 "guardrails_of_agent_and_run",
                 "guardrails_of_the_first_and_of_the_last_agent",
                 "guardrails_run_once",
@@ -330,9 +283,7 @@ KNOWN: tuple[Known, ...] = (
         ("runs.0.events",),
         (
             "handoff_filters/all_tools_are_removed/streamed",
-            "handoff_filters/all_tools_are_removed_and_more_are_used/streamed",
             "handoff_filters/a_filter_of_the_handoff/streamed",
-            "handoff_filters/a_filter_that_is_a_coroutine/streamed",
             "handoff_filters/a_filter_of_the_run/streamed",
         ),
     ),
@@ -353,11 +304,6 @@ KNOWN: tuple[Known, ...] = (
         ("model_settings/an_extra_verbosity_beside_an_output_type",),
     ),
     Known(
-        "A request that cannot be written leaves the task waiting, as every failed step does.",
-        ("raised", "runs.0.error", "runs.0.last_agent"),
-        ("model_settings/an_extra_argument_that_is_set_already",),
-    ),
-    Known(
         "Chat Completions has a new name for the limit of tokens, the only one that reasoning"
         " models take.",
         ("calls.0.max_tokens", "calls.0.max_completion_tokens"),
@@ -373,13 +319,7 @@ KNOWN: tuple[Known, ...] = (
         "Raw events are the same for both APIs, those of Responses; the Agents SDK leaves some"
         " out.",
         ("runs.0.events",),
-        ("chat_settings/a_text/streamed", "chat_settings/no_usage_in_streams/streamed"),
-    ),
-    Known(
-        "A TypeError of Holdfast's own: it is a UserError too, as every refusal of what a program"
-        " gives.",
-        ("raised", "runs.0.error"),
-        ("hooks/an_agents_hooks_in_the_place_of_a_runs",),
+        ("chat_settings/a_text/streamed",),
     ),
     Known(
         "Results stand in the order of the calls; the Agents SDK puts decisions on requests of the"

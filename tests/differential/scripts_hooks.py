@@ -76,11 +76,6 @@ def quiet(lib: Lib, **options: Any) -> Any:
     return lib.tool(is_noted=False, **options)
 
 
-@HOOKS.script(call("look"), reply("done"))
-async def a_run_with_a_tool(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[quiet(lib)]), "q", hooks=run_hooks(lib))
-
-
 @HOOKS.script(call("look"), call("transfer_to_second"), reply("done"))
 async def a_run_with_a_tool_and_a_handoff(lib: Lib) -> Any:
     agent = lib.agent(tools=[quiet(lib)], handoffs=[lib.agent("second")])
@@ -117,17 +112,6 @@ async def a_run_with_too_many_turns(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[quiet(lib)]), "q", max_turns=1, hooks=run_hooks(lib))
 
 
-@HOOKS.script(call("nowhere"), raises="ModelBehaviorError")
-async def a_run_with_an_unknown_tool(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "q", hooks=run_hooks(lib))
-
-
-@HOOKS.script(call("look"))
-async def a_run_that_a_tool_ends(lib: Lib) -> Any:
-    agent = lib.agent(tools=[quiet(lib)], tool_use_behavior="stop_on_first_tool")
-    return await lib.run(agent, "q", hooks=run_hooks(lib))
-
-
 @HOOKS.script(call("pay"), reply("done"))
 async def a_run_with_an_approval(lib: Lib) -> Any:
     agent = lib.agent(tools=[quiet(lib, name="pay", needs_approval=True)])
@@ -136,11 +120,6 @@ async def a_run_with_an_approval(lib: Lib) -> Any:
     state.approve(result.interruptions[0])
     lib.note("approved")
     return await lib.run(agent, state, hooks=run_hooks(lib))
-
-
-@HOOKS.script(reply("never"), raises="TypeError", left=1)
-async def an_agents_hooks_in_the_place_of_a_runs(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "q", hooks=agent_hooks(lib))
 
 
 # History that the provider keeps
@@ -158,16 +137,3 @@ async def only_what_is_new_is_sent(lib: Lib) -> Any:
 async def a_conversation_of_the_provider(lib: Lib) -> Any:
     agent = lib.agent(tools=[lib.tool()])
     return await lib.run(agent, "q", conversation_id="conv_1")
-
-
-@SERVER_HISTORY.script(call("look"), reply("done"))
-async def a_chain_from_the_first_response(lib: Lib) -> Any:
-    agent = lib.agent(tools=[lib.tool()])
-    return await lib.run(agent, "q", auto_previous_response_id=True)
-
-
-@SERVER_HISTORY.script(reply("never"), raises="UserError", left=1)
-async def a_session_beside_it(lib: Lib) -> Any:
-    return await lib.run(
-        lib.agent(), "q", session=lib.session("both"), previous_response_id="resp_0"
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.testing import call, calls, reply
+from holdfast.testing import call, reply
 from tests.differential.lib import Lib
 from tests.differential.script import Group, answer, called, hosted, refused, said, thought
 
@@ -34,11 +34,6 @@ async def an_empty_text(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
-@ANSWERS.script(answer(thought("hm"), said("yes")))
-async def a_thought_before_the_answer(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "hi")
-
-
 @ANSWERS.script(answer(thought("hm")))
 async def a_thought_alone(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
@@ -58,14 +53,6 @@ async def a_text_beside_a_call(lib: Lib) -> Any:
 
 
 @LOOP.script(
-    answer(called("look", "{}", "call_a"), said("after the call")),
-    reply("done"),
-)
-async def a_text_after_a_call(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
-
-
-@LOOP.script(
     answer(said("first", "msg_1"), called("look", "{}", "call_a"), said("then", "msg_2")),
     reply("done"),
 )
@@ -73,25 +60,8 @@ async def texts_around_a_call(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[lib.tool()]), "q")
 
 
-@LOOP.script(call("look"), call("look", {"where": "b"}), call("look", {"where": "c"}), "done")
-async def three_turns_of_tools(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
-
-
 @ANSWERS.script(answer(refused("I will not")), raises="ModelRefusalError")
 async def a_refusal(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "hi")
-
-
-@ANSWERS.script(
-    answer(said("a text", "msg_1"), refused("I will not", "msg_2")), raises="ModelRefusalError"
-)
-async def a_refusal_after_a_text(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "hi")
-
-
-@ANSWERS.script(answer(refused("I will not", "msg_1"), said("well, yes", "msg_2")))
-async def a_text_after_a_refusal(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
@@ -104,11 +74,6 @@ async def a_refusal_beside_a_call(lib: Lib) -> Any:
 
 
 SEARCH = hosted("web_search_call", action={"type": "search", "query": "here"})
-
-
-@ANSWERS.script(answer(SEARCH), reply("done"))
-async def a_call_that_the_provider_has_run(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "hi")
 
 
 @ANSWERS.script(answer(SEARCH, said("found")))
@@ -134,27 +99,6 @@ async def a_call_of_a_computer_that_nobody_has(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
-@ANSWERS.script(answer(CLICK, called("look", "{}", "call_b")), raises="ModelBehaviorError")
-async def a_call_of_a_computer_beside_one_of_a_tool(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[lib.tool()]), "hi")
-
-
-@ANSWERS.script(
-    answer(hosted("mcp_approval_request", server_label="s", name="pay", arguments="{}")),
-    raises="ModelBehaviorError",
-)
-async def a_provider_that_asks_for_an_approval(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "hi")
-
-
-@ANSWERS.script(
-    answer(hosted("custom_tool_call", call_id="call_a", name="write", input="x")),
-    raises="ModelBehaviorError",
-)
-async def a_call_in_free_text(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "hi")
-
-
 @ANSWERS.script(
     answer(said("it was a dark and"), incomplete="max_output_tokens"), raises="ModelBehaviorError"
 )
@@ -170,11 +114,6 @@ async def a_text_that_is_cut_off(lib: Lib) -> Any:
 )
 async def a_call_in_an_answer_that_is_cut_off(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[lib.tool()]), "hi")
-
-
-@ANSWERS.script(answer(said("so"), incomplete="content_filter"), raises="ModelBehaviorError")
-async def a_text_that_was_filtered(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "hi")
 
 
 @LOOP.script(reply("done"))
@@ -216,11 +155,6 @@ async def no_turn_at_all(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "q", max_turns=0)
 
 
-@LOOP.script(call("look"), "done")
-async def the_last_allowed_turn_answers(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[lib.tool()]), "q", max_turns=2)
-
-
 @LOOP.script(*[call("look")] * 12, "done")
 async def turns_without_limit(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[lib.tool()]), "q", max_turns=None)
@@ -241,12 +175,6 @@ async def a_final_output_of_another_type(lib: Lib) -> Any:
 
 
 @SETTINGS.script(reply("done"))
-async def settings_of_the_agent(lib: Lib) -> Any:
-    settings = lib.ModelSettings(temperature=0.5, top_p=0.9, max_tokens=100)
-    return await lib.run(lib.agent(model_settings=settings), "q")
-
-
-@SETTINGS.script(reply("done"))
 async def settings_of_the_run_win_field_by_field(lib: Lib) -> Any:
     agent = lib.agent(model_settings=lib.ModelSettings(temperature=0.5, max_tokens=100))
     config = lib.RunConfig(model_settings=lib.ModelSettings(temperature=0.0))
@@ -258,25 +186,9 @@ async def the_model_of_the_run_wins(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "q", run_config=lib.RunConfig(model="gpt-of-the-run"))
 
 
-@SETTINGS.script(reply("done"))
-async def a_run_config_as_a_dict(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "q", run_config={"model": "gpt-of-the-run"})
-
-
-@SETTINGS.script(raises="TypeError")
-async def a_run_config_with_an_unknown_key(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "q", run_config={"modell": "gpt-of-the-run"})
-
-
 @SETTINGS.script(call("look"), reply("done"))
 async def a_required_tool_is_required_once(lib: Lib) -> Any:
     settings = lib.ModelSettings(tool_choice="required")
-    return await lib.run(lib.agent(tools=[lib.tool()], model_settings=settings), "q")
-
-
-@SETTINGS.script(call("look"), call("look"), "done")
-async def a_named_tool_is_required_once(lib: Lib) -> Any:
-    settings = lib.ModelSettings(tool_choice="look")
     return await lib.run(lib.agent(tools=[lib.tool()], model_settings=settings), "q")
 
 
@@ -285,18 +197,6 @@ async def a_tool_choice_that_is_not_reset(lib: Lib) -> Any:
     settings = lib.ModelSettings(tool_choice="required")
     agent = lib.agent(tools=[lib.tool()], model_settings=settings, reset_tool_choice=False)
     return await lib.run(agent, "q")
-
-
-@SETTINGS.script(reply("done"))
-async def tools_forbidden(lib: Lib) -> Any:
-    settings = lib.ModelSettings(tool_choice="none")
-    return await lib.run(lib.agent(tools=[lib.tool()], model_settings=settings), "q")
-
-
-@SETTINGS.script(calls([("look", {"where": "a"})]), reply("done"))
-async def calls_one_at_a_time(lib: Lib) -> Any:
-    settings = lib.ModelSettings(parallel_tool_calls=False)
-    return await lib.run(lib.agent(tools=[lib.tool()], model_settings=settings), "q")
 
 
 # Instructions
@@ -310,14 +210,6 @@ async def instructions_made_for_each_turn(lib: Lib) -> Any:
 
     agent = lib.agent(instructions=instructions, tools=[lib.tool()])
     return await lib.run(agent, "q", context={"who": "ann"})
-
-
-@INSTRUCTIONS.script(reply("done"))
-async def instructions_made_by_a_coroutine(lib: Lib) -> Any:
-    async def instructions(ctx: Any, agent: Any) -> str:
-        return f"You are {agent.name}."
-
-    return await lib.run(lib.agent(instructions=instructions), "q")
 
 
 @INSTRUCTIONS.script(call("rename"), reply("done"))

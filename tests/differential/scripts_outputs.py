@@ -25,13 +25,6 @@ class Weather(BaseModel):
     degrees: float = 0.0
 
 
-class Node(BaseModel):
-    """A tree."""
-
-    name: str
-    children: list[Node]
-
-
 class Renamed(BaseModel):
     """A model whose JSON has other names."""
 
@@ -72,50 +65,8 @@ async def a_dataclass(lib: Lib) -> Any:
     return result
 
 
-@OUTPUTS.script(reply('{"response": ["a", "b"]}'))
-async def a_list_of_texts(lib: Lib) -> Any:
-    return await lib.run(lib.agent(output_type=list[str]), "q")
-
-
-@OUTPUTS.script(reply('{"response": 5}'))
-async def a_number(lib: Lib) -> Any:
-    return await lib.run(lib.agent(output_type=int), "q")
-
-
-@OUTPUTS.script(reply("plain"))
-async def a_text(lib: Lib) -> Any:
-    return await lib.run(lib.agent(output_type=str), "q")
-
-
-@OUTPUTS.script(reply("plain"))
-async def a_text_that_is_described(lib: Lib) -> Any:
-    return await lib.run(lib.agent(output_type=lib.AgentOutputSchema(str)), "q")
-
-
-@OUTPUTS.script(reply('{"name": "a", "children": [{"name": "b", "children": []}]}'))
-async def a_tree(lib: Lib) -> Any:
-    return await lib.run(lib.agent(output_type=Node), "q")
-
-
-@OUTPUTS.script(reply('{"response": [{"name": "b", "children": []}]}'))
-async def a_list_of_trees(lib: Lib) -> Any:
-    return await lib.run(lib.agent(output_type=list[Node]), "q")
-
-
-@OUTPUTS.script(reply('{"theCity": "Rome"}'))
-async def a_model_with_other_names(lib: Lib) -> Any:
-    result = await lib.run(lib.agent(output_type=Renamed), "q")
-    lib.note(result.final_output.city)
-    return result
-
-
 @OUTPUTS.script(reply("not json"), raises="ModelBehaviorError")
 async def an_answer_that_is_no_json(lib: Lib) -> Any:
-    return await lib.run(lib.agent(output_type=Weather), "q")
-
-
-@OUTPUTS.script(reply('{"degrees": 2}'), raises="ModelBehaviorError")
-async def an_answer_that_does_not_fit(lib: Lib) -> Any:
     return await lib.run(lib.agent(output_type=Weather), "q")
 
 
@@ -132,31 +83,6 @@ async def an_empty_response_is_followed_by_another_turn(lib: Lib) -> Any:
 @OUTPUTS.script(answer(said("thinking", "msg_1"), said('{"city": "Rome", "degrees": 1}', "msg_2")))
 async def the_last_message_counts(lib: Lib) -> Any:
     return await lib.run(lib.agent(output_type=Weather), "q")
-
-
-@OUTPUTS.script(answer(refused("no")), raises="ModelRefusalError")
-async def a_refusal_of_a_typed_answer(lib: Lib) -> Any:
-    return await lib.run(lib.agent(output_type=Weather), "q")
-
-
-@OUTPUTS.script(call("transfer_to_second"), reply("a text"))
-async def the_type_is_that_of_the_last_agent(lib: Lib) -> Any:
-    agent = lib.agent(output_type=Weather, handoffs=[lib.agent("second")])
-    return await lib.run(agent, "q")
-
-
-@OUTPUTS.script(call("look"))
-async def a_tools_output_in_the_place_of_a_typed_answer(lib: Lib) -> Any:
-    def look() -> Weather:
-        """Look."""
-        return Weather(city="Rome", degrees=3)
-
-    agent = lib.agent(
-        output_type=Weather,
-        tools=[lib.function_tool(look)],
-        tool_use_behavior="stop_on_first_tool",
-    )
-    return await lib.run(agent, "q")
 
 
 # Error handlers
@@ -181,54 +107,10 @@ async def an_answer_for_too_many_turns(lib: Lib) -> Any:
     )
 
 
-@HANDLERS.script(call("look"))
-async def an_answer_that_is_kept_out_of_the_history(lib: Lib) -> Any:
-    def answered(given: Any) -> Any:
-        return lib.RunErrorHandlerResult(final_output="enough", include_in_history=False)
-
-    return await lib.run(
-        lib.agent(tools=[lib.tool()]), "q", max_turns=1, error_handlers={"max_turns": answered}
-    )
-
-
-@HANDLERS.script(call("look"))
-async def an_answer_as_a_dict(lib: Lib) -> Any:
-    async def answered(given: Any) -> Any:
-        return {"final_output": "enough"}
-
-    return await lib.run(
-        lib.agent(tools=[lib.tool()]), "q", max_turns=1, error_handlers={"max_turns": answered}
-    )
-
-
-@HANDLERS.script(call("look"), raises="MaxTurnsExceeded")
-async def no_answer(lib: Lib) -> Any:
-    return await lib.run(
-        lib.agent(tools=[lib.tool()]),
-        "q",
-        max_turns=1,
-        error_handlers={"max_turns": always(None)},
-    )
-
-
-@HANDLERS.script(call("look"))
-async def a_typed_answer(lib: Lib) -> Any:
-    agent = lib.agent(tools=[lib.tool()], output_type=Weather)
-    handlers = {"max_turns": always({"final_output": {"city": "Rome", "degrees": 1.0}})}
-    return await lib.run(agent, "q", max_turns=1, error_handlers=handlers)
-
-
 @HANDLERS.script(call("look"), raises="UserError")
 async def a_typed_answer_with_other_names(lib: Lib) -> Any:
     agent = lib.agent(tools=[lib.tool()], output_type=Renamed)
     handlers = {"max_turns": always(Renamed(theCity="Rome"))}
-    return await lib.run(agent, "q", max_turns=1, error_handlers=handlers)
-
-
-@HANDLERS.script(call("look"), raises="UserError")
-async def an_answer_of_another_type(lib: Lib) -> Any:
-    agent = lib.agent(tools=[lib.tool()], output_type=Weather)
-    handlers = {"max_turns": always(5)}
     return await lib.run(agent, "q", max_turns=1, error_handlers=handlers)
 
 
@@ -252,18 +134,6 @@ async def an_answer_for_one_that_does_not_fit(lib: Lib) -> Any:
     )
 
 
-@HANDLERS.script(answer(refused("no")), raises="ModelRefusalError")
-async def an_answer_for_something_else(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "q", error_handlers={"max_turns": always("x")})
-
-
-@HANDLERS.script(reply("never"), left=1)
-async def an_answer_without_any_turn(lib: Lib) -> Any:
-    return await lib.run(
-        lib.agent(), "q", max_turns=0, error_handlers={"max_turns": always("none")}
-    )
-
-
 # Filters of what the model is sent
 
 
@@ -281,18 +151,6 @@ async def the_last_item_only(lib: Lib) -> Any:
     return await lib.run(agent, "q", run_config=config, context={"n": 1})
 
 
-@MODEL_INPUT.script(reply("done"))
-async def a_coroutine_adds_an_item(lib: Lib) -> Any:
-    async def longer(data: Any) -> Any:
-        more = {"role": "user", "content": "and be brief"}
-        return lib.ModelInputData(
-            input=[*data.model_data.input, more], instructions=data.model_data.instructions
-        )
-
-    config = lib.RunConfig(call_model_input_filter=longer)
-    return await lib.run(lib.agent(instructions="Answer."), "q", run_config=config)
-
-
 @MODEL_INPUT.script(reply("never"), raises="UserError", left=1)
 async def something_else(lib: Lib) -> Any:
     config = lib.RunConfig(call_model_input_filter=always("text"))
@@ -306,14 +164,6 @@ async def something_else(lib: Lib) -> Any:
 async def two_runs(lib: Lib) -> Any:
     session = lib.session("two")
     agent = lib.agent(tools=[lib.tool()])
-    await lib.run(agent, "q", session=session)
-    return await lib.run(agent, "more", session=session)
-
-
-@SESSIONS.script(call("transfer_to_second"), reply("done"), reply("again"))
-async def a_handoff_in_the_run_before(lib: Lib) -> Any:
-    session = lib.session("handoff")
-    agent = lib.agent(handoffs=[lib.agent("second")])
     await lib.run(agent, "q", session=session)
     return await lib.run(agent, "more", session=session)
 

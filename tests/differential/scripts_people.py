@@ -33,24 +33,10 @@ async def approved(lib: Lib, agent: Any, result: Any, **options: Any) -> Any:
     return await lib.run(agent, state)
 
 
-@APPROVALS.script(PAY)
-async def a_pause(lib: Lib) -> Any:
-    return await lib.run(payer(lib), "q")
-
-
 @APPROVALS.script(PAY, reply("done"))
 async def an_approval(lib: Lib) -> Any:
     agent = payer(lib)
     return await approved(lib, agent, await lib.run(agent, "q"))
-
-
-@APPROVALS.script(PAY, reply("done"))
-async def a_rejection(lib: Lib) -> Any:
-    agent = payer(lib)
-    result = await lib.run(agent, "q")
-    state = result.to_state()
-    state.reject(result.interruptions[0])
-    return await lib.run(agent, state)
 
 
 @APPROVALS.script(PAY, reply("done"))
@@ -76,19 +62,6 @@ async def a_rejection_in_words_of_the_run(lib: Lib) -> Any:
     return await lib.run(agent, state, run_config=config)
 
 
-@APPROVALS.script(PAY, reply("done"))
-async def a_rejection_in_words_that_the_state_is_given_with(lib: Lib) -> Any:
-    def words(args: Any) -> str:
-        lib.note(args.kind, args.tool_name)
-        return f"{args.tool_name} is not allowed"
-
-    agent = payer(lib)
-    result = await lib.run(agent, "q")
-    state = result.to_state()
-    state.reject(result.interruptions[0])
-    return await lib.run(agent, state, run_config=lib.RunConfig(tool_error_formatter=words))
-
-
 @APPROVALS.script(PAY)
 async def the_limit_in_words_that_the_state_is_given_with(lib: Lib) -> Any:
     agent = payer(lib)
@@ -101,20 +74,6 @@ async def the_limit_in_words_that_the_state_is_given_with(lib: Lib) -> Any:
         return "enough"
 
     return await lib.run(agent, state, error_handlers={"max_turns": enough}, max_turns=5)
-
-
-@APPROVALS.script(PAY, reply("done"))
-async def a_filter_that_the_state_is_given_with(lib: Lib) -> Any:
-    def brief(data: Any) -> Any:
-        lib.note(len(data.model_data.input))
-        data.model_data.instructions = "be brief"
-        return data.model_data
-
-    agent = payer(lib)
-    result = await lib.run(agent, "q")
-    state = result.to_state()
-    state.approve(result.interruptions[0])
-    return await lib.run(agent, state, run_config=lib.RunConfig(call_model_input_filter=brief))
 
 
 @APPROVALS.script(PAY)
@@ -130,12 +89,6 @@ async def a_call_beside_one_that_waits(lib: Lib) -> Any:
     return await approved(lib, agent, await lib.run(agent, "q"))
 
 
-@APPROVALS.script(calls([("look", {"where": "b"}), ("pay", {"where": "a"})]), reply("done"))
-async def a_call_before_one_that_waits(lib: Lib) -> Any:
-    agent = payer(lib, lib.tool())
-    return await approved(lib, agent, await lib.run(agent, "q"))
-
-
 @APPROVALS.script(calls([("pay", {"where": "a"}), ("pay", {"where": "b"})]), reply("done"))
 async def one_after_the_other(lib: Lib) -> Any:
     agent = payer(lib)
@@ -146,27 +99,10 @@ async def one_after_the_other(lib: Lib) -> Any:
     return await approved(lib, agent, result)
 
 
-@APPROVALS.script(calls([("pay", {"where": "a"}), ("pay", {"where": "b"})]), reply("done"))
-async def one_approved_and_one_rejected(lib: Lib) -> Any:
-    agent = payer(lib)
-    result = await lib.run(agent, "q")
-    state = result.to_state()
-    state.approve(result.interruptions[0])
-    state.reject(result.interruptions[1])
-    return await lib.run(agent, state)
-
-
 @APPROVALS.script(PAY, call("pay", {"where": "b"}), reply("done"))
 async def an_approval_for_the_rest_of_the_run(lib: Lib) -> Any:
     agent = payer(lib)
     return await approved(lib, agent, await lib.run(agent, "q"), always_approve=True)
-
-
-@APPROVALS.script(PAY, call("pay", {"where": "b"}), reply("done"))
-async def an_approval_is_for_one_call(lib: Lib) -> Any:
-    agent = payer(lib)
-    result = await approved(lib, agent, await lib.run(agent, "q"))
-    return await approved(lib, agent, result)
 
 
 @APPROVALS.script(PAY, call("pay", {"where": "b"}), reply("done"))
@@ -175,25 +111,6 @@ async def a_rejection_for_the_rest_of_the_run(lib: Lib) -> Any:
     result = await lib.run(agent, "q")
     state = result.to_state()
     state.reject(result.interruptions[0], always_reject=True)
-    return await lib.run(agent, state)
-
-
-@APPROVALS.script(calls([("pay", {"where": "cheap"}), ("pay", {"where": "dear"})]), reply("done"))
-async def a_predicate(lib: Lib) -> Any:
-    async def needs(ctx: Any, arguments: dict[str, Any], call_id: str) -> bool:
-        return bool(arguments["where"] == "dear")
-
-    agent = payer(lib, needs=needs)
-    return await approved(lib, agent, await lib.run(agent, "q"))
-
-
-@APPROVALS.script(PAY, reply("done"))
-async def a_state_as_text(lib: Lib) -> Any:
-    agent = payer(lib)
-    result = await lib.run(agent, "q")
-    state = await lib.RunState.from_string(agent, result.to_state().to_string())
-    for item in state.get_interruptions():
-        state.approve(item)
     return await lib.run(agent, state)
 
 
@@ -226,13 +143,6 @@ class Trip(BaseModel):
     days: int
 
 
-class Plan(BaseModel):
-    """What is to be done, part by part."""
-
-    what: str
-    parts: list[Plan]
-
-
 def parent(lib: Lib, child: Any, **options: Any) -> Any:
     """Make an agent with another one as its tool."""
     tool = child.as_tool(
@@ -255,12 +165,6 @@ async def a_child_has_the_words_that_the_state_is_given_with(lib: Lib) -> Any:
     state = result.to_state()
     state.reject(result.interruptions[0])
     return await lib.run(agent, state, run_config=lib.RunConfig(tool_error_formatter=words))
-
-
-@CHILDREN.script(ASK, reply("so"), reply("done"))
-async def a_child(lib: Lib) -> Any:
-    child = lib.agent("child", instructions="You are the child.")
-    return await lib.run(parent(lib, child), "q")
 
 
 @CHILDREN.script(ASK, call("look"), reply("so"), reply("done"))
@@ -288,31 +192,15 @@ async def an_extractor(lib: Lib) -> Any:
     return await lib.run(parent(lib, child, custom_output_extractor=extract), "q")
 
 
-@CHILDREN.script(ASK, reply('{"city": "Rome", "days": 2}'), reply("done"))
-async def a_child_with_a_typed_output(lib: Lib) -> Any:
-    return await lib.run(parent(lib, lib.agent("child", output_type=Trip)), "q")
-
-
 @CHILDREN.script(call("ask_child", {"city": "Rome", "days": 2}), reply("so"), reply("done"))
 async def a_structured_input(lib: Lib) -> Any:
     return await lib.run(parent(lib, lib.agent("child"), parameters=Trip), "q")
-
-
-@CHILDREN.script(call("ask_child", {"what": "a", "parts": []}), reply("so"), reply("done"))
-async def an_input_of_parts(lib: Lib) -> Any:
-    return await lib.run(parent(lib, lib.agent("child"), parameters=Plan), "q")
 
 
 @CHILDREN.script(ASK, call("transfer_to_other"), reply("so"), reply("done"))
 async def a_child_that_hands_over(lib: Lib) -> Any:
     other = lib.agent("other", instructions="You are the other.")
     return await lib.run(parent(lib, lib.agent("child", handoffs=[other])), "q")
-
-
-@CHILDREN.script(call("child_agent", {"input": "how?"}), reply("so"), reply("done"))
-async def the_name_of_a_child(lib: Lib) -> Any:
-    child = lib.agent("Child agent")
-    return await lib.run(parent(lib, child, tool_name=None), "q")
 
 
 @CHILDREN.script(ASK, reply("so"), reply("done"))
@@ -364,35 +252,10 @@ async def hooks_of_a_run_with_a_child(lib: Lib) -> Any:
     return await lib.run(parent(lib, lib.agent("child")), "q", hooks=run_hooks(lib))
 
 
-@CHILDREN.script(ASK, reply("so"), reply("done"))
-async def a_guarded_child(lib: Lib) -> Any:
-    child = lib.agent("child", hooks=agent_hooks(lib, "child"))
-    agent = guarded(lib, child, before=lambda kind: kind.allow("fine"))
-    return await lib.run(agent, "q")
-
-
-@CHILDREN.script(ASK, reply("done"))
-async def a_child_that_is_not_asked(lib: Lib) -> Any:
-    child = lib.agent("child", hooks=agent_hooks(lib, "child"))
-    agent = guarded(lib, child, before=lambda kind: kind.reject_content("not now", {"why": 1}))
-    return await lib.run(agent, "q")
-
-
 @CHILDREN.script(ASK, reply("so"), raises="ToolInputGuardrailTripwireTriggered", left=1)
 async def a_call_of_a_child_that_ends_the_run(lib: Lib) -> Any:
     child = lib.agent("child", hooks=agent_hooks(lib, "child"))
     agent = guarded(lib, child, before=lambda kind: kind.raise_exception("bad"))
-    return await lib.run(agent, "q")
-
-
-@CHILDREN.script(ASK, reply("so"), reply("done"))
-async def what_a_child_says_is_replaced(lib: Lib) -> Any:
-    agent = guarded(
-        lib,
-        lib.agent("child"),
-        before=lambda kind: kind.allow(),
-        after=lambda kind: kind.reject_content("(hidden)"),
-    )
     return await lib.run(agent, "q")
 
 

@@ -74,12 +74,6 @@ async def a_deferred_server(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[server, lib.ToolSearchTool()]), "q")
 
 
-@SEARCH.script(answer(inside("crm")), reply("done"))
-async def a_namespace_without_a_search(lib: Lib) -> Any:
-    made = lib.tool_namespace(name="crm", description="Customers.", tools=[lib.tool()])
-    return await lib.run(lib.agent(tools=made), "q")
-
-
 @SEARCH.script(answer(called("look", "{}", "call_a")), raises="ModelBehaviorError")
 async def the_inner_name_alone(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[*group(lib), lib.ToolSearchTool()]), "q")
@@ -107,16 +101,6 @@ async def decide(lib: Lib, tools: list[Any], *, approve: bool, **options: Any) -
     decision = state.approve if approve else state.reject
     decision(result.interruptions[0], **options)
     return await lib.run(agent, state)
-
-
-@SEARCH.script(answer(SEARCHED, FOUND, inside("crm")), reply("done"))
-async def a_call_that_is_approved(lib: Lib) -> Any:
-    return await decide(lib, group(lib, needs_approval=True), approve=True)
-
-
-@SEARCH.script(answer(inside("crm")), reply("done"))
-async def a_call_that_is_rejected(lib: Lib) -> Any:
-    return await decide(lib, group(lib, needs_approval=True), approve=False)
 
 
 @SEARCH.script(answer(inside("look")), answer(inside("look", "call_b")), reply("done"))
@@ -166,36 +150,8 @@ async def deferred_tools_without_a_search(lib: Lib) -> Any:
 
 
 @SEARCH.script(raises="UserError")
-async def a_search_without_anything_to_find(lib: Lib) -> Any:
-    return await refuse(lib, lib.tool(), lib.ToolSearchTool())
-
-
-@SEARCH.script(raises="UserError")
-async def two_searches(lib: Lib) -> Any:
-    return await refuse(lib, *group(lib), lib.ToolSearchTool(), lib.ToolSearchTool())
-
-
-@SEARCH.script(raises="UserError")
-async def a_namespace_with_two_descriptions(lib: Lib) -> Any:
-    other = lib.tool(name="see", defer_loading=True)
-    more = lib.tool_namespace(name="crm", description="Other.", tools=[other])
-    return await refuse(lib, *group(lib), *more, lib.ToolSearchTool())
-
-
-@SEARCH.script(raises="UserError")
 async def a_choice_of_a_namespace(lib: Lib) -> Any:
     return await refuse(lib, *group(lib), lib.ToolSearchTool(), choice="crm")
-
-
-@SEARCH.script(raises="UserError")
-async def a_choice_of_a_deferred_tool(lib: Lib) -> Any:
-    made = lib.tool(defer_loading=True)
-    return await refuse(lib, made, lib.ToolSearchTool(), choice="look")
-
-
-@SEARCH.script(raises="UserError")
-async def a_choice_of_the_search(lib: Lib) -> Any:
-    return await refuse(lib, *group(lib), lib.ToolSearchTool(), choice="tool_search")
 
 
 @SEARCH.script(reply("done"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from openai.types.shared import Reasoning
-
 from holdfast.testing import call, reply
 from tests.differential.lib import Lib
 from tests.differential.script import Group, answer, called, hosted, said, thought
@@ -45,21 +43,6 @@ async def chat(lib: Lib, **settings: Any) -> Any:
     return await lib.run(lib.agent(model=lib.chat_model(), model_settings=made), "q")
 
 
-@RESPONSES.script(reply("done"))
-async def reasoning_as_an_object(lib: Lib) -> Any:
-    return await run(lib, reasoning=Reasoning(effort="low", summary="auto"))
-
-
-@RESPONSES.script(reply("done"))
-async def reasoning_as_a_dict(lib: Lib) -> Any:
-    return await run(lib, reasoning={"effort": "high"})
-
-
-@RESPONSES.script(reply("done"))
-async def a_verbosity(lib: Lib) -> Any:
-    return await run(lib, verbosity="low")
-
-
 @RESPONSES.script(WARM)
 async def a_verbosity_beside_an_output_type(lib: Lib) -> Any:
     settings = lib.ModelSettings(verbosity="high")
@@ -91,16 +74,6 @@ async def numbers_and_flags(lib: Lib) -> Any:
 
 
 @RESPONSES.script(reply("done"))
-async def the_prompt_cache(lib: Lib) -> Any:
-    return await run(
-        lib,
-        prompt_cache_retention="24h",
-        prompt_cache_options={"mode": "explicit", "ttl": "30m"},
-        context_management=[{"type": "compaction", "compact_threshold": 200_000}],
-    )
-
-
-@RESPONSES.script(reply("done"))
 async def extras(lib: Lib) -> Any:
     return await run(
         lib,
@@ -112,27 +85,8 @@ async def extras(lib: Lib) -> Any:
 
 
 @RESPONSES.script(reply("done"))
-async def extra_args_of_the_run_are_added(lib: Lib) -> Any:
-    own = lib.ModelSettings(extra_args={"user": "u", "service_tier": "flex"}, verbosity="low")
-    over = lib.ModelSettings(extra_args={"service_tier": "auto"}, reasoning={"effort": "low"})
-    config = lib.RunConfig(model_settings=over)
-    return await lib.run(lib.agent(model_settings=own), "q", run_config=config)
-
-
-@RESPONSES.script(reply("done"))
-async def settings_as_dicts(lib: Lib) -> Any:
-    agent = lib.agent(model_settings={"verbosity": "low", "top_p": 0.5})
-    return await lib.run(agent, "q", run_config={"model_settings": {"top_p": 0.9}})
-
-
-@RESPONSES.script(reply("done"))
 async def none_for_a_model_of_the_gpt_5_family(lib: Lib) -> Any:
     return await lib.run(lib.agent(model="gpt-5"), "q")
-
-
-@RESPONSES.script(reply("done"))
-async def empty_ones_for_a_model_of_the_gpt_5_family(lib: Lib) -> Any:
-    return await lib.run(lib.agent(model="gpt-5", model_settings=lib.ModelSettings()), "q")
 
 
 @RESPONSES.script(reply("done"), reply("done"))
@@ -149,11 +103,6 @@ async def none_for_an_agent_as_a_tool(lib: Lib) -> Any:
     low = lib.agent("low", model="gpt-5.2-pro")
     tool = low.as_tool(tool_name="ask", tool_description="Asks.")
     return await lib.run(lib.agent(model="gpt-5.5-pro", tools=[tool]), "q")
-
-
-@RESPONSES.script(raises="TypeError", left=0)
-async def an_extra_argument_that_is_set_already(lib: Lib) -> Any:
-    return await run(lib, temperature=0.5, extra_args={"temperature": 1.0})
 
 
 @RESPONSES.script(
@@ -187,16 +136,6 @@ async def think(lib: Lib, policy: Any) -> Any:
 
 
 @RESPONSES.script(answer(thought("hm"), called("look", "{}", "call_a")), reply("done"))
-async def ids_of_thoughts(lib: Lib) -> Any:
-    return await think(lib, None)
-
-
-@RESPONSES.script(answer(thought("hm"), called("look", "{}", "call_a")), reply("done"))
-async def ids_of_thoughts_are_preserved(lib: Lib) -> Any:
-    return await think(lib, "preserve")
-
-
-@RESPONSES.script(answer(thought("hm"), called("look", "{}", "call_a")), reply("done"))
 async def ids_of_thoughts_are_omitted(lib: Lib) -> Any:
     return await think(lib, "omit")
 
@@ -204,11 +143,6 @@ async def ids_of_thoughts_are_omitted(lib: Lib) -> Any:
 @CHAT.script(reply("done"))
 async def a_text(lib: Lib) -> Any:
     return await chat(lib)
-
-
-@CHAT.script(reply("done"), streams=False)
-async def an_effort_and_a_verbosity(lib: Lib) -> Any:
-    return await chat(lib, reasoning=Reasoning(effort="low"), verbosity="low")
 
 
 @CHAT.script(reply("done"), streams=False)
@@ -230,21 +164,6 @@ async def numbers_and_flags_of_chat(lib: Lib) -> Any:
 @CHAT.script(reply("done"), streams=False)
 async def a_limit_of_tokens(lib: Lib) -> Any:
     return await chat(lib, max_tokens=100)
-
-
-@CHAT.script(reply("done"))
-async def no_usage_in_streams(lib: Lib) -> Any:
-    return await chat(lib, include_usage=False)
-
-
-@CHAT.script(reply("done"), streams=False)
-async def likely_tokens(lib: Lib) -> Any:
-    return await chat(lib, top_logprobs=2)
-
-
-@CHAT.script(reply("done"), streams=False)
-async def likely_tokens_by_an_argument(lib: Lib) -> Any:
-    return await chat(lib, top_logprobs=2, extra_args={"logprobs": True})
 
 
 @CHAT.script(reply("done"), streams=False)
@@ -322,21 +241,10 @@ async def every_tool_of_the_provider(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=tools, model_settings=settings), "q")
 
 
-@HOSTED.script(answer(FOUND), reply("done"))
-async def a_search_that_is_chosen(lib: Lib) -> Any:
-    settings = lib.ModelSettings(tool_choice="web_search")
-    return await lib.run(lib.agent(tools=[lib.WebSearchTool()], model_settings=settings), "q")
-
-
 @HOSTED.script(answer(LISTED, PAID), reply("done"))
 async def a_tool_of_a_server_that_is_chosen(lib: Lib) -> Any:
     settings = lib.ModelSettings(tool_choice=lib.MCPToolChoice("crm", "pay"))
     return await lib.run(lib.agent(tools=[crm(lib)], model_settings=settings), "q")
-
-
-@HOSTED.script(answer(LISTED, ASKED))
-async def a_request_that_waits(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[crm(lib)]), "q")
 
 
 async def decide(lib: Lib, **options: Any) -> Any:
@@ -354,11 +262,6 @@ async def decide(lib: Lib, **options: Any) -> Any:
 @HOSTED.script(answer(LISTED, ASKED), answer(PAID, said("done")))
 async def a_request_that_is_approved(lib: Lib) -> Any:
     return await decide(lib, approve=True)
-
-
-@HOSTED.script(answer(ASKED), reply("done"))
-async def a_request_that_is_rejected(lib: Lib) -> Any:
-    return await decide(lib, approve=False)
 
 
 @HOSTED.script(answer(ASKED), reply("done"))
@@ -383,14 +286,6 @@ async def a_request_that_a_function_approves(lib: Lib) -> Any:
         return {"approve": True}
 
     return await lib.run(lib.agent(tools=[crm(lib, on_approval_request=approve)]), "q")
-
-
-@HOSTED.script(answer(ASKED), reply("done"))
-async def a_request_that_a_function_rejects(lib: Lib) -> Any:
-    async def reject(_: Any) -> Any:
-        return {"approve": False, "reason": "too dear"}
-
-    return await lib.run(lib.agent(tools=[crm(lib, on_approval_request=reject)]), "q")
 
 
 @HOSTED.script(answer({**ASKED, "server_label": "shop"}), raises="ModelBehaviorError")
