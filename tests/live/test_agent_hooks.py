@@ -154,11 +154,9 @@ async def test_a_model_call_that_is_tried_again_starts_the_agent_once(
 @pytest.mark.parametrize(
     ("moment", "again"),
     [
-        ("start", ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]),
         ("llm_start", ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]),
         ("llm_end", [*TOOL, *ONE_TURN, "end"]),
         ("tool_start", [*TOOL, *ONE_TURN, "end"]),
-        ("tool_end", [*ONE_TURN, "end"]),
         ("end", ["end"]),
     ],
 )

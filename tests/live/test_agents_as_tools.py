@@ -17,7 +17,6 @@ from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
     DigestMismatchError,
-    MaxTurnsExceeded,
     NoWorkerError,
     QueryFailedError,
     StepFailedError,
@@ -40,7 +39,7 @@ from tests.support.rig import (
     until_rolled,
     until_status,
 )
-from tests.support.runs import serve_nested
+from tests.support.runs import look, pay, serve_nested
 from tests.support.workers import Doing
 
 
@@ -49,7 +48,7 @@ def world() -> World:
     return World()
 
 
-async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input(
+async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input_and_goes_with_its_parent(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
     helper = make_agent(name="Helper Bot", instructions="help")
@@ -77,6 +76,9 @@ async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input(
     assert found.usage.requests == 3
     await runner.finalize_response(task)
     await until_status(runner, child, "finished")
+    await runner.delete_task(task)
+    with pytest.raises(TaskNotFoundError):
+        await runner.get_task(child)
 
 
 # ---- people
@@ -120,46 +122,6 @@ async def test_a_childs_question_is_asked_in_the_parent_and_answered_once(
     assert await runner.pending_approvals(task) == []
 
 
-async def test_a_parent_goes_on_by_itself_after_the_decision(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
-) -> None:
-    @tool(needs_approval=True)
-    async def pay() -> str:
-        """Pay."""
-        world.done.append("pay")
-        return "paid"
-
-    runner = await serve_nested(rig, make_agent, pay)
-    model.call("helper", {"input": "pay"})
-    model.call("pay", {})
-    model.reply("not paid")
-    model.reply("done")
-    task = await runner.create_task("q", step_mode="automatic")
-    approval = await ask(runner, task)
-    await runner.reject(approval, by="ann", reason="too much")
-    await until_status(runner, task, "answered")
-    assert world.done == []
-    assert "too much" in model.requests[2].messages[-1].text
-    assert model.requests[3].messages[-1].text == "not paid"
-
-
-async def test_a_person_decides_whether_the_agent_is_run_at_all(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(needs_approval=True), name="agent"))
-    runner = rig.runner()
-    model.call("helper", {"input": "a"})
-    task = await runner.create_task("q")
-    assert (await runner.run_task(task)).status == "waiting"
-    assert await runner.list_tasks(parent=task) == []
-    model.reply("helped")
-    model.reply("done")
-    await runner.approve(await ask(runner, task), by="ann", arguments={"input": "b"})
-    assert str(await runner.run_task(task)) == "done"
-    assert model.requests[1].last_user == "b"
-
-
 # ---- several, and nested ones
 
 
@@ -197,31 +159,6 @@ async def test_three_levels_and_their_cost(
         await until_status(runner, each, "finished")
 
 
-async def test_one_response_calls_two_agents_and_one_of_them_twice(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    model.calls(
-        [("one", {"input": "alpha"}), ("two", {"input": "beta"}), ("one", {"input": "gamma"})]
-    )
-    for each in ("gamma", "beta", "alpha"):
-        model.reply(f"<{each}>", match=each)
-    model.reply("done")
-    one, two = make_agent(name="one"), make_agent(name="two")
-    await rig.serve(make_agent(one.as_tool(), two.as_tool(), name="agent"))
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    assert str(await runner.run_task(task)) == "done"
-    told = [m.text for m in model.requests[-1].messages if m.role == "tool"]
-    assert told == ["<alpha>", "<beta>", "<gamma>"]
-    sources = (await runner.get_completed_steps(task))[0].sources
-    assert [s.child_task[len(task.task_id) :] for s in sources] == [
-        "~0.1.0.0",
-        "~0.1.0.1",
-        "~0.1.0.2",
-    ]
-    assert len(model.requests) == 5
-
-
 async def test_parents_and_children_roll_over_while_they_wait(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
 ) -> None:
@@ -233,26 +170,24 @@ async def test_parents_and_children_roll_over_while_they_wait(
 
     runner = await serve_nested(rig, make_agent, pay, roll_events=50)
     model.call("helper", {"input": "pay"})
-    for k in range(6):
+    for k in range(2):
         model.call("pay", {"amount": k})
     model.reply("all paid")
     model.reply("done")
     task = await runner.create_task("q", step_mode="automatic")
     child = f"{task.task_id}~0.1.0.0"
-    for k in range(6):
-        approval = await ask(runner, task)
-        for each in (task, child):  # people who only say something, until both roll over
-            for _ in range(6):
-                await runner.give_feedback(each, f"go on, {k}")
-        if k == 3:
-            await until_rolled(runner.client, task.task_id)
-            await until_rolled(runner.client, child)
-        await runner.approve(approval, by="ann")
-        await until_decided(runner, task, approval.id)
+    first = await ask(runner, task)
+    for each in (task.task_id, child):  # people who only say something, until both roll over
+        for k in range(20):
+            await runner.give_feedback(each, f"go on, {k}")
+        await until_rolled(runner.client, each)
+    await runner.approve(first, by="ann")
+    await until_decided(runner, task, first.id)
+    await runner.approve(await ask(runner, task), by="ann")
     await until_status(runner, task, "answered")
-    assert world.done == [f"pay {k}" for k in range(6)]
-    assert len(model.requests) == 9
-    assert (await runner.get_task(task)).usage.requests == 9
+    assert world.done == ["pay 0", "pay 1"]
+    assert len(model.requests) == 5
+    assert (await runner.get_task(task)).usage.requests == 5
     assert await runner.verify(child) == []
 
 
@@ -266,72 +201,7 @@ async def until_decided(runner: AgentRunner, task: Task, approval: str) -> None:
 # ---- failures
 
 
-async def test_a_child_that_needs_attention_stops_its_parent_and_both_go_on_when_healed(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await serve_nested(rig, make_agent)
-    model.call("helper", {"input": "a"})
-    model.fail(401, message="no key")
-    task = await runner.create_task("q")
-    child = f"{task.task_id}~0.1.0.0"
-    with pytest.raises(StepFailedError, match="needs attention") as caught:
-        await runner.run_step(task)
-    assert child in str(caught.value)
-    assert (await runner.get_task(task)).status == "needs_attention"
-    model.fail(401, message="still no key")
-    with pytest.raises(StepFailedError, match="still no key"):
-        await runner.run_task(task)
-    model.reply("helped")
-    model.reply("done")
-    assert str(await runner.run_task(task)) == "done"
-    assert len(model.requests) == 5
-
-
-async def test_a_step_made_anew_leaves_its_child_and_starts_another(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await serve_nested(rig, make_agent)
-    model.call("helper", {"input": "a"})
-    model.fail(401)
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError):
-        await runner.run_step(task)
-    model.call("helper", {"input": "b"})
-    model.reply("helped")
-    output = await runner.run_step(task, restart="step")
-    assert output.sources[0].child_task == f"{task.task_id}~0.1.0.0.2"
-    await until_status(runner, f"{task.task_id}~0.1.0.0", "abandoned")
-    model.reply("done")
-    assert str(await runner.run_task(task)) == "done"
-
-
-async def test_a_paused_child_keeps_nobody_waiting(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    @tool
-    async def look() -> str:
-        """Look."""
-        return "seen"
-
-    runner = await serve_nested(rig, make_agent, look)
-    model.call("helper", {"input": "a"})
-    model.hang(call("look", {}))
-    task = await runner.create_task("q")
-    running = asyncio.create_task(runner.run_task(task))
-    await asyncio.to_thread(model.wait_held)
-    child = f"{task.task_id}~0.1.0.0"
-    await runner.pause(child, by="ann")
-    model.release()
-    output = await running
-    assert output.waiting_for == (f"paused by somebody in task {child!r}; resume the task first",)
-    model.reply("helped")
-    model.reply("done")
-    await runner.resume(child, by="ann")
-    assert str(await runner.run_task(task)) == "done"
-
-
-@pytest.mark.parametrize("is_last", [True, False])
-@pytest.mark.parametrize("asks", ["run_step", "run_steps_in_queue"])
+@pytest.mark.parametrize(("asks", "is_last"), [("run_step", True), ("run_steps_in_queue", False)])
 async def test_the_output_of_a_step_is_handed_over_after_its_child_was_paused(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, asks: str, *, is_last: bool
 ) -> None:
@@ -372,79 +242,6 @@ async def test_the_output_of_a_step_is_handed_over_after_its_child_was_paused(
     assert (await runner.get_task(task)).steps == 1
 
 
-async def test_deleting_a_task_deletes_those_that_worked_for_it(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await serve_nested(rig, make_agent)
-    model.call("helper", {"input": "a"})
-    model.reply("helped")
-    model.reply("done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    await runner.delete_task(task)
-    with pytest.raises(TaskNotFoundError):
-        await runner.get_task(f"{task.task_id}~0.1.0.0")
-
-
-async def test_a_child_out_of_turns_is_told_to_the_model(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    @tool
-    async def look() -> str:
-        """Look."""
-        return "seen"
-
-    helper = make_agent(look, name="helper")
-    await rig.serve(make_agent(helper.as_tool(max_turns=1), name="agent"))
-    runner = rig.runner()
-    model.call("helper", {"input": "a"})
-    model.call("look", {})
-    model.reply("a pity")
-    task = await runner.create_task("q")
-    assert str(await runner.run_task(task)) == "a pity"
-    told = model.requests[2].messages[-1]
-    assert "Max turns (1) exceeded" in told.text
-    [output] = (await runner.get_completed_steps(task))[0].sources
-    assert (output.status, output.is_error) == ("failed", True)
-    assert (await runner.get_task(task)).usage.requests == 3
-    await runner.finalize_response(task)
-    await until_status(runner, output.child_task, "failed")
-
-
-async def test_an_error_of_the_child_can_end_the_parent(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    @tool
-    async def look() -> str:
-        """Look."""
-        return "seen"
-
-    helper = make_agent(look, name="helper")
-    nested = helper.as_tool(max_turns=1, failure_error_function=None)
-    await rig.serve(make_agent(nested, name="agent"))
-    runner = rig.runner()
-    model.call("helper", {"input": "a"})
-    model.call("look", {})
-    task = await runner.create_task("q")
-    with pytest.raises(MaxTurnsExceeded, match="Max turns"):
-        await runner.run_task(task)
-    await until_status(runner, task, "failed")
-    assert (await runner.get_task(task)).usage.requests == 2
-    await until_status(runner, f"{task.task_id}~0.1.0.0", "failed")
-
-
-async def test_arguments_that_do_not_fit_start_no_task(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await serve_nested(rig, make_agent)
-    model.call("helper", {"question": "a"})
-    model.reply("sorry")
-    task = await runner.create_task("q")
-    assert str(await runner.run_task(task)) == "sorry"
-    assert "input: required, but missing" in model.requests[1].messages[-1].text
-    assert (await runner.get_completed_steps(task))[0].sources[0].child_task == ""
-
-
 async def test_abandoning_a_task_abandons_those_that_work_for_it(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -481,11 +278,6 @@ async def test_abandoning_a_task_abandons_those_that_work_for_it(
 async def test_a_child_that_somebody_abandons_is_told_to_the_model(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    @tool(needs_approval=True)
-    async def pay() -> str:
-        """Pay."""
-        return "paid"
-
     runner = await serve_nested(rig, make_agent, pay)
     model.call("helper", {"input": "a"})
     model.call("pay", {})
@@ -611,30 +403,6 @@ async def test_a_running_child_is_stopped_and_undone(
     assert (found.steps, found.status, found.usage.requests) == (0, "running", 2)
 
 
-async def test_a_refused_undo_lets_the_running_child_go_on(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, send: Tool
-) -> None:
-    @tool(needs_approval=True)
-    async def pay() -> str:
-        """Pay."""
-        world.done.append("pay")
-        return "paid"
-
-    runner = await serve_nested(rig, make_agent, send, pay)
-    model.call("helper", {"input": "alpha"})
-    model.call("send", {"text": "hi"})
-    model.call("pay", {})
-    task = await runner.create_task("q", step_mode="automatic")
-    approval = await ask(runner, task)
-    with pytest.raises(UndoRefusedError, match="send"):
-        await runner.undo_step(task)
-    model.reply("helped")
-    model.reply("done")
-    await runner.approve(approval, by="ann")
-    assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["send hi", "pay"]
-
-
 async def test_the_undo_of_a_childs_call_may_need_a_person(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
 ) -> None:
@@ -684,8 +452,7 @@ async def test_a_fork_does_not_own_what_its_steps_called(
     assert world.done == ["book rome", "cancel rome"]
 
 
-@pytest.mark.parametrize("app", ["default", "desk"])
-async def test_a_call_is_forked_where_its_caller_is_served(app: str) -> None:
+async def test_a_call_is_forked_where_its_caller_is_served() -> None:
     asks = ToolCall(id="", name="helper", arguments='{"input": "how?"}')
     caller = Agent(
         name="caller",
@@ -697,10 +464,12 @@ async def test_a_call_is_forked_where_its_caller_is_served(app: str) -> None:
             ).as_tool(tool_description="Helps.")
         ],
     )
-    async with AgentRunner.local(caller, app=app, data_dir=None) as runner:
+    async with AgentRunner.local(caller, app="desk", data_dir=None) as runner:
         task = await runner.create_task("q")
         await runner.run_task(task)
-        client = AgentRunner(agent="caller", app=app, client=runner.client, archive=runner.archive)
+        client = AgentRunner(
+            agent="caller", app="desk", client=runner.client, archive=runner.archive
+        )
         child, n = f"{task.task_id}~0.1.0.0", 0
         for each in (runner, client):
             fork = await each.fork(child, at="s1", input="and then?")
@@ -710,21 +479,7 @@ async def test_a_call_is_forked_where_its_caller_is_served(app: str) -> None:
                 n += 1
 
 
-async def test_what_a_failed_child_did_is_undone_too(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
-) -> None:
-    helper = make_agent(book, name="helper")
-    await rig.serve(make_agent(helper.as_tool(max_turns=1), name="agent"))
-    runner = rig.runner()
-    model.call("helper", {"input": "alpha"})
-    model.call("book", {"city": "rome"})
-    task = await runner.create_task("q")
-    assert (await runner.run_step(task)).sources[0].is_error
-    await runner.undo_step(task)
-    assert world.done == ["book rome", "cancel rome"]
-
-
-async def test_an_undo_that_fails_in_a_child_names_it_and_can_be_asked_again(
+async def test_an_undo_that_fails_in_a_child_that_failed_names_it_and_can_be_asked_again(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
 ) -> None:
     async def cancel(effect: Effect) -> None:
@@ -738,12 +493,13 @@ async def test_an_undo_that_fails_in_a_child_names_it_and_can_be_asked_again(
         """Book."""
         return "booked"
 
-    runner = await serve_nested(rig, make_agent, book)
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(max_turns=1), name="agent"))
+    runner = rig.runner()
     model.call("helper", {"input": "alpha"})
     model.call("book", {})
-    model.reply("helped")
     task = await runner.create_task("q")
-    await runner.run_step(task)
+    assert (await runner.run_step(task)).sources[0].is_error
     child = f"{task.task_id}~0.1.0.0"
     for _ in range(2):
         with pytest.raises(UndoFailedError, match="closed") as caught:
@@ -770,25 +526,15 @@ async def test_a_child_that_is_ended_with_temporals_own_tools_does_not_hang_its_
     assert (await runner.get_completed_steps(task))[0].sources[0].is_error
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [NoWorkerError("queue"), ConnectError("away"), QueryFailedError("?"), ArchiveError("busy")],
-    ids=lambda error: type(error).__name__,
-)
 async def test_trouble_in_reading_a_child_does_not_cost_its_answer(
-    rig: Rig,
-    make_agent: MakeAgent,
-    model: FakeOpenAI,
-    monkeypatch: pytest.MonkeyPatch,
-    trouble: Exception,
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads = 0
+    trouble = [NoWorkerError("queue"), ConnectError("away"), QueryFailedError("?")]
+    trouble.append(ArchiveError("busy"))
 
     async def flaky(*given: Any) -> Recorded:
-        nonlocal reads
-        reads += 1
-        if reads == 1:
-            raise trouble
+        if trouble:
+            raise trouble.pop()
         return await read_recorded(*given)
 
     monkeypatch.setattr(collecting, "read_recorded", flaky)
@@ -801,7 +547,7 @@ async def test_trouble_in_reading_a_child_does_not_cost_its_answer(
     task = await runner.create_task("q")
     assert str(await runner.run_task(task)) == "done"
     assert model.requests[-1].messages[-1].text == "the answer"
-    assert (len(model.requests), reads) == (3, 2)
+    assert (len(model.requests), trouble) == (3, [])
 
 
 async def test_a_child_whose_record_is_damaged_is_no_failure_of_the_tool(
@@ -829,22 +575,17 @@ async def test_a_child_whose_record_is_damaged_is_no_failure_of_the_tool(
 async def test_many_children_are_told_a_few_at_a_time(
     monkeypatch: pytest.MonkeyPatch, rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    @tool(needs_approval=True)
-    async def pay() -> str:
-        """Pay."""
-        return "paid"
-
     monkeypatch.setattr(children, "MOST_AT_ONCE", 2)
     helper = make_agent(pay, name="helper")
     await rig.serve(make_agent(helper.as_tool(), name="agent"))
     runner = rig.runner()
-    model.calls([("helper", {"input": "a"})] * 5)
-    for _ in range(5):
+    model.calls([("helper", {"input": "a"})] * 3)
+    for _ in range(3):
         model.call("pay", {})
     task = await runner.create_task("q", step_mode="automatic")
-    await asked(runner, task, 5)
+    await asked(runner, task, 3)
     await runner.abandon(task, "enough", by="ann")
-    for i in range(5):
+    for i in range(3):
         await until_status(runner, f"{task.task_id}~0.1.0.{i}", "abandoned")
     await until_status(runner, task, "abandoned")
     told = ("EXTERNAL_WORKFLOW_EXECUTION_SIGNALED", "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED")
@@ -875,11 +616,6 @@ async def test_a_child_of_a_task_that_was_ended_with_temporals_own_tools_is_aban
 async def test_pausing_a_task_holds_those_that_work_for_it(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    @tool
-    async def look() -> str:
-        """Look."""
-        return "seen"
-
     low = make_agent(look, name="low")
     helper = make_agent(low.as_tool(), name="helper")
     await rig.serve(make_agent(helper.as_tool(), name="agent"))
@@ -910,11 +646,6 @@ async def test_pausing_a_task_holds_those_that_work_for_it(
 async def test_a_call_that_somebody_paused_stays_paused_when_the_calling_task_goes_on(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    @tool
-    async def look() -> str:
-        """Look."""
-        return "seen"
-
     helper = make_agent(look, name="helper")
     await rig.serve(make_agent(helper.as_tool(), name="agent"))
     runner = rig.runner()

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from holdfast import Agent, Runner, StepFailedError, tool
+from holdfast import Agent, Runner, tool
 from holdfast.agents.hooks import AgentHooks, RunHooks
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.guardrails import (
@@ -17,10 +15,10 @@ from holdfast.agents.tools.guardrails import (
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
-from holdfast.errors import ToolInputGuardrailTripwireTriggered
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, Rig, until_rolled, until_status
+from tests.support.runs import pay
 
 Check = Callable[[Any], ToolGuardrailFunctionOutput]
 
@@ -95,24 +93,6 @@ async def test_a_rejected_call_starts_no_task(
     assert said(result.tool_output_guardrail_results) == [("after", {"gave": "rain"})]
 
 
-async def test_a_tripwire_ends_the_run_before_the_task_begins(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    def check(_data: Any) -> ToolGuardrailFunctionOutput:
-        return ToolGuardrailFunctionOutput.raise_exception("bad")
-
-    agent = make_parent(make_agent, check=check)
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.call("helper", {"input": "a"})
-    with pytest.raises(ToolInputGuardrailTripwireTriggered, match="'before'") as caught:
-        await Runner.run(agent, "q", runner=runner, task_id=f"{rig.app}-tripped")
-    assert len(model.requests) == 1
-    assert await runner.list_tasks(parent=f"{rig.app}-tripped") == []
-    assert caught.value.run_data is not None
-    assert said(caught.value.run_data.tool_input_guardrail_results) == [("before", "bad")]
-
-
 async def test_what_hooks_change_reaches_the_nested_run_and_comes_back(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -136,40 +116,9 @@ async def test_what_hooks_change_reaches_the_nested_run_and_comes_back(
     await rig.assert_replays()
 
 
-async def test_a_guardrail_that_raises_lets_the_task_wait_and_is_asked_again(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    asked: list[str] = []
-
-    def check(data: Any) -> ToolGuardrailFunctionOutput:
-        asked.append(data.context.arguments)
-        if len(asked) == 1:
-            msg = "not today"
-            raise ValueError(msg)
-        return ToolGuardrailFunctionOutput.allow()
-
-    await rig.serve(make_parent(make_agent, check=check))
-    runner = rig.runner()
-    model.call("helper", {"input": "a"})
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="not today"):
-        await runner.run_task(task)
-    assert await runner.list_tasks(parent=task) == []
-    model.reply("helped")
-    model.reply("done")
-    assert str(await runner.run_task(task)) == "done"
-    assert len(asked) == 2
-    assert len(model.requests) == 3
-
-
 async def test_what_guardrails_found_is_kept_while_the_nested_run_waits(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    @tool(needs_approval=True)
-    def pay() -> str:
-        """Pay."""
-        return "paid"
-
     hooks = Telling()
     agent = make_parent(make_agent, pay, hooks=hooks)
     await rig.serve(agent)
@@ -222,19 +171,3 @@ async def test_hooks_of_a_run_hear_of_a_guarded_call_when_it_begins(
     result = await running
     assert told == ["start helper", "end helper"]
     await until_status(rig.runner(), f"{result.task_id}~0.1.0.0", "finished")
-
-
-async def test_arguments_that_do_not_fit_end_the_call_as_a_failure_of_any_tool(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    hooks = Telling()
-    agent = make_parent(make_agent, hooks=hooks)
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.call("helper", {"question": "a"})
-    model.reply("sorry")
-    result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
-    assert result.final_output == "sorry"
-    start, end = hooks.told
-    assert (start, "input: required, but missing" in end) == ("start helper", True)
-    assert await runner.list_tasks(parent=result.task_id) == []

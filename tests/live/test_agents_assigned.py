@@ -13,8 +13,6 @@ from holdfast import (
     ModelBehaviorError,
     RunContextWrapper,
     RunState,
-    ToolApprovalItem,
-    UserError,
 )
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.testing import FakeOpenAI
@@ -143,14 +141,3 @@ async def test_decisions_on_a_result_s_context_are_those_of_its_state(
     assert ran == ["Ann"]
     assert outputs(after) == ["paid Ann", "not Bob"]
     assert after.context_wrapper.context is result.context_wrapper.context
-
-
-async def test_a_state_that_has_not_begun_has_no_calls_to_decide_on(run: Runs) -> None:
-    _, pay = tools()
-    agent = await run.serve(pay)
-    state = RunState(RunContextWrapper(None), "q", agent)
-    assert state.context is not None
-    raw = {"type": "function_call", "call_id": "c", "name": "pay"}
-    state.context.approve_tool(ToolApprovalItem(agent, raw))
-    with pytest.raises(UserError, match="has not begun"):
-        await run(state)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import RunConfig, Runner, RunState, SessionSettings, tool
+from holdfast import RunConfig, Runner, SessionSettings, tool
 from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.client.caller_sessions import store, turns
 from holdfast.client.caller_sessions.tail import FEW, TAIL
@@ -136,37 +136,6 @@ async def test_an_append_that_raises_after_it_has_written_is_not_repeated(
         await run("q", session=session, task_id=name, exist_ok=True)
         assert session.said[2:] == [("user", "q"), ("assistant", "done")]
     assert session.reads == [None, store.ALL]
-
-
-async def test_items_that_were_added_without_notes_of_other_providers_are_known_again(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    class OpenAIConversationsSession(Breaking):
-        """One that gets items without ids and notes."""
-
-    session = OpenAIConversationsSession()
-    model.reply("done")
-    given: list[Any] = [{"id": "item_1", "provider_data": {"model": "other"}, **user("q")}]
-    name = new_id("caller")
-    with pytest.raises(OSError, match="connection"):
-        await run(given, session=session, task_id=name)
-    await run(given, session=session, task_id=name, exist_ok=True)
-    assert session.said == [("user", "q"), ("assistant", "done")]
-
-
-async def test_an_append_that_raises_twice_goes_by_what_the_run_has_read(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    session = Breaking(items=[user("before")])
-    session.adds_before, session.times = 1, 2
-    model.reply("done")
-    name = new_id("caller")
-    for _ in range(2):
-        with pytest.raises(OSError, match="connection"):
-            await run("q", session=session, task_id=name, exist_ok=True)
-    agent = await run.serve()
-    await Runner.run(agent, RunState.of(name), session=session, runner=run.runner)
-    assert session.said[1:] == [("user", "q"), ("assistant", "done")]
 
 
 async def test_a_callback_that_changes_the_items_does_not_change_what_was_read(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +21,6 @@ from holdfast import (
     Runner,
     RunState,
     Session,
-    SessionSettings,
-    SQLiteSession,
     UserError,
 )
 from holdfast.archive.archive import record_name
@@ -116,20 +113,6 @@ async def test_a_subclass_of_session_with_items_of_its_own_is_made_without_argum
         Session()
 
 
-async def test_limits_of_the_session_and_of_the_run_hold(run: Runs, model: FakeOpenAI) -> None:
-    session = Kept(items=[{"role": "user", "content": str(k)} for k in range(5)])
-    session.session_settings = SessionSettings(limit=2)
-    model.reply("a")
-    await run("q", session=session)
-    assert said(model.requests[0].messages) == [("user", "3"), ("user", "4"), ("user", "q")]
-    model.reply("b")
-    config = RunConfig(session_settings=SessionSettings(limit=1))
-    await run("q", session=session, run_config=config)
-    assert said(model.requests[1].messages) == [("assistant", "a"), ("user", "q")]
-    assert session.reads[::2] == [2, 1]
-    assert len(session.items) == 9
-
-
 async def test_a_callback_chooses_and_its_new_items_are_stored(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -143,21 +126,6 @@ async def test_a_callback_chooses_and_its_new_items_are_stored(
     seen = [content for _, content in said(model.requests[0].messages)]
     assert seen == ["new", "new", "hint", "q"]
     assert [content for _, content in session.said[2:]] == ["hint", "q", "done"]
-
-
-async def test_a_streamed_run_has_written_when_its_stream_ends(
-    run: Runs, model: FakeOpenAI, tmp_path: Path
-) -> None:
-    session = SQLiteSession("s", tmp_path / "s.db")
-    model.reply("hello")
-    agent = await run.serve()
-    stream = Runner.run_streamed(agent, "q", runner=run.runner, session=session)
-    assert [event async for event in stream.stream_events()]
-    assert await session.get_items() == [
-        {"role": "user", "content": "q"},
-        answer("hello"),
-    ]
-    session.close()
 
 
 async def test_a_run_that_waits_writes_when_it_has_ended(run: Runs, model: FakeOpenAI) -> None:
@@ -359,17 +327,6 @@ async def test_a_function_words_what_stands_in_the_place_of_blocked_results(
     with pytest.raises(OutputGuardrailTripwireTriggered):
         await run("q", session=session, run_config=config, context={"user": "ann"})
     assert session.items[2]["output"] == text
-
-
-async def test_an_abandoned_run_writes_nothing(run: Runs, model: FakeOpenAI) -> None:
-    session = Kept()
-    _, pay = tools()
-    model.call("pay", {"to": "Kim"})
-    result = await run("q", pay, session=session)
-    await run.runner.abandon(result.task_id, "over")
-    with pytest.raises(Exception, match="over"):
-        await resume(run, result.to_state(), session=session)
-    assert session.items == []
 
 
 async def test_what_cannot_work_is_refused_before_anything_happens(run: Runs) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from holdfast import (
     Agent,
-    AgentRunner,
     GuardrailFunctionOutput,
     MaxTurnsExceeded,
     Runner,
@@ -17,7 +16,6 @@ from holdfast import (
     RunState,
     handoff,
     input_guardrail,
-    tool,
 )
 from holdfast.agents.handoffs.filters import remove_all_tools
 from holdfast.archive.segments import read_messages
@@ -30,6 +28,7 @@ from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import Message, ToolCall
 from tests.live.test_loop import Run
 from tests.support.rig import MakeAgent, Rig
+from tests.support.runs import look
 
 
 @pytest.fixture
@@ -45,17 +44,17 @@ def kinds(result: RunResult) -> list[str]:
     return [item.type for item in result.new_items]
 
 
-async def test_the_result_of_a_state_with_its_answer_has_the_runs_before_it() -> None:
+async def test_the_result_of_a_state_with_its_answer_has_the_runs_before_it(rig: Rig) -> None:
     agent = Agent(name="a", model=ScriptedModel(["one", "two", "three"]))
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        first = await Runner.run(agent, "Q", runner=runner)
-        state = first.to_state()
-        state.add_input("And then?")
-        second = await Runner.run(agent, state, runner=runner)
-        kept = await RunState.from_string(agent, second.to_state().to_string())
-        third = await Runner.run(agent, kept, runner=runner)
-        read = await Runner.run(agent, RunState.of(third.task_id), runner=runner)
-        task = await runner.get_task(third.task_id)
+    runner = await rig.serving(agent)
+    first = await Runner.run(agent, "Q", runner=runner)
+    state = first.to_state()
+    state.add_input("And then?")
+    second = await Runner.run(agent, state, runner=runner)
+    kept = await RunState.from_string(agent, second.to_state().to_string())
+    third = await Runner.run(agent, kept, runner=runner)
+    read = await Runner.run(agent, RunState.of(third.task_id), runner=runner)
+    task = await runner.get_task(third.task_id)
     for result in (third, read):
         assert result.input == "Q"
         assert texts(result) == ["Q", "one", "And then?", "two", "three"]
@@ -68,24 +67,12 @@ async def test_the_result_of_a_state_with_its_answer_has_the_runs_before_it() ->
     assert task.usage.requests == 1
 
 
-async def test_each_state_of_one_result_counts_its_own_run_only() -> None:
-    agent = Agent(name="a", model=ScriptedModel(["one", "two", "three"]))
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        first = await Runner.run(agent, "Q", runner=runner)
-        results = [await Runner.run(agent, first.to_state(), runner=runner) for _ in range(2)]
-    assert [result.usage.requests for result in results] == [2, 2]
-    assert [texts(result) for result in results] == [["Q", "one", "two"], ["Q", "one", "three"]]
-
-
-async def test_an_agent_before_a_handoff_is_known_in_the_result_of_the_run_after_it() -> None:
+async def test_an_agent_before_a_handoff_is_known_in_the_result_of_the_run_after_it(
+    rig: Rig,
+) -> None:
     @input_guardrail
     def fine(_ctx: Any, _agent: Any, _given: Any) -> GuardrailFunctionOutput:
         return GuardrailFunctionOutput(output_info="fine", tripwire_triggered=False)
-
-    @tool(effect="read")
-    def look() -> str:
-        """Look."""
-        return "seen"
 
     to_low = ToolCall(id="c2", name="transfer_to_low", arguments="{}")
     low = Agent(name="low", model=ScriptedModel(["of low", "more"]))
@@ -96,9 +83,9 @@ async def test_an_agent_before_a_handoff_is_known_in_the_result_of_the_run_after
         handoffs=[handoff(low, input_filter=remove_all_tools)],
         input_guardrails=[fine],
     )
-    async with AgentRunner.local(lead, data_dir=None) as runner:
-        first = await Runner.run(lead, "Q", runner=runner)
-        second = await Runner.run(lead, first.to_state(), runner=runner)
+    runner = await rig.serving(lead)
+    first = await Runner.run(lead, "Q", runner=runner)
+    second = await Runner.run(lead, first.to_state(), runner=runner)
     assert second.last_agent is low
     assert [item.agent for item in second.new_items] == [lead] * 4 + [low] * 2
     assert [each.guardrail for each in second.input_guardrail_results] == [fine]
@@ -107,59 +94,38 @@ async def test_an_agent_before_a_handoff_is_known_in_the_result_of_the_run_after
     assert len(texts(second)) == len(texts(first)) + 1
 
 
-async def test_a_handoff_that_makes_its_input_anew_leaves_that_as_the_input_of_the_whole() -> None:
-    to_low = ToolCall(id="c2", name="transfer_to_low", arguments="{}")
-    low = Agent(name="low", model=ScriptedModel(["of low"]))
-    lead = Agent(name="lead", model=ScriptedModel(["one", "two", to_low]))
-    async with AgentRunner.local(lead, data_dir=None) as runner:
-        first = await Runner.run(lead, "Q", runner=runner)
-        second = await Runner.run(lead, first.to_state(), runner=runner)
-        lead.handoffs = [handoff(low, nest_handoff_history=True)]
-        third = await Runner.run(lead, second.to_state(), runner=runner)
-    assert isinstance(third.input, list)
-    [summary] = third.input
-    assert all(said in str(summary["content"]) for said in ("Q", "one", "two"))
-    assert len(third.raw_responses) == 4
-    assert texts(third, "normalized")[-1] == "of low"
-    assert texts(third, "normalized")[0] == summary["content"]
-
-
-async def test_a_handoff_that_makes_its_input_anew_has_what_went_into_it_once() -> None:
-    @tool(effect="read")
-    def look() -> str:
-        """Look."""
-        return "seen"
-
+async def test_a_handoff_that_makes_its_input_anew_has_what_went_into_it_once(rig: Rig) -> None:
     looks = ToolCall(id="c1", name="look", arguments="{}")
     to_low = ToolCall(id="c2", name="transfer_to_low", arguments="{}")
     low = Agent(name="low", model=ScriptedModel(["of low", "more"]))
     lead = Agent(name="lead", model=ScriptedModel([looks, "one", "two", to_low]), tools=[look])
     lead.handoffs = [handoff(low, input_filter=remove_all_tools)]
-    async with AgentRunner.local(lead, data_dir=None) as runner:
-        first = await Runner.run(lead, "Q", runner=runner)
-        state = (await Runner.run(lead, first.to_state(), runner=runner)).to_state()
-        state.add_input("And then?")
-        third = await Runner.run(lead, state, runner=runner)
-        last = await Runner.run(lead, third.to_state(), runner=runner)
+    runner = await rig.serving(lead)
+    first = await Runner.run(lead, "Q", runner=runner)
+    state = (await Runner.run(lead, first.to_state(), runner=runner)).to_state()
+    state.add_input("And then?")
+    third = await Runner.run(lead, state, runner=runner)
+    last = await Runner.run(lead, third.to_state(), runner=runner)
     assert texts(third) == ["Q", "one", "two", "And then?", "of low"]
     assert texts(last) == texts(copy.deepcopy(last)) == [*texts(third), "more"]
     assert kinds(third).count("message_output_item") == 3
 
 
-async def test_turns_are_counted_once_however_many_runs_follow() -> None:
+async def test_turns_are_counted_once_however_many_runs_follow(rig: Rig) -> None:
     agent = Agent(name="a", model=ScriptedModel(list("abcd")))
     left: list[Any] = []
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        result = await Runner.run(agent, "Q", runner=runner, max_turns=4)
-        for _ in range(3):
-            left.append(result.to_state().max_turns)
-            result = await Runner.run(agent, result.to_state(), runner=runner)
-        state = result.to_state()
-        read = await Runner.run(agent, RunState.of(result.task_id), runner=runner)
+    runner = await rig.serving(agent)
+    result = await Runner.run(agent, "Q", runner=runner, max_turns=4)
+    for _ in range(3):
+        left.append(result.to_state().max_turns)
+        result = await Runner.run(agent, result.to_state(), runner=runner)
+    state = result.to_state()
+    read = await Runner.run(agent, RunState.of(result.task_id), runner=runner)
     assert (left, state.max_turns, read.to_state().max_turns) == ([3, 2, 1], 0, 0)
 
 
 async def test_of_the_runs_before_it_only_what_they_have_made_is_read(
+    rig: Rig,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[int] = []
@@ -170,57 +136,60 @@ async def test_of_the_runs_before_it_only_what_they_have_made_is_read(
         return found
 
     agent = Agent(name="a", model=ScriptedModel([str(k) for k in range(6)]))
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        result = await Runner.run(agent, "Q", runner=runner)
-        for k in range(5):
-            state = result.to_state()
-            state.add_input(f"And {k}?")
-            result = await Runner.run(agent, state, runner=runner)
-        monkeypatch.setattr(recorded, "read_messages", read)
-        result = await Runner.run(agent, RunState.of(result.task_id), runner=runner)
+    runner = await rig.serving(agent)
+    result = await Runner.run(agent, "Q", runner=runner)
+    for k in range(5):
+        state = result.to_state()
+        state.add_input(f"And {k}?")
+        result = await Runner.run(agent, state, runner=runner)
+    monkeypatch.setattr(recorded, "read_messages", read)
+    result = await Runner.run(agent, RunState.of(result.task_id), runner=runner)
     assert texts(result)[:3] == ["Q", "0", "And 0?"]
     assert len(texts(result)) == 12
     assert sorted(seen) == [1, 1, 1, 1, 11, 11]  # its own is read before it goes on, too
 
 
 async def test_a_later_task_of_the_same_id_is_no_run_before_it(
+    rig: Rig,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     agent = Agent(name="a", model=ScriptedModel(["one", "two", "three"]))
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        first = await Runner.run(agent, "Q", runner=runner, task_id="t")
-        state = first.to_state()
-        await runner.delete_task("t")
-        same = await Runner.run(agent, state, runner=runner, task_id="t")
-        after = await Runner.run(agent, same.to_state(), runner=runner)
+    runner = await rig.serving(agent)
+    name = f"{rig.app}-t"
+    first = await Runner.run(agent, "Q", runner=runner, task_id=name)
+    state = first.to_state()
+    await runner.delete_task(name)
+    same = await Runner.run(agent, state, runner=runner, task_id=name)
+    after = await Runner.run(agent, same.to_state(), runner=runner)
     assert (texts(same), same.usage.requests) == (["Q", "one", "two"], 1)
     assert (texts(after), after.usage.requests) == (["Q", "one", "two", "three"], 2)
     assert "there is a later task of this id" in caplog.text
 
 
 async def test_a_run_before_it_whose_record_is_damaged_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = Agent(name="a", model=ScriptedModel(["one", "two"]))
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        first = await Runner.run(agent, "Q", runner=runner)
+    runner = await rig.serving(agent)
+    first = await Runner.run(agent, "Q", runner=runner)
 
-        read_sound = Records.read
+    read_sound = Records.read
 
-        async def read(self: Records, task_id: str) -> TaskRecord | None:
-            if task_id == first.task_id:
-                msg = "blob 1 is missing"
-                raise BlobMissingError(msg)
-            return await read_sound(self, task_id)
+    async def read(self: Records, task_id: str) -> TaskRecord | None:
+        if task_id == first.task_id:
+            msg = "blob 1 is missing"
+            raise BlobMissingError(msg)
+        return await read_sound(self, task_id)
 
-        monkeypatch.setattr(Records, "read", read)
-        result = await Runner.run(agent, first.to_state(), runner=runner)
+    monkeypatch.setattr(Records, "read", read)
+    result = await Runner.run(agent, first.to_state(), runner=runner)
     assert (texts(result), result.usage.requests) == (["Q", "one", "two"], 1)
     assert "blob 1 is missing" in caplog.text
 
 
 @pytest.mark.parametrize("mode", ["auto", "conversation"])
 async def test_what_the_last_agent_has_seen_is_there_once_where_the_provider_keeps_the_rest(
+    rig: Rig,
     mode: str,
 ) -> None:
     given: Any = {"auto_previous_response_id": True}
@@ -230,44 +199,45 @@ async def test_what_the_last_agent_has_seen_is_there_once_where_the_provider_kee
     low = Agent(name="low", model=ScriptedModel(["of low", "more", "last"]))
     handing = handoff(low, input_filter=remove_all_tools)
     lead = Agent(name="lead", model=ScriptedModel([to_low]), handoffs=[handing])
-    async with AgentRunner.local(lead, data_dir=None) as runner:
-        first = await Runner.run(lead, "Q", runner=runner)
-        second = await Runner.run(lead, first.to_state(), runner=runner, **given)
-        third = await Runner.run(lead, second.to_state(), runner=runner)
+    runner = await rig.serving(lead)
+    first = await Runner.run(lead, "Q", runner=runner)
+    second = await Runner.run(lead, first.to_state(), runner=runner, **given)
+    third = await Runner.run(lead, second.to_state(), runner=runner)
     for kept in ("normalized", "preserve_all"):
         assert texts(second, kept) == ["Q", "of low", "more"]
         assert texts(third, kept) == ["Q", "of low", "more", "last"]
 
 
-async def test_an_error_has_the_runs_before_it_too() -> None:
+async def test_an_error_has_the_runs_before_it_too(rig: Rig) -> None:
     agent = Agent(name="a", model=ScriptedModel(["one"]))
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        state = (await Runner.run(agent, "Q", runner=runner, max_turns=1)).to_state()
-        with pytest.raises(MaxTurnsExceeded) as caught:
-            await Runner.run(agent, state, runner=runner)
+    runner = await rig.serving(agent)
+    state = (await Runner.run(agent, "Q", runner=runner, max_turns=1)).to_state()
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        await Runner.run(agent, state, runner=runner)
     data = caught.value.run_data
     assert data is not None
     assert (texts(data), len(data.raw_responses)) == (["Q", "one"], 1)
 
 
-async def test_a_streamed_run_has_the_runs_before_it_once_it_is_complete() -> None:
+async def test_a_streamed_run_has_the_runs_before_it_once_it_is_complete(rig: Rig) -> None:
     agent = Agent(name="a", model=ScriptedModel(["one", "two"]))
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        state = (await Runner.run(agent, "Q", runner=runner)).to_state()
-        stream = Runner.run_streamed(agent, state, runner=runner)
-        told = [event async for event in stream.stream_events()]
+    runner = await rig.serving(agent)
+    state = (await Runner.run(agent, "Q", runner=runner)).to_state()
+    stream = Runner.run_streamed(agent, state, runner=runner)
+    told = [event async for event in stream.stream_events()]
     assert [event.item.agent for event in told if event.type == "run_item_stream_event"] == [agent]
     assert (texts(stream), len(stream.raw_responses)) == (["Q", "one", "two"], 2)
 
 
 async def test_a_run_before_it_that_was_deleted_is_left_out(
+    rig: Rig,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     agent = Agent(name="a", model=ScriptedModel(["one", "two"]))
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        first = await Runner.run(agent, "Q", runner=runner)
-        await runner.delete_task(first.task_id)
-        result = await Runner.run(agent, first.to_state(), runner=runner)
+    runner = await rig.serving(agent)
+    first = await Runner.run(agent, "Q", runner=runner)
+    await runner.delete_task(first.task_id)
+    result = await Runner.run(agent, first.to_state(), runner=runner)
     assert (texts(result), result.usage.requests) == (["Q", "one", "two"], 1)
     assert f"lacks that of run {first.task_id!r}" in caplog.text
 
@@ -290,11 +260,11 @@ async def test_a_conversation_that_the_provider_keeps_is_sent_once_and_read_whol
     assert [len(asked.body["input"]) for asked in model.requests] == [1, 1, 0]
 
 
-async def test_a_run_in_a_session_has_what_was_before_in_its_input() -> None:
+async def test_a_run_in_a_session_has_what_was_before_in_its_input(rig: Rig) -> None:
     agent = Agent(name="a", model=ScriptedModel(["one", "two"]))
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        state = (await Runner.run(agent, "Q", runner=runner, session="s")).to_state()
-        state.add_input("And then?")
-        result = await Runner.run(agent, state, runner=runner, session="s")
+    runner = await rig.serving(agent)
+    state = (await Runner.run(agent, "Q", runner=runner, session="s")).to_state()
+    state.add_input("And then?")
+    result = await Runner.run(agent, state, runner=runner, session="s")
     assert texts(result) == ["Q", "one", "And then?", "two"]
     assert (len(result.new_items), result.usage.requests) == (1, 1)

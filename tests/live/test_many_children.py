@@ -13,7 +13,7 @@ from tests.support.people import World
 from tests.support.rig import MakeAgent, Rig, histories, until, until_status
 from tests.support.runs import serve_nested
 
-CALLS = 12
+CALLS = 8
 ROLL = 40
 
 
@@ -58,58 +58,22 @@ async def carried_bytes(runner: AgentRunner, task: Task) -> list[int]:
     return sizes
 
 
-async def test_what_a_task_carries_does_not_grow_with_calls_of_agents_that_are_done(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, book: Tool
-) -> None:
-    runner = await serve_nested(rig, make_agent, book, roll_events=ROLL)
-    task, children = await answered(runner, model)
-    sizes = await carried_bytes(runner, task)
-    assert len(sizes) >= 4
-    assert sizes[-1] <= sizes[1] + 250, "less than one call more"
-    assert (await runner.get_task(task)).usage.requests == 3 * CALLS + 1
-    for child in children:
-        assert (await runner.get_task(child)).status == "answered"
-    await runner.finalize_response(task)
-    for child in children:
-        await until_status(runner, child, "finished")
-    assert await runner.verify(task) == []
-
-
-async def test_abandoning_a_task_reaches_calls_of_agents_from_before_its_rollovers(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, book: Tool
-) -> None:
-    runner = await serve_nested(rig, make_agent, book, roll_events=ROLL)
-    task, children = await answered(runner, model)
-    await runner.abandon(task, reason="enough", by="ann")
-    for child in children:
-        await until_status(runner, child, "abandoned")
-
-
-async def test_an_undo_reaches_calls_of_agents_from_before_rollovers(
+async def test_calls_of_agents_from_before_rollovers_cost_no_room_and_are_all_reached(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, book: Tool, world: World
 ) -> None:
     runner = await serve_nested(rig, make_agent, book, roll_events=ROLL)
     task, children = await answered(runner, model)
+    sizes = await carried_bytes(runner, task)
+    assert len(sizes) >= 3
+    assert sizes[-1] <= sizes[1] + 250, "less than one call more"
     spent = (await runner.get_task(task)).usage
-    first = (await runner.get_completed_steps(task))[0]
-    receipt = await runner.rewind(task, first, by="ann")
-    assert world.done[CALLS:] == [f"cancel {k}" for k in reversed(range(1, CALLS))]
-    assert len(receipt.undone) == CALLS - 1
-    assert (await runner.get_task(task)).usage == spent
-    for child in children[1:]:
-        await until_status(runner, child, "abandoned")
-    assert (await runner.get_task(children[0])).status == "answered"
-
-
-async def test_a_refused_undo_lets_go_of_calls_of_agents_from_before_rollovers(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, book: Tool
-) -> None:
-    runner = await serve_nested(rig, make_agent, book, roll_events=ROLL)
-    task, children = await answered(runner, model)
+    assert spent.requests == 3 * CALLS + 1
+    for child in children:
+        assert (await runner.get_task(child)).status == "answered"
+    # A refused undo lets go of them all.
     await runner.abandon(children[1], reason="by itself", by="ann")
     await until_status(runner, children[1], "abandoned")
     first = (await runner.get_completed_steps(task))[0]
-    spent = (await runner.get_task(task)).usage
     with pytest.raises(UndoRefusedError, match="is closed, and what it did cannot be undone"):
         await runner.rewind(task, first)
     assert (await runner.get_task(task)).usage == spent
@@ -119,5 +83,14 @@ async def test_a_refused_undo_lets_go_of_calls_of_agents_from_before_rollovers(
         return set(states) == {"answered"}
 
     await until(go_on)
-    receipt = await runner.rewind(task, first, residue="keep")
+    # An undo undoes them.
+    receipt = await runner.rewind(task, first, residue="keep", by="ann")
+    assert world.done[CALLS:] == [f"cancel {k}" for k in reversed(range(2, CALLS))]
     assert len(receipt.undone) == CALLS - 2
+    assert (await runner.get_task(task)).usage == spent
+    for child in children[2:]:
+        await until_status(runner, child, "abandoned")
+    # The end of their task ends those that are left.
+    assert (await runner.get_task(children[0])).status == "answered"
+    await runner.abandon(task, reason="enough", by="ann")
+    await until_status(runner, children[0], "abandoned")

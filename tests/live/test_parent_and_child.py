@@ -22,6 +22,7 @@ from holdfast.task.data.children import REPORTS, SAYS, ChildReport, ParentSays
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, Rig, event_types, histories, until, until_status
+from tests.support.runs import pay
 
 ROLL = 50
 
@@ -239,11 +240,6 @@ async def refusals(runner: AgentRunner, task: str, count: int) -> list[str]:
 async def test_signals_in_the_name_of_parent_and_child_are_refused_and_change_nothing(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    @tool(needs_approval=True)
-    def pay() -> str:
-        """Pay."""
-        return "paid"
-
     helper = make_agent(pay, name="helper")
     await rig.serve(make_agent(helper.as_tool(tool_description="Helps."), name="agent"))
     runner = rig.runner()

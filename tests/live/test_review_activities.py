@@ -31,9 +31,12 @@ def look() -> str:
 LOOK = ToolCall(id="", name="look")
 
 
-def local(model: ScriptedModel, *tools: Any, worker: AgentWorker | None = None) -> AgentRunner:
+async def serve(
+    rig: Rig, model: ScriptedModel, *tools: Any, worker: AgentWorker | None = None
+) -> AgentRunner:
+    """Serve an agent, and return its runner."""
     extra: dict[str, Any] = {} if worker is None else {"worker": worker}
-    return AgentRunner.local(Agent(name="a", model=model, tools=tools, **extra), data_dir=None)
+    return await rig.serving(Agent(name="a", model=model, tools=tools, **extra))
 
 
 class Outage:
@@ -53,7 +56,7 @@ class Outage:
         monkeypatch.setattr(large_values, "PATIENCE_SECONDS", ())
 
 
-async def test_an_output_that_is_not_json_does_not_cost_a_second_answer() -> None:
+async def test_an_output_that_is_not_json_does_not_cost_a_second_answer(rig: Rig) -> None:
     outputs: list[Any] = [{"score": float("nan")}, {"score": 1}]
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
@@ -61,28 +64,30 @@ async def test_an_output_that_is_not_json_does_not_cost_a_second_answer() -> Non
         return ends(step, outputs.pop(0))
 
     model = ScriptedModel(["y"])
-    async with local(model, worker=Doing(body)) as runner:
-        task = await runner.create_task("q")
-        with pytest.raises(StepFailedError, match="score"):
-            await runner.run_step(task)
-        assert (await runner.run_step(task)).output == {"score": 1}
+    runner = await serve(rig, model, worker=Doing(body))
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="score"):
+        await runner.run_step(task)
+    assert (await runner.run_step(task)).output == {"score": 1}
     assert model.calls == 1
 
 
 async def test_a_large_answer_is_paid_once_though_the_archive_was_down(
+    rig: Rig,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outage = Outage(monkeypatch)
     model = ScriptedModel([LARGE])
-    async with local(model) as runner:
-        task = await runner.create_task("q")
-        outage.left = 2
-        assert (await runner.run_step(task)).output == LARGE
+    runner = await serve(rig, model)
+    task = await runner.create_task("q")
+    outage.left = 2
+    assert (await runner.run_step(task)).output == LARGE
     assert outage.left == 0
     assert model.calls == 1
 
 
 async def test_an_answer_is_recorded_though_the_output_cannot_be_stored(
+    rig: Rig,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outage = Outage(monkeypatch)
@@ -92,16 +97,16 @@ async def test_an_answer_is_recorded_though_the_output_cannot_be_stored(
         return ends(step, [answer.text, LARGE])
 
     model = ScriptedModel(["y"])
-    async with local(model, worker=Doing(body)) as runner:
-        task = await runner.create_task("q")
-        outage.left = 2
-        assert (await runner.run_step(task)).output == ["y", LARGE]
-        kinds = await activities_of(runner.client, task.task_id)
+    runner = await serve(rig, model, worker=Doing(body))
+    task = await runner.create_task("q")
+    outage.left = 2
+    assert (await runner.run_step(task)).output == ["y", LARGE]
+    kinds = await activities_of(runner.client, task.task_id)
     assert kinds.count("step") == 2  # the answer first, then the output
     assert model.calls == 1
 
 
-async def test_a_failing_sibling_does_not_cost_a_second_answer() -> None:
+async def test_a_failing_sibling_does_not_cost_a_second_answer(rig: Rig) -> None:
     failures = [ValueError("bug")]
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
@@ -118,15 +123,15 @@ async def test_a_failing_sibling_does_not_cost_a_second_answer() -> None:
             return await super().respond(request)
 
     model = Slow(["y"])
-    async with local(model, worker=Doing(body)) as runner:
-        task = await runner.create_task("q")
-        with pytest.raises(StepFailedError, match="bug"):
-            await runner.run_step(task)
-        assert (await runner.run_step(task)).output == "y"
+    runner = await serve(rig, model, worker=Doing(body))
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="bug"):
+        await runner.run_step(task)
+    assert (await runner.run_step(task)).output == "y"
     assert model.calls == 1
 
 
-async def test_a_finally_that_calls_tools_does_not_hold_the_step_up() -> None:
+async def test_a_finally_that_calls_tools_does_not_hold_the_step_up(rig: Rig) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         try:
             [seen] = await ctx.call_tools([ToolCall(id="1", name="look")])
@@ -134,58 +139,59 @@ async def test_a_finally_that_calls_tools_does_not_hold_the_step_up() -> None:
             await ctx.call_tools([ToolCall(id="2", name="look")])
         return ends(step, seen.content)
 
-    async with local(ScriptedModel([]), look, worker=Doing(body)) as runner:
-        task = await runner.create_task("q")
-        async with asyncio.timeout(100):
-            assert (await runner.run_step(task)).output == "seen"
+    runner = await serve(rig, ScriptedModel([]), look, worker=Doing(body))
+    task = await runner.create_task("q")
+    async with asyncio.timeout(100):
+        assert (await runner.run_step(task)).output == "seen"
 
 
-async def test_a_task_id_that_is_used_again_sees_nothing_of_the_deleted_task() -> None:
+async def test_a_task_id_that_is_used_again_sees_nothing_of_the_deleted_task(rig: Rig) -> None:
     model = ScriptedModel(lambda _: "ok")
-    async with local(model) as runner:
-        await runner.session("s1").append([user("secret of s1"), assistant("noted")])
-        await runner.run_step(await runner.create_task("one", task_id="T", session="s1"))
-        await runner.delete_task("T")
+    runner = await serve(rig, model)
+    name = f"{rig.app}-t"
+    await runner.session("s1").append([user("secret of s1"), assistant("noted")])
+    await runner.run_step(await runner.create_task("one", task_id=name, session="s1"))
+    await runner.delete_task(name)
 
-        async def created() -> Any:
-            try:
-                return await runner.create_task("two", task_id="T", session="s2")
-            except Exception:  # noqa: BLE001  the server deletes in its own time
-                return None
+    async def created() -> Any:
+        try:
+            return await runner.create_task("two", task_id=name, session="s2")
+        except Exception:  # noqa: BLE001  the server deletes in its own time
+            return None
 
-        await until(created)
-        await runner.run_step("T")
+    await until(created)
+    await runner.run_step(name)
     assert [m.text for m in model.requests[0].messages] == ["secret of s1", "noted", "one"]
     assert [m.text for m in model.requests[1].messages] == ["two"]
 
 
-async def test_a_task_that_rolls_over_keeps_its_transcript_and_its_history() -> None:
+async def test_a_task_that_rolls_over_keeps_its_transcript_and_its_history(rig: Rig) -> None:
     model = ScriptedModel(lambda request: LOOK if len(request.messages) < 16 else "done")
     agent = Agent(name="a", model=model, tools=[look])
-    async with AgentRunner.local(agent, data_dir=None, roll_events=40) as runner:
-        await runner.session("s").append([user("before")])
-        task = await runner.create_task("q", session="s")
-        await runner.run_task(task)
+    runner = await rig.serving(agent, roll_events=40)
+    await runner.session("s").append([user("before")])
+    task = await runner.create_task("q", session="s")
+    await runner.run_task(task)
     texts = [m.text for m in model.requests[-1].messages]
     assert texts[:2] == ["before", "q"]
     assert texts.count("seen") == 7
 
 
-async def test_a_worker_with_two_calls_per_step_finishes_at_its_limit() -> None:
+async def test_a_worker_with_two_calls_per_step_finishes_at_its_limit(rig: Rig) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         one = await ctx.call_model([user("one")])
         two = await ctx.call_model([user("two")])
         return ends(step, one.text + two.text)
 
     model = ScriptedModel(["a", "b"])
-    async with local(model, worker=Doing(body)) as runner:
-        task = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="finish"))
-        output = await runner.run_step(task)
+    runner = await serve(rig, model, worker=Doing(body))
+    task = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="finish"))
+    output = await runner.run_step(task)
     assert (output.output, output.is_last) == ("ab", True)
     assert model.requests[1].tool_choice == "none"
 
 
-async def test_a_worker_that_never_ends_is_ended_by_its_last_answer() -> None:
+async def test_a_worker_that_never_ends_is_ended_by_its_last_answer(rig: Rig) -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         answer = await ctx.call_model()
         ctx.add(answer.message)
@@ -194,11 +200,11 @@ async def test_a_worker_that_never_ends_is_ended_by_its_last_answer() -> None:
         )
 
     model = ScriptedModel(lambda _: LOOK)
-    async with local(model, look, worker=Doing(body)) as runner:
-        task = await runner.create_task("q", budget=Budget(max_turns=2, on_exceeded="finish"))
-        output = await runner.run_task(task)
-        assert output.is_last
-        transcript = await runner.transcript(task)
+    runner = await serve(rig, model, look, worker=Doing(body))
+    task = await runner.create_task("q", budget=Budget(max_turns=2, on_exceeded="finish"))
+    output = await runner.run_task(task)
+    assert output.is_last
+    transcript = await runner.transcript(task)
     assert model.calls == 3
     answered = {m.call_id for m in transcript if m.role == "tool"}
     assert {call.id for m in transcript for call in m.calls} == answered
@@ -218,7 +224,7 @@ async def test_a_running_task_waits_for_the_model_it_began_with(rig: Rig) -> Non
     assert new.calls == 0
 
 
-async def test_blocking_tools_do_not_hold_other_tasks_up() -> None:
+async def test_blocking_tools_do_not_hold_other_tasks_up(rig: Rig) -> None:
     release, blocked = threading.Event(), threading.Semaphore(0)
 
     @tool(effect="read")
@@ -233,13 +239,13 @@ async def test_blocking_tools_do_not_hold_other_tasks_up() -> None:
     def answer(request: ModelRequest) -> Any:
         return calls if request.messages[-1].text == "go" else LARGE
 
-    async with local(ScriptedModel(answer), block) as runner:
-        task = await runner.create_task("go", step_mode="automatic")
-        try:
-            async with asyncio.timeout(100):
-                while not blocked.acquire(blocking=False):
-                    await asyncio.sleep(0.01)
-                assert str(await runner.chat("hello")) == LARGE
-        finally:
-            release.set()
-        await runner.run_task(task)
+    runner = await serve(rig, ScriptedModel(answer), block)
+    task = await runner.create_task("go", step_mode="automatic")
+    try:
+        async with asyncio.timeout(100):
+            while not blocked.acquire(blocking=False):
+                await asyncio.sleep(0.01)
+            assert str(await runner.chat("hello")) == LARGE
+    finally:
+        release.set()
+    await runner.run_task(task)

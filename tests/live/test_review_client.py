@@ -255,7 +255,7 @@ async def test_many_tasks_ask_once_whether_their_queue_is_served(
     monkeypatch.setattr(Presence, "is_served", counted)
     await runner.run_step(await runner.create_task("first"))
     asked.clear()
-    await asyncio.gather(*(runner.chat(f"{k}") for k in range(10)))
+    await asyncio.gather(*(runner.chat(f"{k}") for k in range(3)))
     assert asked == []
 
 
@@ -316,16 +316,28 @@ async def test_a_session_is_no_task_and_is_not_deleted_as_one(runner: AgentRunne
     assert [m.text for m in await session.chat_history()] == ["one"]
 
 
-async def test_every_run_of_a_deleted_task_is_gone(make_runner: MakeRunner) -> None:
+async def test_a_task_that_rolled_over_is_listed_as_it_was_created_and_deleted_with_every_run(
+    make_runner: MakeRunner,
+) -> None:
     runner = await make_runner(worker=Counting(60), roll_events=50)
     task = await runner.create_task("q")
-    await runner.run_task(task)
     query = f"WorkflowId = '{task.task_id}'"
+
+    async def listed() -> list[Task]:
+        return [each for each in await runner.list_tasks() if each.task_id == task.task_id]
+
+    [before] = await until(listed)
+    await runner.run_task(task)
+    assert len(await histories(runner.client, task.task_id)) >= 2
+
+    async def answered() -> list[Task]:
+        return [each for each in await listed() if each.status == "answered"]
+
+    [after] = await until(answered)
+    assert after.created == before.created
 
     async def seen() -> int:
         return len([run async for run in runner.client.list_workflows(query)])
-
-    assert await until(seen) >= 2
 
     async def all_seen() -> bool:
         return await seen() == len(await histories(runner.client, task.task_id))
@@ -421,25 +433,19 @@ class Failing:
         return fails
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RPCError("away", RPCStatusCode.UNAVAILABLE, b""),
-        ConnectError("away"),
-        TaskNotFoundError("x"),
-    ],
-)
 async def test_a_command_that_was_sent_is_recorded_whatever_its_receipt_does(
-    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch, error: Exception
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = await runner.create_task("q")
+    away: list[Exception] = [RPCError("away", RPCStatusCode.UNAVAILABLE, b"")]
+    for error in (*away, ConnectError("away"), TaskNotFoundError("x")):
 
-    async def fails(*_: object, **__: object) -> None:
-        raise error
+        async def fails(*_: object, error: Exception = error, **__: object) -> None:
+            raise error
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Presence, "expect", fails)
-        assert (await runner.pause(task)).status == "recorded"
+        with monkeypatch.context() as patch:
+            patch.setattr(Presence, "expect", fails)
+            assert (await runner.pause(task)).status == "recorded"
     assert (await runner.get_task(task)).status == "paused"
 
 
@@ -501,32 +507,6 @@ async def test_a_task_terminated_before_any_worker_saw_it_is_still_described(rig
     assert (found.status, found.input) == ("abandoned", "the question")
 
 
-async def test_a_task_is_listed_with_the_time_of_its_creation_over_rollovers(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting(60), roll_events=50)
-    task = await runner.create_task("q")
-
-    async def listed() -> Task | None:
-        found = [each for each in await runner.list_tasks() if each.task_id == task.task_id]
-        return found[0] if found else None
-
-    before = await until(listed)
-    await runner.run_task(task)
-    assert len(await histories(runner.client, task.task_id)) >= 2
-    await until_status(runner, task, "answered")
-
-    async def listed_anew() -> bool:
-        found = await listed()
-        return found is not None and found.status == "answered"
-
-    await until(listed_anew)
-    after = await listed()
-    assert before is not None
-    assert after is not None
-    assert after.created == before.created
-
-
 # ---- sessions
 
 
@@ -548,16 +528,7 @@ async def test_rubbish_sent_to_a_session_blocks_nobody(runner: AgentRunner) -> N
     assert await asyncio.wait_for(history(session), 100) == ["one", "two"]
 
 
-async def test_a_cancelled_session_keeps_its_memory_and_takes_more(runner: AgentRunner) -> None:
-    session = runner.session("s")
-    await session.append([user("one")])
-    await runner.client.get_workflow_handle(session.id).cancel()
-    await asyncio.sleep(0.3)
-    await session.append([user("two")])
-    assert await history(session) == ["one", "two"]
-
-
-async def test_a_session_cancelled_before_any_worker_saw_it_keeps_its_memory(
+async def test_a_session_cancelled_before_any_worker_saw_it_or_later_keeps_its_memory(
     rig: Rig, make_agent: MakeAgent
 ) -> None:
     session = rig.runner().session("s")
@@ -566,6 +537,9 @@ async def test_a_session_cancelled_before_any_worker_saw_it_keeps_its_memory(
     await rig.serve(make_agent(worker=Counting()))
     await session.append([user("two")])
     assert await history(session) == ["one", "two"]
+    await rig.engine.client.get_workflow_handle(session.id).cancel()
+    await session.append([user("three")])
+    assert await history(session) == ["one", "two", "three"]
 
 
 async def test_a_terminated_session_is_not_begun_anew_and_comes_back_by_a_reset(
@@ -628,21 +602,21 @@ async def test_no_turn_is_lost_when_a_session_continues_as_new_under_load(
     await start_session(runner, session, SessionState(roll_events=20, index_size=5))
 
     async def writer(k: int) -> None:
-        for n in range(20):
+        for n in range(5):
             await session.append([user(f"{k}.{n}")])
 
     await asyncio.gather(*(writer(k) for k in range(6)))
     found = await history(session)
-    assert sorted(found) == sorted(f"{k}.{n}" for k in range(6) for n in range(20))
+    assert sorted(found) == sorted(f"{k}.{n}" for k in range(6) for n in range(5))
     for k in range(6):
         assert [text for text in found if text.startswith(f"{k}.")] == [
-            f"{k}.{n}" for n in range(20)
+            f"{k}.{n}" for n in range(5)
         ]
     await until_rolled(runner, session)
     handle = runner.client.get_workflow_handle(session.id)
     state = await handle.query("state", result_type=SessionState)
     assert state.older
-    assert state.base + len(state.commits) == 120
+    assert state.base + len(state.commits) == 30
     assert await history(session) == found
     await session.reset()
     assert await history(session) == []

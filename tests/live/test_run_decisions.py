@@ -33,8 +33,7 @@ async def refusals(run: Runs, state: RunState) -> list[str]:
     return [event.reason for event in events if event.kind == "refused"]
 
 
-@pytest.mark.parametrize("standing_first", [True, False])
-@pytest.mark.parametrize("standing", ["approve", "reject"])
+@pytest.mark.parametrize(("standing", "standing_first"), [("approve", True), ("reject", False)])
 async def test_a_decision_on_one_call_comes_before_a_standing_one(
     run: Runs, model: FakeOpenAI, standing: str, *, standing_first: bool
 ) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from holdfast import Agent, MaxTurnsExceeded, Runner, UserError, tool
-from holdfast.agents.hooks import AgentHooks
+from holdfast import MaxTurnsExceeded, tool
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.client.runner.runner import ItemHelpers
 from holdfast.errors import ModelBehaviorError, StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import ReActAgentWorker
 from tests.support.rig import MakeAgent, Rig
-from tests.support.runs import Runs, look
+from tests.support.runs import Runs, look, outputs
+from tests.support.workers import said
 
 
 @pytest.fixture
@@ -119,33 +120,6 @@ async def test_a_verdict_of_an_abandoned_run_has_data(run: Runs, model: FakeOpen
     assert types(caught.value.run_data) == ["tool_call_item"]
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "text"),
-    [
-        ({"max_turns": -1}, UserError, "-1"),
-        ({"max_turns": "many"}, UserError, "many"),
-        ({"hooks": AgentHooks()}, TypeError, "Agent"),
-        ({"hooks": object()}, TypeError, "RunHooks"),
-        ({"session": 3}, UserError, "Session"),
-        ({"run_config": {"modell": "m"}}, TypeError, "modell"),
-    ],
-)
-async def test_what_cannot_be_served_is_refused_before_anything_begins(
-    options: dict[str, Any], kind: type[Exception], text: str
-) -> None:
-    with pytest.raises(kind, match=text):
-        await Runner.run(Agent(name="never"), "q", **options)
-
-
-async def test_an_input_of_the_wrong_kind_and_an_agent_that_is_none_are_refused(
-    run: Runs,
-) -> None:
-    with pytest.raises(UserError, match="no input of a run"):
-        await run(3)
-    with pytest.raises(UserError, match="must be an Agent"):
-        await Runner.run("agent", "q", runner=run.runner)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-
 async def test_predicate_and_undo_of_a_tool_are_given_the_context_object_and_the_usage(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -175,3 +149,27 @@ async def test_predicate_and_undo_of_a_tool_are_given_the_context_object_and_the
         ("asked", Counted(5), 2),
         ("undo paid 5", Counted(5), 2),  # the step that waited is undone; its call stays paid
     ]
+
+
+async def test_an_empty_list_asks_the_model_with_its_instructions_alone(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    model.reply("hello")
+    result = await run([])
+    assert said(model.requests[0].messages) == []
+    assert (result.input, result.final_output) == ([], "hello")
+
+
+async def test_all_calls_of_an_answer_start_before_any_ends(run: Runs, model: FakeOpenAI) -> None:
+    barrier = asyncio.Barrier(3)
+
+    @tool(effect="read")
+    async def meet(n: int) -> str:
+        """Wait for the others."""
+        await asyncio.wait_for(barrier.wait(), 100)
+        return f"met {n}"
+
+    model.calls([("meet", {"n": 1}), ("meet", {"n": 2}), ("meet", {"n": 3})])
+    model.reply("done")
+    result = await run("q", meet)
+    assert outputs(result) == ["met 1", "met 2", "met 3"]

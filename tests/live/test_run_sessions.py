@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import MaxTurnsExceeded, RunConfig, RunState, UserError, tool
-from holdfast.agents.run_config import SessionSettings
+from holdfast import RunState, UserError
 from holdfast.client.runner.input import limited
 from holdfast.engine import cluster
 from holdfast.errors import ModelBehaviorError, StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from tests.support.rig import MakeAgent, Rig
-from tests.support.runs import Runs, look
+from tests.support.runs import Runs, look, pay
 from tests.support.workers import said
 
 Items = list[dict[str, Any]]
@@ -52,24 +51,6 @@ async def test_a_list_is_committed_with_what_it_led_to(run: Runs, model: FakeOpe
     ]
 
 
-async def test_the_callback_decides_what_is_seen_and_new_items_alone_are_stored(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    await run.runner.session("s").append([user("old"), assistant("yes"), user("newer")])
-
-    async def merge(history: Items, new: Items) -> Items:
-        assert [item["content"] for item in history] == ["old", "yes", "newer"]
-        return [history[-1], {"role": "user", "content": "hint"}, *new]
-
-    model.reply("done")
-    config = RunConfig(session_input_callback=merge)
-    result = await run("q", look, session="s", run_config=config)
-    assert said(model.requests[0].messages) == [("user", "newer"), ("user", "hint"), ("user", "q")]
-    assert (await kept(run))[3:] == [("user", "hint"), ("user", "q"), ("assistant", "done")]
-    items: list[Any] = result.input
-    assert [item["content"] for item in items] == ["newer", "hint", "q"]
-
-
 async def test_a_callback_that_gives_no_list_is_refused(run: Runs) -> None:
     def both(history: Items, new: Items) -> str:
         return f"{history}{new}"
@@ -78,37 +59,12 @@ async def test_a_callback_that_gives_no_list_is_refused(run: Runs) -> None:
         await run("q", look, session="s", run_config={"session_input_callback": both})
 
 
-async def test_a_limit_shows_the_newest_items_and_keeps_all(run: Runs, model: FakeOpenAI) -> None:
-    model.call("look")
-    model.reply("done")
-    await run("q", look, session="s")
-    config = RunConfig(session_settings=SessionSettings(limit=2))
-    model.reply("again")
-    await run("more", session="s", run_config=config)
-    assert said(model.requests[2].messages) == [("assistant", "done"), ("user", "more")]
-    assert [role for role, _ in await kept(run)] == [
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "user",
-        "assistant",
-    ]
-
-
 def test_a_limit_of_nothing_shows_nothing_and_a_negative_one_is_refused() -> None:
     items: Items = [{"role": "user", "content": str(k)} for k in range(3)]
     assert limited(items, 0) == []
     assert limited(items, 9) == items
     with pytest.raises(UserError, match="-1"):
         limited(items, -1)
-
-
-async def test_a_run_beyond_its_turns_keeps_the_finished_ones(run: Runs, model: FakeOpenAI) -> None:
-    model.call("look")
-    with pytest.raises(MaxTurnsExceeded):
-        await run("q", look, session="s", max_turns=1)
-    assert [role for role, _ in await kept(run)] == ["user", "assistant", "tool"]
 
 
 async def test_a_run_that_fails_in_its_first_turn_keeps_the_input_only(
@@ -140,11 +96,6 @@ async def test_a_run_that_waits_to_be_healed_commits_once_when_it_ends(
 
 
 async def test_an_abandoned_run_leaves_nothing(run: Runs, model: FakeOpenAI) -> None:
-    @tool(needs_approval=True)
-    def pay() -> str:
-        """Pay."""
-        return "paid"
-
     model.call("pay")
     result = await run("q", pay, session="s")
     await run.runner.abandon(result.task_id, "no", by="ann")

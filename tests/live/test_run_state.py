@@ -61,78 +61,6 @@ async def test_a_call_that_needs_approval_interrupts_the_run_and_approving_goes_
     assert (again.final_output, ran, len(model.requests)) == ("done", ["ann"], 2)
 
 
-async def test_undecided_it_pauses_again_without_a_model_call(run: Runs, model: FakeOpenAI) -> None:
-    ran, pay = tools()
-    model.call("pay", {"to": "ann"})
-    result = await run("q", pay, session="s", task_id=f"{run.rig.app}-p")
-    for state in (result.to_state(), RunState.of(f"{run.rig.app}-p")):
-        again = await run(state)
-        assert [i.approval_id for i in again.interruptions] == [
-            i.approval_id for i in result.interruptions
-        ]
-    assert (ran, len(model.requests)) == ([], 1)
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [(None, "Tool execution was not approved."), ("not today", "not today")],
-)
-async def test_rejecting_tells_the_model(
-    run: Runs, model: FakeOpenAI, said: str | None, told: str
-) -> None:
-    ran, pay = tools()
-    model.call("pay", {"to": "ann"})
-    state = (await run("q", pay)).to_state()
-    state.reject(state.get_interruptions()[0], rejection_message=said)
-    model.reply("sorry")
-    result = await run(state)
-    assert (result.final_output, outputs(result), ran) == ("sorry", [told], [])
-
-
-async def test_a_formatter_words_a_rejection_without_words(run: Runs, model: FakeOpenAI) -> None:
-    def worded(args: Any) -> str:
-        return f"{args.kind}: {args.tool_name} for {args.run_context.context['who']}"
-
-    _, pay = tools()
-    model.calls([("pay", {"to": "ann"}), ("pay", {"to": "bob"})])
-    config = {"tool_error_formatter": worded}
-    context = {"who": "me"}
-    state = (await run("q", pay, run_config=config, context=context)).to_state()
-    state.reject(state.get_interruptions()[0])
-    state.reject(state.get_interruptions()[1], rejection_message="mine")
-    model.reply("sorry")
-    result = await run(state)
-    assert outputs(result) == ["approval_rejected: pay for me", "mine"]
-
-
-async def test_a_partial_decision_runs_what_is_decided_and_the_rest_stays(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    ran, pay = tools()
-    model.calls([("pay", {"to": "ann"}), ("pay", {"to": "bob"})])
-    result = await run("q", pay)
-    state = result.to_state()
-    state.approve(result.interruptions[1])
-    half = await run(state)
-    assert ran == ["bob"]
-    assert [item.call_id for item in half.interruptions] == ["call_1"]
-    rest = half.to_state()
-    rest.approve(half.interruptions[0])
-    model.reply("done")
-    assert outputs(await run(rest)) == ["paid ann", "paid bob"]
-
-
-async def test_a_decision_made_elsewhere_counts(run: Runs, model: FakeOpenAI) -> None:
-    ran, pay = tools()
-    model.call("pay", {"to": "ann"})
-    result = await run("q", pay)
-    state = result.to_state()
-    model.reply("done")
-    await run.runner.approve(result.interruptions[0].approval_id, by="ann")
-    assert (await run(state)).final_output == "done"
-    assert ran == ["ann"]
-
-
 async def test_always_approve_covers_the_tool_in_this_task_and_is_audited(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -183,18 +111,6 @@ async def test_input_added_to_a_state_is_said_once_before_the_next_model_call(
     assert [item.type for item in result.new_items].count("input_item") == 1
 
 
-async def test_a_resumed_run_keeps_its_turns_and_its_limit(run: Runs, model: FakeOpenAI) -> None:
-    _, pay = tools()
-    model.call("pay", {"to": "ann"})
-    state = (await run("q", pay, max_turns=1)).to_state()
-    state.approve(state.get_interruptions()[0])
-    with pytest.raises(MaxTurnsExceeded) as caught:
-        await run(state)
-    assert outputs(caught.value.run_data) == ["paid ann"]
-    with pytest.raises(MaxTurnsExceeded):  # asked again, it says the same
-        await run(state)
-
-
 async def test_a_failed_step_is_resumed_by_the_task_s_id_in_another_process(
     run: Runs, model: FakeOpenAI, rig: Rig
 ) -> None:
@@ -232,8 +148,7 @@ class Office:
         self.paid = paid
 
 
-@pytest.mark.parametrize("kind", [Desk, Office])
-@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(("kind", "is_streamed"), [(Desk, False), (Office, True)])
 async def test_a_resumed_run_has_the_context_that_the_deserializer_makes(
     run: Runs, model: FakeOpenAI, kind: Any, *, is_streamed: bool
 ) -> None:
@@ -320,26 +235,6 @@ async def test_errors_and_cancelled_streams_have_the_context_of_the_deserializer
         pass
     assert stream.context_wrapper.context.paid == ["kim"]
     model.release()
-
-
-async def test_each_run_of_a_state_has_what_the_deserializer_makes_of_the_newest_data(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("pay", {"to": "ann"})
-    model.call("pay", {"to": "bob"})
-    model.reply("done")
-    text = (await run("q", pay_noted, context={"paid": list[str]()})).to_state().to_string()
-    agent: Any = run.agent
-    state = await RunState.from_string(
-        agent, text, context_deserializer=lambda each: Office(list(each["paid"]))
-    )
-    result: Any = None
-    for paid in (["ann"], ["ann", "bob"]):
-        state.approve(state.get_interruptions()[0])
-        result = await run(state)
-        assert result.context_wrapper.context.paid == paid
-        state = result.to_state()
-    assert result.final_output == "done"
 
 
 async def test_a_deserializer_that_fails_afterwards_hides_nothing(
@@ -472,27 +367,7 @@ async def test_a_step_that_fails_while_the_result_is_read_is_what_the_run_waits_
     assert (await run(result.to_state())).final_output == "done"
 
 
-async def test_a_run_stopped_after_a_turn_goes_on_with_its_state(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.add(paced(call("look"), hold_after=1))
-    stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner)
-    await model.until_held()
-    stream.cancel(mode="after_turn")
-    await until_status(run.runner, stream.task_id, "paused")
-    model.release()
-    assert [event async for event in stream.stream_events()]
-    assert stream.waiting_for == (
-        "paused by Runner: cancelled after the turn; resume the task first",
-    )
-    model.reply("done")
-    result = await run(stream.to_state(), by="ann")
-    assert (result.final_output, outputs(result)) == ("done", ["seen here"])
-    events = await run.runner.audit(stream.task_id)
-    assert [e.actor for e in events if e.kind == "command"] == ["Runner", "ann"]
-
-
-async def test_a_state_resumes_what_its_run_paused_whatever_the_reason_says(
+async def test_a_run_stopped_after_a_turn_goes_on_with_its_state_whatever_the_reason_says(
     run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streamed_run, "CANCELLED", "other words")
@@ -503,8 +378,12 @@ async def test_a_state_resumes_what_its_run_paused_whatever_the_reason_says(
     await until_status(run.runner, stream.task_id, "paused")
     model.release()
     assert [event async for event in stream.stream_events()]
+    assert stream.waiting_for == ("paused by Runner: other words; resume the task first",)
     model.reply("done")
-    assert (await run(stream.to_state(), by="ann")).final_output == "done"
+    result = await run(stream.to_state(), by="ann")
+    assert (result.final_output, outputs(result)) == ("done", ["seen here"])
+    events = await run.runner.audit(stream.task_id)
+    assert [e.actor for e in events if e.kind == "command"] == ["Runner", "ann"]
 
 
 @pytest.mark.parametrize("first", ["ann", "Runner"])

@@ -89,3 +89,8 @@ def test_a_hook_that_raises_ends_a_blocking_run(clerk: Agent, runner: sync.Agent
 
     with pytest.raises(LookupError, match="no"):
         Runner.run_sync(clerk, "q", runner=runner, hooks=Fails())
+
+
+async def test_a_blocking_run_is_refused_inside_a_loop(clerk: Agent) -> None:
+    with pytest.raises(RuntimeError, match=r"await Runner\.run"):
+        Runner.run_sync(clerk, "q")

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import WorkflowHandle
 
 from holdfast import Agent, AgentRunner, Runner, Tool, tool
 from holdfast.client.agent_runner.task_client import ends
@@ -16,26 +16,19 @@ from holdfast.errors import (
     MaxTurnsExceeded,
     StepFailedError,
     TaskAbandonedError,
-    TaskExistsError,
 )
 from holdfast.reading.presence import Presence
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.workflows.requests import updates
-from tests.support.rig import MakeAgent, Rig, event_types, histories, until
-from tests.support.runs import Runs, tools
+from tests.support.rig import MakeAgent, Rig, as_embedded, event_types, histories, until
+from tests.support.runs import Runs, look, tools
 
 ACCEPTED, COMPLETED = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED", "WORKFLOW_EXECUTION_UPDATE_COMPLETED"
 
 
 @pytest.fixture
 def run(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """Runs that take the way of an embedded engine: the worker of the rig has the same client."""
-    client = rig.engine.client
-
-    def worker_client(_own: AgentRunner, _queue: str) -> Client:
-        return client
-
-    monkeypatch.setattr(AgentRunner, "_worker_client", worker_client)
+    as_embedded(rig, monkeypatch)
     return Runs(rig, make_agent)
 
 
@@ -57,11 +50,6 @@ async def test_a_finished_run_was_begun_with_its_start_and_asked_for_no_reply(
         return await real(own, *given, **more)
 
     monkeypatch.setattr(WorkflowHandle, "execute_update", ask)
-
-    @tool(effect="read")
-    def look() -> str:
-        """Look."""
-        return "seen"
 
     model.call("look")
     model.reply("done")
@@ -154,11 +142,6 @@ def unseen(run: Runs) -> None:
 
 @pytest.mark.usefixtures("unseen")
 async def test_a_verdict_is_raised(run: Runs, model: FakeOpenAI) -> None:
-    @tool(effect="read")
-    def look() -> str:
-        """Look."""
-        return "seen"
-
     model.call("look")
     with pytest.raises(MaxTurnsExceeded) as caught:
         await run("q", look, max_turns=1)
@@ -225,13 +208,3 @@ async def test_a_run_is_followed_over_rollovers(rig: Rig, run: Runs, model: Fake
     state.approve(call)
     model.reply("done")
     assert ((await run(state)).final_output, ran) == ("done", ["ann"])
-
-
-async def test_an_id_that_is_taken_is_refused(run: Runs, model: FakeOpenAI) -> None:
-    model.reply("done")
-    name = f"{run.rig.app}-taken"
-    agent = await run.serve()
-    first = await Runner.run(agent, "q", runner=run.runner, task_id=name)
-    with pytest.raises(TaskExistsError):
-        await Runner.run(agent, "q", runner=run.runner, task_id=name)
-    assert first.final_output == "done"

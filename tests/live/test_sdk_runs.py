@@ -37,10 +37,8 @@ from holdfast import (
     ToolContext,
     Usage,
     function_tool,
-    handoff,
     output_guardrail,
     retry_policies,
-    tool,
 )
 from holdfast.errors import (
     ArchiveError,
@@ -49,12 +47,13 @@ from holdfast.errors import (
     TaskNotFoundError,
     UserError,
 )
-from holdfast.models import ModelAnswer, ModelRequest, from_response_items
+from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.code import raised
 from holdfast.values.messages import ToolCall
 from holdfast.values.runs import failed_attempts
-from tests.support.rig import until, until_status
+from tests.support.rig import Rig, as_embedded, until, until_status
+from tests.support.runs import pay
 
 OK = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
 
@@ -90,32 +89,24 @@ def lost() -> APIConnectionError:
     return APIConnectionError(message="lost", request=request)
 
 
-async def run(agent: Agent, given: Any = "Go.", **options: Any) -> Any:
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        return await Runner.run(agent, given, runner=runner, **options)
+@pytest.fixture(autouse=True)
+def _embedded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs on the test's own worker go as on an embedded engine."""
+    if {"rig", "run"} & set(request.fixturenames):
+        as_embedded(request.getfixturevalue("rig"), monkeypatch)
 
 
-async def streamed_run(agent: Agent) -> None:
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        async for _ in Runner.run_streamed(agent, "Go.", runner=runner).stream_events():
-            pass
+@pytest.fixture
+def run(rig: Rig) -> Any:
+    """Run an agent on the test's own worker."""
+
+    async def run(agent: Agent, given: Any = "Go.", **options: Any) -> Any:
+        return await Runner.run(agent, given, runner=await rig.serving(agent), **options)
+
+    return run
 
 
 # ---- errors of the caller's own
-
-
-async def test_error_of_a_guardrail_reaches_its_caller_as_what_it_is() -> None:
-    @output_guardrail
-    def seats(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
-        raise BookedOutError(2)
-
-    agent = Agent(name="a", model=ScriptedModel(["x"]), output_guardrails=[seats])
-    with pytest.raises(BookedOutError, match="2 seats are left") as caught:
-        await run(agent)
-    error = caught.value
-    assert isinstance(error, StepFailedError)
-    assert (error.seats, error.cause_type) == (2, "BookedOutError")
-    assert type(error.__cause__) is BookedOutError
 
 
 class TicketError(OSError):
@@ -126,7 +117,7 @@ class TicketError(OSError):
         super().__init__(2, "no such ticket", "tickets.txt")
 
 
-async def test_an_error_keeps_its_arguments_and_attributes_and_not_its_frames() -> None:
+async def test_an_error_keeps_its_arguments_and_attributes_and_not_its_frames(run: Any) -> None:
     @output_guardrail
     def tickets(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
         raise TicketError(7)
@@ -160,38 +151,44 @@ async def test_error_of_a_run_that_was_abandoned_before_its_caller_looked_is_wha
     def seats(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
         raise BookedOutError(2)
 
-    hooks = Held()
+    hooks, name = Held(), "t1"
     agent = Agent(name="a", model=ScriptedModel(["x"]), output_guardrails=[seats])
     async with AgentRunner.local(agent, data_dir=None) as runner:
         running = asyncio.create_task(
-            Runner.run(agent, "Go.", runner=runner, task_id="t1", hooks=hooks)
+            Runner.run(agent, "Go.", runner=runner, task_id=name, hooks=hooks)
         )
-        await until(lambda: _has_failed(runner))
-        await runner.abandon("t1", "no more", by="ann")
-        await until_status(runner, "t1", "abandoned")
+        await until(lambda: _has_failed(runner, name))
+        await runner.abandon(name, "no more", by="ann")
+        await until_status(runner, name, "abandoned")
         hooks.may_go.set()
         with pytest.raises(BookedOutError):
             await running
-    assert raised.take("t1", "BookedOutError", "2 seats are left") is None
+    assert raised.take(name, "BookedOutError", "2 seats are left") is None
 
 
-async def _has_failed(runner: AgentRunner) -> bool:
+async def _has_failed(runner: AgentRunner, name: str) -> bool:
     try:
-        return (await runner.get_task("t1")).status == "needs_attention"
+        return (await runner.get_task(name)).status == "needs_attention"
     except TaskNotFoundError:
         return False
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_what_a_tool_raised_that_ends_its_run_is_the_cause(*, streamed: bool) -> None:
+async def test_what_a_tool_raised_that_ends_its_run_is_the_cause(
+    rig: Rig, run: Any, *, streamed: bool
+) -> None:
     @function_tool(failure_error_function=None)
     def book(seats: int) -> str:
         raise BookedOutError(seats)
 
     call = ToolCall(id="c1", name="book", arguments='{"seats": 2}')
     agent = Agent(name="a", model=ScriptedModel([call]), tools=[book])
+
+    async def streamed_run() -> Any:
+        return await Runner.run_streamed(agent, "Go.", runner=await rig.serving(agent)).result()
+
     with pytest.raises(UserError, match="Error running tool book: 2 seats are left") as caught:
-        await (streamed_run(agent) if streamed else run(agent))
+        await (streamed_run() if streamed else run(agent))
     cause = caught.value.__cause__
     assert type(cause) is BookedOutError
     assert (cause.seats, cause.__traceback__) == (2, None)
@@ -201,7 +198,7 @@ class SilentError(Exception):
     """An error without a text."""
 
 
-async def test_the_cause_is_what_the_tool_raised_that_has_ended_the_run() -> None:
+async def test_the_cause_is_what_the_tool_raised_that_has_ended_the_run(run: Any) -> None:
     late = asyncio.Event()
 
     @function_tool(failure_error_function=None)
@@ -235,7 +232,7 @@ class PickyError(Exception):
         raise RuntimeError(msg)
 
 
-async def test_an_error_of_which_no_class_can_be_made_is_the_cause() -> None:
+async def test_an_error_of_which_no_class_can_be_made_is_the_cause(run: Any) -> None:
     @output_guardrail
     def picky(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
         raise PickyError
@@ -257,33 +254,24 @@ def test_of_errors_of_one_class_that_were_kept_the_one_that_stopped_the_task_is_
     assert raised.take("t1", "BookedOutError", "Step failed: 2 seats are left") is None
 
 
-def test_of_errors_of_one_class_none_is_taken_whose_message_is_another() -> None:
-    raised.keep("t1", BookedOutError(3), "3 seats are left")
-    assert raised.take("t1", "BookedOutError", "Step failed: 2 seats are left") is None
-
-
-async def test_error_of_a_task_that_is_closed_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_error_of_a_task_that_is_closed_is_not_kept(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dropped: list[str] = []
     monkeypatch.setattr(raised, "drop", dropped.append)
     result = await run(Agent(name="a", model=ScriptedModel(["x"])))
     assert dropped == [result.task_id]
 
 
-async def test_error_of_a_model_is_of_its_own_class_and_of_ours() -> None:
-    with pytest.raises(RuntimeError, match="no luck") as caught:
-        await run(Agent(name="a", model=Broken(RuntimeError("no luck"))))
-    assert isinstance(caught.value, StepFailedError)
-    assert isinstance(caught.value, ModelRequestError)
-
-
-async def test_a_run_whose_own_error_was_caught_goes_on() -> None:
+async def test_a_run_whose_own_error_was_caught_goes_on(rig: Rig) -> None:
     model = Broken(RuntimeError("no luck"))
     agent = Agent(name="a", model=model)
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        with pytest.raises(RuntimeError) as caught:
-            await Runner.run(agent, "Go.", runner=runner)
-        assert isinstance(caught.value, StepFailedError)
-        result = await Runner.run(agent, RunState.of(caught.value.task_id), runner=runner)
+    runner = await rig.serving(agent)
+    with pytest.raises(RuntimeError, match="no luck") as caught:
+        await Runner.run(agent, "Go.", runner=runner)
+    assert isinstance(caught.value, StepFailedError)
+    assert isinstance(caught.value, ModelRequestError)
+    result = await Runner.run(agent, RunState.of(caught.value.task_id), runner=runner)
     assert (result.final_output, model.asked) == ("ok", 2)
 
 
@@ -299,11 +287,10 @@ def says_x(context: RetryPolicyContext) -> bool:
     [
         ([lost(), lost()], retry_policies.network_error(), 3),
         ([RuntimeError("x")], says_x, 2),
-        ([lost()], retry_policies.any(retry_policies.never(), lambda _: True), 2),
     ],
 )
 async def test_failed_model_call_is_made_again_as_the_policy_says(
-    errors: list[Exception], policy: RetryPolicy, asked: int
+    run: Any, errors: list[Exception], policy: RetryPolicy, asked: int
 ) -> None:
     model = Broken(*errors)
     backoff = ModelRetryBackoffSettings(initial_delay=0.01, jitter=False)
@@ -316,14 +303,13 @@ async def test_failed_model_call_is_made_again_as_the_policy_says(
 @pytest.mark.parametrize(
     ("most", "policy"),
     [
-        (2, retry_policies.never()),
         (2, retry_policies.all(lambda _: True, retry_policies.http_status([500]))),
         (0, retry_policies.network_error()),
         (2, None),
     ],
 )
 async def test_failed_model_call_is_not_made_again_when_the_policy_refuses(
-    most: int, policy: RetryPolicy | None
+    run: Any, most: int, policy: RetryPolicy | None
 ) -> None:
     model = Broken(lost())
     agent = Agent(name="a", model=model)
@@ -343,7 +329,9 @@ class OwnModel:  # what Holdfast asks of a model
 
 
 @pytest.mark.parametrize("most", [None, 1])
-async def test_error_of_a_model_that_was_asked_again_reaches_the_caller(most: int | None) -> None:
+async def test_error_of_a_model_that_was_asked_again_reaches_the_caller(
+    run: Any, most: int | None
+) -> None:
     backoff = ModelRetryBackoffSettings(initial_delay=0, jitter=False)
     told: list[int] = []
 
@@ -370,15 +358,16 @@ class Answers(RunHooks):
         self.usages += [response.usage, context.usage]
 
 
-async def test_attempts_that_have_failed_are_requests_that_cost_nothing() -> None:
+async def test_attempts_that_have_failed_are_requests_that_cost_nothing(rig: Rig) -> None:
     model = Broken(lost(), lost(), usage=Usage(requests=1, input_tokens=10, output_tokens=5))
     backoff = ModelRetryBackoffSettings(initial_delay=0.01, jitter=False)
     retry = ModelRetrySettings(3, backoff, policy=retry_policies.network_error())
     agent = Agent(name="a", model=model, model_settings=ModelSettings(retry=retry))
     prices, hooks = Prices({"Broken": Price(input=1_000_000, output=0)}), Answers()
-    async with AgentRunner.local(agent, data_dir=None, prices=prices) as runner:
-        result = await Runner.run(agent, "Go.", runner=runner, max_turns=1, hooks=hooks)
-        recorded = (await runner.get_task(result.task_id)).usage
+    await rig.serve(agent, prices=prices)
+    runner = rig.runner("a")
+    result = await Runner.run(agent, "Go.", runner=runner, max_turns=1, hooks=hooks)
+    recorded = (await runner.get_task(result.task_id)).usage
     for usage in (result.usage, result.raw_responses[0].usage, *hooks.usages):
         assert (usage.requests, usage.total_tokens) == (3, 15)
     for usage in (result.usage, result.raw_responses[0].usage, hooks.usages[0]):
@@ -386,7 +375,7 @@ async def test_attempts_that_have_failed_are_requests_that_cost_nothing() -> Non
     assert (recorded.requests, recorded.priced, recorded.cost) == (3, 3, Decimal(10))
 
 
-async def test_attempts_that_settings_do_not_count_are_no_requests() -> None:
+async def test_attempts_that_settings_do_not_count_are_no_requests(run: Any) -> None:
     model = Broken(lost())
     result = await run(Agent(name="a", model=model))
     assert (result.final_output, model.asked, result.usage.requests) == ("ok", 2, 1)
@@ -400,7 +389,7 @@ def locked() -> BadRequestError:
 
 @pytest.mark.parametrize("retry", [None, ModelRetrySettings(2, policy=retry_policies.never())])
 async def test_a_locked_conversation_is_asked_again_whatever_the_policy(
-    retry: ModelRetrySettings | None, monkeypatch: pytest.MonkeyPatch
+    run: Any, retry: ModelRetrySettings | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failed_attempts, "FREED_SECONDS", 0.01)
     model = Broken(locked())
@@ -409,7 +398,7 @@ async def test_a_locked_conversation_is_asked_again_whatever_the_policy(
     assert (result.final_output, model.asked, result.usage.requests) == ("ok", 2, 2)
 
 
-async def test_a_locked_conversation_is_not_asked_again_where_no_attempt_is_left() -> None:
+async def test_a_locked_conversation_is_not_asked_again_where_no_attempt_is_left(run: Any) -> None:
     retry = ModelRetrySettings(max_retries=0, policy=retry_policies.network_error())
     model = Broken(locked())
     with pytest.raises(BadRequestError):
@@ -417,7 +406,7 @@ async def test_a_locked_conversation_is_not_asked_again_where_no_attempt_is_left
     assert model.asked == 1
 
 
-async def test_error_in_a_retry_policy_names_it() -> None:
+async def test_error_in_a_retry_policy_names_it(run: Any) -> None:
     def broken(_context: RetryPolicyContext) -> bool:
         raise KeyError("limit")
 
@@ -431,6 +420,7 @@ async def test_error_in_a_retry_policy_names_it() -> None:
 
 
 async def test_prompt_is_chosen_for_the_context_and_says_which_model_answers(
+    run: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def choose(data: GenerateDynamicPromptData) -> Prompt:
@@ -448,7 +438,7 @@ async def test_prompt_is_chosen_for_the_context_and_says_which_model_answers(
     assert "model" not in request.body
 
 
-async def test_function_that_gives_no_prompt_leaves_the_run_waiting() -> None:
+async def test_function_that_gives_no_prompt_leaves_the_run_waiting(run: Any) -> None:
     def choose(_data: GenerateDynamicPromptData) -> Any:
         return "pmpt_1"
 
@@ -484,7 +474,7 @@ def asking(hooks: RunHooks[Any], told: list[AgentToolStreamEvent], seen: list[An
     return inner.as_tool("ask", "Ask.", extract, on_stream=told.append, hooks=hooks)
 
 
-async def test_nested_run_in_a_task_is_watched_by_the_options_of_its_tool() -> None:
+async def test_nested_run_in_a_task_is_watched_by_the_options_of_its_tool(run: Any) -> None:
     hooks, told, seen = Watching(), list[AgentToolStreamEvent](), list[Any]()
     call = ToolCall(id="c1", name="ask", arguments='{"input": "q"}')
     outer = Agent(
@@ -518,7 +508,7 @@ class Failing(RunHooks[Any]):
         raise ArchiveError(msg)
 
 
-async def test_what_a_hook_of_a_nested_run_raises_is_not_taken_for_an_unread_run() -> None:
+async def test_what_a_hook_of_a_nested_run_raises_is_not_taken_for_an_unread_run(run: Any) -> None:
     call = ToolCall(id="c1", name="ask", arguments='{"input": "q"}')
     made = asking(Failing(), [], [])
     outer = Agent(name="outer", model=ScriptedModel([call, "done"]), tools=[made])
@@ -531,48 +521,18 @@ async def test_what_a_hook_of_a_nested_run_raises_is_not_taken_for_an_unread_run
 # ---- hooks, states
 
 
-async def test_run_hooks_of_tools_get_the_context_of_the_call() -> None:
-    @tool(effect="read")
-    def look(where: str) -> str:
-        """Look somewhere."""
-        return where
-
-    call = ToolCall(id="c7", name="look", arguments='{"where": "here"}')
-    hooks = Watching()
-    await run(Agent(name="a", model=ScriptedModel([call, "x"]), tools=[look]), hooks=hooks)
-    assert hooks.seen == ["a", ("look", "c7", '{"where": "here"}')]
-
-
-async def test_state_of_a_run_with_its_answer_goes_on_from_there_once() -> None:
-    agent = Agent(name="a", model=ScriptedModel(["one", "two", "three"]))
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        first = await Runner.run(agent, "Q", runner=runner)
-        state = first.to_state()
-        state.add_input("And then?")
-        second = await Runner.run(agent, state, runner=runner)
-        kept = await RunState.from_string(agent, state.to_string())
-        again = await Runner.run(agent, kept, runner=runner)
-        same = await Runner.run(agent, RunState.of(first.task_id), runner=runner)
-    said = from_response_items(second.to_input_list())
-    assert [message.text for message in said] == ["Q", "one", "And then?", "two"]
-    assert (again.final_output, again.task_id) == ("two", second.task_id)
-    assert same.final_output == "one"
-
-
-async def test_state_with_an_answer_is_refused_with_an_agent_that_does_not_know_its_own() -> None:
+async def test_state_with_an_answer_is_refused_with_an_agent_that_does_not_know_its_own(
+    rig: Rig,
+) -> None:
     agent, other = (Agent(name=name, model=ScriptedModel(["x"] * 2)) for name in ("a", "b"))
-    async with AgentRunner.local(agent, other, data_dir=None) as runner:
-        state = (await Runner.run(agent, "Q", runner=runner)).to_state()
-        state.add_input("And then?")
-        with pytest.raises(UserError, match="ended with agent 'a', which 'b' and its team do not"):
-            await Runner.run(other, state, runner=runner)
-        lead = Agent(name="lead", model=ScriptedModel([]), handoffs=[agent])
-        result = await Runner.run(lead, state, runner=runner)
+    runner = await rig.serving(agent, other)
+    state = (await Runner.run(agent, "Q", runner=runner)).to_state()
+    state.add_input("And then?")
+    with pytest.raises(UserError, match="ended with agent 'a', which 'b' and its team do not"):
+        await Runner.run(other, state, runner=runner)
+    lead = Agent(name="lead", model=ScriptedModel([]), handoffs=[agent])
+    result = await Runner.run(lead, state, runner=runner)
     assert result.last_agent is agent
-
-
-def noted(_context: Any) -> None:
-    """Do what a handoff asks for."""
 
 
 async def approved(agent: Agent, runner: AgentRunner) -> RunState[Any]:
@@ -582,66 +542,18 @@ async def approved(agent: Agent, runner: AgentRunner) -> RunState[Any]:
     return state
 
 
-async def test_an_approved_call_of_a_lost_tool_is_the_agents_sdks_error_and_waits() -> None:
-    @tool(needs_approval=True)
-    def pay() -> str:
-        """Pay."""
-        return "paid"
-
+async def test_an_approved_call_of_a_lost_tool_is_the_agents_sdks_error_and_waits(rig: Rig) -> None:
     call = ToolCall(id="c1", name="pay", arguments="{}")
     agent = Agent(name="a", model=ScriptedModel([call, "done"]), tools=[pay])
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        state = await approved(agent, runner)
-        agent.tools = []
-        with pytest.raises(ModelBehaviorError, match="Tool pay not found in agent a") as caught:
-            await Runner.run(agent, state, runner=runner)
-        error: Any = caught.value
-        assert isinstance(error, StepFailedError)
-        assert (error.task_id, error.cause_type) == (state.task_id, "ToolMissingError")
-        assert "Give the tool back to agent 'a'" in error.remedy
-        agent.tools = [pay]
-        result = await Runner.run(agent, RunState.of(error.task_id), runner=runner)
+    runner = await rig.serving(agent)
+    state = await approved(agent, runner)
+    agent.tools = []
+    with pytest.raises(ModelBehaviorError, match="Tool pay not found in agent a") as caught:
+        await Runner.run(agent, state, runner=runner)
+    error: Any = caught.value
+    assert isinstance(error, StepFailedError)
+    assert (error.task_id, error.cause_type) == (state.task_id, "ToolMissingError")
+    assert "Give the tool back to agent 'a'" in error.remedy
+    agent.tools = [pay]
+    result = await Runner.run(agent, RunState.of(error.task_id), runner=runner)
     assert result.final_output == "done"
-
-
-async def test_a_handoff_that_is_lost_before_its_turn_is_the_agents_sdks_error_and_waits() -> None:
-    @tool(needs_approval=True)
-    def pay() -> str:
-        """Pay."""
-        return "paid"
-
-    low = Agent(name="low", model=ScriptedModel(["of low"]))
-    to_low = handoff(low, on_handoff=noted)
-    names = ("pay", "transfer_to_low")
-    calls = tuple(ToolCall(id=name, name=name, arguments="{}") for name in names)
-    agent = Agent(name="a", model=ScriptedModel([calls]), tools=[pay], handoffs=[to_low])
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        state = await approved(agent, runner)
-        agent.handoffs = []
-        with pytest.raises(ModelBehaviorError, match="Tool transfer_to_low not found") as caught:
-            await Runner.run(agent, state, runner=runner)
-        assert isinstance(caught.value, StepFailedError)
-        assert (await runner.get_task(caught.value.task_id)).status == "needs_attention"
-
-
-async def test_several_tools_of_one_name_are_as_the_policy_says() -> None:
-    @tool(effect="read")
-    def look() -> str:
-        """Look."""
-        return "first"
-
-    @tool(effect="read", name="look")
-    def other() -> str:
-        """Look elsewhere."""
-        return "second"
-
-    call = ToolCall(id="c1", name="look", arguments="{}")
-    clashing = Agent(name="a", model=ScriptedModel([call, "x"]), tools=[look, other])
-    host = Agent(name="host", model=ScriptedModel([]))
-    async with AgentRunner.local(host, data_dir=None) as runner:
-        refused = RunConfig(tool_name_collision_policy="error")
-        with pytest.raises(UserError, match="the tool name `look` is used by multiple tools"):
-            await Runner.run(clashing, "Go.", runner=runner, run_config=refused)
-        result = await Runner.run(clashing, "Go.", runner=runner)
-    items: list[Any] = result.new_items
-    assert [item.output for item in items if hasattr(item, "output")] == ["second"]

@@ -25,7 +25,7 @@ from tests.support.runs import Runs, look
 from tests.support.workers import said
 
 
-@pytest.fixture(params=["sqlite", "async", "alchemy", "encrypted", "encrypted_ours", "advanced"])
+@pytest.fixture(params=["async", "alchemy", "encrypted", "advanced"])
 async def session(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Any]:
     """Make one of the SDK's sessions."""
     match request.param:
@@ -43,13 +43,9 @@ async def session(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenera
             )
             yield advanced
             advanced.close()
-        case "encrypted_ours":
-            ours = SQLiteSession("s", tmp_path / "s.db", session_settings={"limit": 100})
-            yield EncryptedSession("s", cast("Any", ours), "key")
-            ours.close()
-        case kind:
+        case _:
             plain = SdkSQLiteSession("s", tmp_path / "s.db")
-            yield EncryptedSession("s", plain, "key") if kind == "encrypted" else plain
+            yield EncryptedSession("s", plain, "key")
             plain.close()
 
 

@@ -13,7 +13,7 @@ from agents.testing import (
     function_call,
 )
 
-from holdfast import Agent, AgentRunner, RunConfig, Runner, StepFailedError
+from holdfast import Agent, RunConfig, Runner, StepFailedError
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import look
 
@@ -42,7 +42,7 @@ async def test_the_scripted_model_of_the_sdk_answers_a_run(
         await Runner.run(agent, "q", runner=rig.runner())
 
 
-async def test_the_trimmer_of_the_sdk_shortens_what_tools_gave() -> None:
+async def test_the_trimmer_of_the_sdk_shortens_what_tools_gave(rig: Rig) -> None:
     model = ScriptedModel([[assistant_message("done")]])
     agent = Agent(name="trimmed", model=model)
     call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
@@ -53,9 +53,9 @@ async def test_the_trimmer_of_the_sdk_shortens_what_tools_gave() -> None:
         {"role": "user", "content": "more"},
     ]
     trimmer = ToolOutputTrimmer(recent_turns=1, max_output_chars=100, preview_chars=20)
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        config = RunConfig(call_model_input_filter=trimmer)
-        await Runner.run(agent, given, runner=runner, run_config=config)
+    runner = await rig.serving(agent)
+    config = RunConfig(call_model_input_filter=trimmer)
+    await Runner.run(agent, given, runner=runner, run_config=config)
     call_made = model.last_call
     assert call_made is not None
     output: Any = call_made.input[2]

@@ -24,7 +24,7 @@ from holdfast.reading.streams.events import RunItemStreamEvent, StepUndoneStream
 from holdfast.reading.streams.follower import Follower, Look
 from holdfast.testing import FakeOpenAI, ScriptedModel, paced
 from tests.support.rig import MakeAgent, Rig, until, until_status
-from tests.support.runs import Runs, look
+from tests.support.runs import Runs, look, pay
 
 
 @pytest.fixture
@@ -93,8 +93,10 @@ async def held(run: Runs, model: FakeOpenAI) -> Held:
     return made
 
 
-async def test_a_run_with_a_taken_id_tells_its_hooks_nothing_and_stops_nobody(held: Held) -> None:
-    told: list[str] = []
+async def test_a_run_with_a_taken_id_tells_nothing_of_the_other_run_and_stops_nobody(
+    held: Held,
+) -> None:
+    told: list[Any] = []
 
     class Broken(RunHooks):
         async def on_agent_start(self, context: Any, agent: Any) -> None:
@@ -104,28 +106,19 @@ async def test_a_run_with_a_taken_id_tells_its_hooks_nothing_and_stops_nobody(he
 
     with pytest.raises(TaskExistsError):
         await held.run(hooks=Broken())
+    for stream in (held.stream(), held.runs.runner.stream_chat("q", task_id=held.task_id)):
+        with pytest.raises(TaskExistsError):
+            await take(stream, told)
+    modes: Any = ("immediate", "after_turn")
+    for mode in modes:
+        cancelled = held.stream()
+        with pytest.raises(UserError, match="after_turn"):
+            cancelled.cancel("afterturn")
+        cancelled.cancel(mode)
+        with pytest.raises(TaskExistsError):
+            await take(cancelled, told)
+        assert isinstance(cancelled.run_loop_exception, TaskExistsError)
     assert told == []
-    await held.ends_well()
-
-
-async def test_a_stream_with_a_taken_id_tells_nothing_of_the_other_run(held: Held) -> None:
-    got: list[StreamEvent] = []
-    with pytest.raises(TaskExistsError):
-        await take(held.stream(), got)
-    chat = held.runs.runner.stream_chat("q", task_id=held.task_id)
-    with pytest.raises(TaskExistsError):
-        await take(chat, got)
-    assert got == []
-    await held.ends_well()
-
-
-@pytest.mark.parametrize("mode", ["immediate", "after_turn"])
-async def test_cancelling_a_stream_with_a_taken_id_stops_nobody(held: Held, mode: Any) -> None:
-    stream = held.stream()
-    stream.cancel(mode)
-    with pytest.raises(TaskExistsError):
-        [event async for event in stream]
-    assert isinstance(stream.run_loop_exception, TaskExistsError)
     await held.ends_well()
 
 
@@ -183,21 +176,6 @@ async def test_what_a_run_has_before_it_is_complete_and_after_it_failed(
         _ = stream.no_such_thing
 
 
-async def test_a_cancelled_run_has_what_it_had_made(run: Runs, model: FakeOpenAI) -> None:
-    model.call("look")
-    model.paced("one two three", hold_after=1)
-    agent = await run.serve(look)
-    stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    async with asyncio.timeout(100):
-        async for event in stream.stream_events():
-            if event.type == "raw_response_event" and event.data.type.endswith("text.delta"):
-                stream.cancel()
-    model.release()
-    assert [item.type for item in stream.new_items] == ["tool_call_item", "tool_call_output_item"]
-    assert len(stream.raw_responses) == 1
-    assert stream.final_output is None
-
-
 async def test_readers_that_come_together_or_again_add_no_items(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -218,16 +196,6 @@ async def test_readers_that_come_together_or_again_add_no_items(
     await asyncio.gather(*readers)
     await take(stream.stream_events(), [])
     assert len(stream.new_items) == 3
-
-
-async def test_a_mode_that_cancel_does_not_know_is_refused(run: Runs, model: FakeOpenAI) -> None:
-    stream = await streams_held(run, model)
-    mode: Any = "afterturn"
-    with pytest.raises(UserError, match="after_turn"):
-        stream.cancel(mode)
-    assert not stream.is_complete
-    model.release()
-    assert (await stream.result()).final_output == "one two three"
 
 
 class Unreachable:
@@ -382,11 +350,6 @@ def standing(events: list[StreamEvent]) -> list[str]:
 async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_later(
     run: Runs, model: FakeOpenAI
 ) -> None:
-    @tool(needs_approval=True)
-    def pay() -> str:
-        """Pay."""
-        return "paid"
-
     model.call("look", id="c1")
     model.call("pay", id="c2")
     result = await run("q", look, pay)

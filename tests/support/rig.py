@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from temporalio.client import (
     Client,
@@ -40,6 +40,9 @@ from holdfast.task.data.state import TaskRecord
 from holdfast.values.checks.ids import queue_of
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
+
+if TYPE_CHECKING:
+    import pytest
 
 T = TypeVar("T")
 
@@ -175,6 +178,11 @@ class Rig:
         self.worker = serving_worker(self.engine.client, activities, queue=self.queue, **given)
         await self._resources.enter_async_context(self.worker)
 
+    async def serving(self, *agents: Agent, **options: Any) -> AgentRunner:
+        """Start a worker for these agents, and return a handle of the first, with these options."""
+        await self.serve(*agents)
+        return self.runner(agents[0].name, **options)
+
     async def stop(self) -> None:
         """Stop the worker, as SIGTERM would."""
         self.worker = None
@@ -185,6 +193,17 @@ class Rig:
         """Replay every workflow that was started on the app's queue."""
         for workflow_id in self.ids:
             await assert_replays(self.engine.client, workflow_id)
+
+
+def as_embedded(rig: Rig, patch: pytest.MonkeyPatch) -> None:
+    """Let runs go as on an embedded engine: the worker of a rig is in their process, too."""
+    client = rig.engine.client
+
+    def worker_client(_own: AgentRunner, _queue: str) -> Client:
+        return client
+
+    patch.setattr(AgentRunner, "_worker_client", worker_client)
+    patch.setattr(AgentRunner, "is_embedded", property(lambda _own: True))
 
 
 async def assert_replays(where: AgentRunner | Client, workflow: Task | str) -> None:

@@ -15,6 +15,12 @@ def look(where: str = "here") -> str:
     return f"seen {where}"
 
 
+@tool(needs_approval=True)
+def pay() -> str:
+    """Pay somebody, once a person has approved it."""
+    return "paid"
+
+
 def tools() -> tuple[list[str], Any]:
     """Make a tool that needs approval, beside the list of what it has paid."""
     ran: list[str] = []
