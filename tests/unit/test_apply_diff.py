@@ -93,9 +93,9 @@ def test_diffs_come_to_what_they_come_to_in_the_agents_sdk() -> None:
 
     theirs: Any = agents.apply_diff
     applied = 0
-    for _ in range(4000):
+    for _ in range(1000):
         text, diff = some(old, 0), some(marks, 1)
         expected = outcome(theirs, text, diff)
         assert outcome(apply_diff, text, diff) == expected, (text, diff)
         applied += expected is not None
-    assert applied > 500
+    assert applied > 125

@@ -51,12 +51,24 @@ class Api:
         return SimpleNamespace(output=self._gives)
 
 
-async def folded(meanwhile: list[Any]) -> tuple[Api, list[Any]]:
-    """Fold a session of two items; return the API, and what the session has then."""
+def folds(session: SQLiteSession, api: Api) -> OpenAIResponsesCompactionSession:
+    """Make a session that folds another one by an API."""
+    return OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+
+
+async def filled(
+    meanwhile: list[Any] | None = None, gives: list[Any] | None = None
+) -> tuple[SQLiteSession, Api, OpenAIResponsesCompactionSession]:
+    """Make a session of two items, an API that folds it, and the session that asks it to."""
     session = SQLiteSession("s")
     await session.add_items(list(ITEMS))
-    api = Api(session, meanwhile)
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    api = Api(session, meanwhile or [], gives)
+    return session, api, folds(session, api)
+
+
+async def folded(meanwhile: list[Any]) -> tuple[Api, list[Any]]:
+    """Fold a session of two items; return the API, and what the session has then."""
+    session, api, folding = await filled(meanwhile)
     await folding.run_compaction({"force": True})
     return api, await session.get_items()
 
@@ -138,25 +150,10 @@ async def test_items_are_put_back_when_the_exchange_fails(
     session = Failing(on_clear=on_clear)
     await session.add_items(list(ITEMS))
     session.error = error
-    api = Api(session, [])
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    folding = folds(session, Api(session, []))
     with pytest.raises(type(error)):
         await folding.run_compaction({"force": True})
     assert await session.get_items() == ITEMS
-
-
-async def test_items_that_cannot_be_put_back_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Failing):
-        async def add_items(self, items: list[Any]) -> None:
-            raise OSError("gone")
-
-    session = Broken()
-    await SQLiteSession.add_items(session, list(ITEMS))
-    api = Api(SQLiteSession("other"), [])
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
-    with pytest.raises(OSError, match="gone"):
-        await folding.run_compaction({"force": True})
-    assert "Session 's' has lost its items" in caplog.text
 
 
 async def test_an_error_that_a_session_raises_when_it_is_put_back_shows_no_secret(
@@ -226,8 +223,7 @@ async def test_what_others_have_added_is_kept_when_the_exchange_fails(stored: li
             await super().add_items(items)
 
     session = Shared(OSError("disk"))
-    api = Api(session, [])
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    folding = folds(session, Api(session, []))
     with pytest.raises(OSError, match="disk"):
         await folding.run_compaction({"force": True})
     assert session.kept == [*ITEMS, others]
@@ -249,8 +245,7 @@ class Halting(Living):
 
 async def test_who_reads_a_session_while_its_items_are_exchanged_waits() -> None:
     session = Halting()
-    api = Api(session, [])
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    folding = folds(session, Api(session, []))
     work = asyncio.ensure_future(folding.run_compaction({"force": True}))
     await session.waits.wait()
     reading = asyncio.ensure_future(folding.get_items())
@@ -263,8 +258,7 @@ async def test_who_reads_a_session_while_its_items_are_exchanged_waits() -> None
 async def test_a_run_cancelled_while_items_are_put_back_is_cancelled() -> None:
     session = Halting(OSError("disk"))
     session.may.set()
-    api = Api(session, [])
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    folding = folds(session, Api(session, []))
     ready = asyncio.Event()
 
     async def get_items(limit: int | None = None) -> list[Any]:
@@ -283,10 +277,7 @@ async def test_a_run_cancelled_while_items_are_put_back_is_cancelled() -> None:
 
 
 async def test_a_session_may_be_used_from_several_event_loops() -> None:
-    session = SQLiteSession("s")
-    await session.add_items(list(ITEMS))
-    api = Api(session, [])
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    session, api, folding = await filled()
     late = {"role": "user", "content": "late"}
     begun, other = threading.Event(), list[threading.Thread]()
 
@@ -312,25 +303,19 @@ async def test_all_items_are_folded_also_where_runs_read_the_newest_only() -> No
     session = SQLiteSession("s", session_settings=SessionSettings(limit=1))
     await session.add_items(list(ITEMS))
     api = Api(session, [])
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    folding = folds(session, api)
     await folding.run_compaction({"force": True})
     assert api.sent == [{"model": "gpt-4.1", "input": ITEMS}]
 
 
 async def test_an_empty_answer_folds_nothing() -> None:
-    session = SQLiteSession("s")
-    await session.add_items(list(ITEMS))
-    api = Api(session, [], gives=[])
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    session, _, folding = await filled(gives=[])
     await folding.run_compaction({"force": True})
     assert await session.get_items() == ITEMS
 
 
 async def test_what_is_added_while_the_api_folds_comes_behind_what_it_has_made() -> None:
-    session = SQLiteSession("s")
-    await session.add_items(list(ITEMS))
-    api = Api(session, [])
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+    session, api, folding = await filled()
     late = {"role": "user", "content": "late"}
     api.during = lambda: adding.append(asyncio.ensure_future(folding.add_items([late])))
     adding = list[asyncio.Task[None]]()
@@ -350,10 +335,7 @@ async def test_what_the_api_has_made_is_kept_in_the_form_in_which_it_takes_it() 
         ([user, answer], [kept_user, kept]),
         ([thought, answer], [thought, answer]),
     ):
-        session = SQLiteSession("s")
-        await session.add_items(list(ITEMS))
-        api = Api(session, [], gives=gives)
-        folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
+        session, _, folding = await filled(gives=gives)
         await folding.run_compaction({"force": True})
         assert await session.get_items() == made
 

@@ -190,14 +190,6 @@ def test_a_remedy_outlasts_a_process() -> None:
     assert (str(again), again.remedy) == (str(FULL), FULL.remedy)
 
 
-def test_an_error_made_by_hand_names_its_guardrail() -> None:
-    function: Any = print
-    guard: ToolInputGuardrail[Any] = ToolInputGuardrail(function, "check")
-    error = ToolInputGuardrailTripwireTriggered(guardrail=guard, output="found")
-    assert str(error) == "ToolInputGuardrail 'check' triggered its tripwire."
-    assert (error.guardrail, error.output) == (guard, "found")
-
-
 def test_an_error_made_as_the_agents_sdk_makes_it_has_guardrail_and_output() -> None:
     function: Any = print
     guard: ToolInputGuardrail[Any] = ToolInputGuardrail(function, "check")

@@ -195,17 +195,6 @@ def test_a_blocked_step_keeps_the_question_and_withholds_the_answer() -> None:
     assert after_block(current, "gone")[-1].content == "gone"
 
 
-def test_defaults_cost_nothing_on_the_wire() -> None:
-    assert Outcome().wire() == {}
-    assert Failure(type="a", message="b").wire() == {"type": "a", "message": "b"}
-
-    @tool
-    def plain() -> str:
-        return ""
-
-    assert plain.policy().wire() == {}
-
-
 def test_a_tool_with_guardrails_says_so_to_the_task() -> None:
     def allow(data: Any) -> ToolGuardrailFunctionOutput:
         return ToolGuardrailFunctionOutput.allow()

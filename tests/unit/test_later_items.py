@@ -173,12 +173,6 @@ def test_what_is_read_later_is_what_is_made_at_once(recorded: Recorded) -> None:
         assert [each.total_tokens for each in entries] == [0, 12, 12]
 
 
-def test_nothing_is_left_of_the_record_once_they_are_made(recorded: Recorded) -> None:
-    result = run_result(recorded, ann())
-    assert result.new_items
-    assert "_unread" not in vars(result)
-
-
 def test_two_threads_that_read_at_once_get_the_same(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,14 +412,6 @@ def test_copies_have_what_was_set_by_hand(recorded: Recorded, copied: Callable[[
     assert made.new_items == []
     assert len(made.__dict__["raw_responses"]) == 2
     assert "_unread" not in vars(made)
-
-
-def test_members_that_are_set_by_hand_stay(recorded: Recorded) -> None:
-    result = run_result(recorded, ann())
-    result.new_items = []
-    assert len(result.raw_responses) == 2
-    assert result.new_items == []
-    assert "_unread" not in vars(result)
 
 
 def test_a_result_that_was_not_read_is_equal_to_one_that_was(recorded: Recorded) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Agent, SQLiteSession, ToolContext, tool
+from holdfast import Agent, SQLiteSession, ToolContext
 from holdfast.activities.data.registry import Registry
 from holdfast.agents.nesting.agent_tool import described, summary_of
 from holdfast.agents.run_config import RunConfig
@@ -22,8 +22,8 @@ from holdfast.task.data.children import REPORTS, ChildReport, ChildState, child_
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.state import Carried, TaskInput
-from holdfast.task.data.wire import Advanced, ToolInput
+from holdfast.task.data.state import TaskInput
+from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.requests.signals import hear
 from holdfast.values.base import Json
@@ -69,13 +69,6 @@ def test_a_report_is_heard_with_the_deepest_value_that_may_enter() -> None:
     tripped = Failure(type="InputGuardrailTripwireTriggered", message="no", data={"info": info})
     report = ChildReport(id="c", status="needs_attention", failure=tripped)
     assert hear(REPORTS, [report.model_dump_json().encode()]) == report
-
-
-def test_tasks_without_children_say_nothing_of_them() -> None:
-    assert "parent" not in TaskInput(head=TaskHead(agent="a")).wire()
-    assert Carried().wire() == {}
-    assert Outcome().wire() == {}
-    assert ToolInput(n=1).wire() == {"n": 1}
 
 
 def test_the_cost_of_a_child_is_the_tasks_but_its_turns_are_not() -> None:
@@ -158,14 +151,6 @@ def test_options_of_the_nested_run_that_cannot_be_used_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=text):
         Agent(name="low").as_tool(**options)
-
-
-def test_a_tool_beside_it_is_as_it_was() -> None:
-    @tool
-    def look() -> None:
-        """Look."""
-
-    assert look.policy().wire() == {}
 
 
 def test_code_of_a_tools_run_config_has_one_name_in_every_process(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import holdfast
@@ -11,38 +9,10 @@ from holdfast import Agent, ItemHelpers, RunState, Usage, function_tool
 from holdfast.agents.items.raw_items import RawItem
 
 
-def message(*parts: dict[str, Any], role: str = "assistant") -> RawItem:
-    return RawItem({"type": "message", "role": role, "content": list(parts)})
-
-
-TEXT = {"type": "output_text", "text": "yes"}
-MORE = {"type": "output_text", "text": " indeed"}
-REFUSAL = {"type": "refusal", "refusal": "no"}
-
-
-def test_texts_and_refusals_of_a_message_are_extracted() -> None:
-    both = message(TEXT, MORE, REFUSAL)
-    assert ItemHelpers.extract_text(both) == "yes indeed"
-    assert ItemHelpers.extract_refusal(both) == "no"
-    assert ItemHelpers.extract_last_content(both) == "no"
-    assert ItemHelpers.extract_last_content(message(TEXT, MORE)) == " indeed"
-    assert ItemHelpers.extract_last_text(both) is None
-    assert ItemHelpers.extract_text(message(REFUSAL)) is None
-    assert ItemHelpers.extract_refusal(message(TEXT)) is None
-
-
 def test_a_message_whose_content_is_plain_text_has_that_text() -> None:
     plain = RawItem({"role": "assistant", "content": "yes"})
     assert ItemHelpers.extract_text(plain) == "yes"
     assert ItemHelpers.extract_last_content(plain) == "yes"
-
-
-def test_what_is_no_message_of_a_model_has_no_text() -> None:
-    call = RawItem({"type": "function_call", "call_id": "c1", "name": "x", "arguments": "{}"})
-    for item in (call, message(role="assistant"), RawItem({"role": "user", "content": "q"})):
-        assert ItemHelpers.extract_text(item) is None
-        assert ItemHelpers.extract_refusal(item) is None
-        assert ItemHelpers.extract_last_content(item) == ""
 
 
 def test_the_item_that_answers_a_call_names_it() -> None:

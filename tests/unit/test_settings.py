@@ -251,18 +251,3 @@ async def test_a_run_that_cannot_be_made_is_refused_before_it_begins(
 ) -> None:
     with pytest.raises(UserError, match=says):
         await Runner.run(Agent(name="a"), "q", **given)
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"instructions": 5}, "instructions must be a string, .*, got int: 5"),
-        ({"handoff_description": 5}, "handoff_description must be a string or None, got int: 5"),
-        ({"reset_tool_choice": "no"}, "reset_tool_choice must be True or False, got str: 'no'"),
-        ({"model": 5}, "model=5"),
-        ({"model_settings": None}, "Agent model_settings must be"),
-    ],
-)
-def test_an_agent_that_cannot_be_made_is_refused(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        Agent(name="a", **given)

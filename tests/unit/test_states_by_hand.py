@@ -212,15 +212,6 @@ def test_a_context_that_is_no_data_is_left_out_with_a_warning(
         new(Odd()).to_json(context_serializer=lambda _context: 5)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [5, [], {}, {VERSION: "1.9"}, {VERSION: None}, {VERSION: "1", "id": 5}],
-)
-async def test_what_is_no_state_is_refused(data: Any) -> None:
-    with pytest.raises(UserError):
-        await RunState.from_json(ANN, data)
-
-
 async def test_a_state_of_an_unknown_agent_is_refused() -> None:
     with pytest.raises(UserError, match="it is 'Ann'"):
         await RunState.from_json(Agent("Bob"), new().to_json())

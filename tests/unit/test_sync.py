@@ -53,14 +53,6 @@ def test_a_runner_made_of_something_else_is_refused_at_once(given: Any) -> None:
         sync.AgentRunner(given)
 
 
-def test_a_twin_returns_the_value_and_not_a_coroutine() -> None:
-    runner = sync.AgentRunner.local(holdfast.Agent(name="twin", model="offline"), data_dir=None)
-    with runner:
-        task = runner.create_task("What is 1 + 1?")
-        assert task.agent == "twin"
-        assert runner.session("nobody").chat_history() == []
-
-
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[LocalEngine]:
     """The engines that were started."""
@@ -82,7 +74,7 @@ def test_the_first_calls_of_several_threads_start_the_engine_once(
     assert not starts
     with contextlib.closing(runner), ThreadPoolExecutor(4) as threads:
         found = [threads.submit(runner.list_tasks) for _ in range(4)]
-        assert [each.result() for each in found] == [[]] * 4
+        assert [each.result() for each in found] == [[]] * 4  # values, and no coroutines
         assert runner.session("nobody").chat_history() == []
     assert len(starts) == 1
 
