@@ -529,8 +529,8 @@ async def test_a_child_that_is_ended_with_temporals_own_tools_does_not_hang_its_
 async def test_trouble_in_reading_a_child_does_not_cost_its_answer(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trouble = [NoWorkerError("queue"), ConnectError("away"), QueryFailedError("?")]
-    trouble.append(ArchiveError("busy"))
+    trouble: list[Exception] = [NoWorkerError("queue"), ConnectError("away")]
+    trouble += [QueryFailedError("?"), ArchiveError("busy")]
 
     async def flaky(*given: Any) -> Recorded:
         if trouble:
