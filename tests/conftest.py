@@ -23,7 +23,7 @@ from holdfast.tracing import instrument
 from holdfast.values.messages import clean
 from tests.support.patience import be_patient
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
-from tests.support.scale import EXHAUSTIVE, is_repetition
+from tests.support.scale import EXHAUSTIVE
 from tests.support.site import Site
 from tests.support.spans import Spans
 
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def is_exhaustive(item: pytest.Item) -> bool:
     """Whether a test repeats, at great cost, what a cheaper one shows once."""
-    return item.get_closest_marker("exhaustive") is not None or is_repetition(item.nodeid)
+    return item.get_closest_marker("exhaustive") is not None
 
 
 @pytest.hookimpl(wrapper=True)

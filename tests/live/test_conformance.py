@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
+
 from holdfast.testing import AgentWorkerConformance, FakeOpenAI
 from holdfast.testing.conformance.process import Notebook
+from holdfast.testing.conformance.suite import checks
 from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
@@ -32,7 +35,7 @@ from holdfast.workers import (
 from tests.support.workers import Counting
 
 
-class TestFunctionCalling(AgentWorkerConformance):
+class FunctionCalling(AgentWorkerConformance):
     commits = ("user", "assistant", "tool", "assistant")
 
     def make_worker(self) -> AgentWorker:
@@ -43,6 +46,18 @@ class TestFunctionCalling(AgentWorkerConformance):
         api.reply(f"done: {input}")
 
 
+def cost(check: str) -> Any:
+    """Leave checks that kill a process, but for one, to `make test-all`."""
+    is_cheap = "killed" not in check or "tool" in check
+    return pytest.param(check, marks=() if is_cheap else pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize("check", [cost(each) for each in checks()])
+def test_function_calling(check: str) -> None:
+    getattr(FunctionCalling(), check)()
+
+
+@pytest.mark.exhaustive
 class TestReAct(AgentWorkerConformance):
     commits = ("user", "assistant")
 
@@ -55,11 +70,13 @@ class TestReAct(AgentWorkerConformance):
         api.reply(f"Thought: I can answer.\nAnswer: done: {input}")
 
 
+@pytest.mark.exhaustive
 class TestMultimodalReAct(TestReAct):
     def make_worker(self) -> AgentWorker:
         return MultimodalReActAgentWorker()
 
 
+@pytest.mark.exhaustive
 class TestPlanAndSolve(AgentWorkerConformance):
     commits = ("user", "assistant")
     steps = 4
@@ -87,6 +104,7 @@ PLAN: list[dict[str, Json]] = [
 ]
 
 
+@pytest.mark.exhaustive
 class TestLLMCompiler(AgentWorkerConformance):
     commits = ("user", "assistant")
     steps = 4
@@ -99,6 +117,7 @@ class TestLLMCompiler(AgentWorkerConformance):
         api.reply(f"Thought: It is written down.\nAction: finish(done: {input})")
 
 
+@pytest.mark.exhaustive
 class TestChainOfAbstraction(AgentWorkerConformance):
     commits = ("user", "assistant")
     steps = 4
@@ -125,6 +144,7 @@ class Noting(CustomAgentWorker):
         return {"output": answer.text}, not answer.message.calls
 
 
+@pytest.mark.exhaustive
 class TestCustom(AgentWorkerConformance):
     commits = ("user", "assistant")
 
@@ -143,6 +163,7 @@ async def note_and_say(question: str, ctx: StepContext) -> str:
     return (await ctx.call_model(tools=())).text
 
 
+@pytest.mark.exhaustive
 class TestFunction(AgentWorkerConformance):
     commits = ("user", "assistant")
     steps = 1
@@ -154,6 +175,7 @@ class TestFunction(AgentWorkerConformance):
         api.reply(f"done: {input}")
 
 
+@pytest.mark.exhaustive
 class TestPipeline(AgentWorkerConformance):
     """Two runs of a graph: a model's text is noted, then the answer is made of what was noted."""
 
@@ -193,12 +215,31 @@ def is_to_be_noted(text: Json) -> bool:
     return str(text).startswith("note")
 
 
+@pytest.mark.exhaustive
 class TestCounting(AgentWorkerConformance):
     uses_model = False
     uses_tools = False
 
     def make_worker(self) -> AgentWorker:
         return Counting(3)
+
+
+WORKERS = (
+    TestReAct,
+    TestMultimodalReAct,
+    TestPlanAndSolve,
+    TestLLMCompiler,
+    TestChainOfAbstraction,
+    TestCustom,
+    TestFunction,
+    TestPipeline,
+    TestCounting,
+)
+
+
+@pytest.mark.parametrize("suite", WORKERS)
+def test_each_worker_is_led_to_its_answer_step_by_step(suite: type[Any]) -> None:
+    suite().test_run_step_leads_to_one_answer()
 
 
 class FanOut(AgentWorker):
@@ -242,6 +283,7 @@ class FanningOut(AgentWorkerConformance):
         api.reply(f"done: {input}", match="join ")
 
 
+@pytest.mark.exhaustive
 def test_a_worker_is_killed_in_model_calls_alone_while_its_tools_run() -> None:
     FanningOut().test_worker_killed_while_the_model_answers()
 
@@ -274,7 +316,6 @@ class Polling(AgentWorkerConformance):
 
 def test_the_same_request_asked_twice_in_a_task_is_no_mistake() -> None:
     Polling().test_step_run_again_repeats_its_requests()
-    Polling().test_worker_killed_while_the_model_answers()
 
 
 def test_a_call_that_runs_is_not_a_held_call(tmp_path: Path) -> None:

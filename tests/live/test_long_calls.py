@@ -11,18 +11,19 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from temporalio.api.enums.v1 import EventType, PendingActivityState
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import WorkflowHandle
 
-from holdfast import Agent, AgentRunner, Effect, Task, ToolContext, tool
+from holdfast import Agent, AgentRunner, Task, ToolContext, tool
 from holdfast.activities import heartbeat, long_calls
 from holdfast.activities.data.source import Source
+from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive
 from holdfast.cli.following.history import TaskHistory
-from holdfast.errors import ArchiveError, StepFailedError
+from holdfast.errors import ArchiveError
+from holdfast.task.data.agent_snapshot import ToolEffect
 from holdfast.task.data.calls import LONG_CALL, LongCall, Outcome
 from holdfast.testing import FakeOpenAI
-from tests.support.people import ask
 from tests.support.rig import (
     MakeRunner,
     Rig,
@@ -50,6 +51,16 @@ class Digging:
         self.begun: Counter[str] = Counter()
         self.cut: Counter[str] = Counter()
         self.let_go = threading.Event()
+
+    def tool(self, effect: ToolEffect) -> Tool[..., Any]:
+        """Make a tool of it."""
+
+        @tool(effect=effect)
+        async def dig(place: str) -> str:
+            """Dig."""
+            return await self(place)
+
+        return dig
 
     async def __call__(self, place: str) -> str:
         self.begun[place] += 1
@@ -130,12 +141,7 @@ async def test_a_task_continues_as_new_while_a_tool_runs_and_gets_its_outcome_on
 ) -> None:
     digging = Digging()
 
-    @tool(effect="irreversible")
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
-    runner = await make_runner(dig, roll_events=ROLL)
+    runner = await make_runner(digging.tool("irreversible"), roll_events=ROLL)
     model.call("dig", {"place": "a"})
     model.reply("done")
     task = await begin(runner, digging)
@@ -201,19 +207,20 @@ async def cancelled(runner: AgentRunner, task: Task) -> None:
     await until_status(runner, task, "abandoned")
 
 
-@pytest.mark.parametrize("cut", [abandoned, undone, cancelled])
-@pytest.mark.parametrize("is_rejoined", [True, False])
+@pytest.mark.parametrize(
+    ("cut", "is_rejoined"),
+    [
+        (abandoned, True),
+        (undone, False),
+        pytest.param(cancelled, True, marks=pytest.mark.exhaustive),
+    ],
+)
 async def test_a_tool_is_cut_off_also_after_a_rollover(
     make_runner: MakeRunner, model: FakeOpenAI, cut: Cut, *, is_rejoined: bool
 ) -> None:
     digging = Digging()
 
-    @tool(effect="irreversible")
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
-    runner = await make_runner(dig, roll_events=ROLL)
+    runner = await make_runner(digging.tool("irreversible"), roll_events=ROLL)
     model.call("dig", {"place": "a"})
     task = await begin(runner, digging)
     await rolls(runner, task)
@@ -228,150 +235,13 @@ async def test_a_tool_is_cut_off_also_after_a_rollover(
     assert digging.begun == {"a": 1}
 
 
-async def test_an_error_of_a_tool_is_told_after_a_rollover(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    digging = Digging()
-
-    @tool(effect="irreversible")
-    async def dig(place: str) -> str:
-        """Dig."""
-        await digging(place)
-        raise RuntimeError("hit a pipe")
-
-    runner = await make_runner(dig, roll_events=ROLL)
-    model.call("dig", {"place": "a"})
-    model.reply("sorry")
-    task = await begin(runner, digging)
-    await rolls(runner, task)
-    digging.let_go.set()
-    assert (await runner.run_task(task)).output == "sorry"
-    assert model.requests[-1].holds("hit a pipe")
-
-
-async def test_what_stops_a_step_beside_a_long_call_is_told_after_a_rollover(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    digging, is_broken = Digging(), True
-
-    @tool(effect="irreversible")
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
-    def wants_approval(_: dict[str, Any]) -> bool:
-        if is_broken:
-            raise RuntimeError("cannot say")
-        return False
-
-    @tool(effect="read", needs_approval=wants_approval)
-    async def look() -> str:
-        """Look."""
-        return "seen"
-
-    runner = await make_runner(dig, look, roll_events=ROLL)
-    model.calls([("look", {}), ("dig", {"place": "a"})])
-    model.reply("done")
-    task = await begin(runner, digging)
-    await rolls(runner, task)
-    asked = asyncio.create_task(runner.run_task(task))
-    digging.let_go.set()
-    with pytest.raises(StepFailedError, match="cannot say"):
-        await asked
-    is_broken = False
-    assert (await runner.run_task(task)).output == "done"
-    assert digging.begun == {"a": 1}
-
-
-async def test_a_paused_task_takes_its_long_call_to_its_end_after_a_rollover(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    digging = Digging()
-
-    @tool(effect="irreversible")
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
-    runner = await make_runner(dig, roll_events=ROLL)
-    model.calls([("dig", {"place": "a"}), ("dig", {"place": "b"})])
-    task = await begin(runner, digging)
-    await runner.pause(task, by="ann")
-    await rolls(runner, task)
-    digging.let_go.set()
-
-    async def is_done() -> bool:
-        return len(await runner.get_completed_steps(task)) == 1
-
-    await until(is_done)
-    assert (await runner.get_task(task)).status == "paused"
-    assert digging.begun == {"a": 1, "b": 1}
-    model.reply("done")
-    await runner.resume(task)
-    assert (await runner.run_task(task)).output == "done"
-
-
-async def test_a_call_beside_one_that_waits_for_a_person_goes_on_over_a_rollover(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    digging = Digging()
-
-    @tool(effect="irreversible")
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
-    @tool(effect="irreversible", needs_approval=True)
-    async def pay() -> str:
-        """Pay."""
-        return "paid"
-
-    runner = await make_runner(dig, pay, roll_events=ROLL)
-    model.calls([("pay", {}), ("dig", {"place": "a"})])
-    model.reply("done")
-    task = await begin(runner, digging)
-    await rolls(runner, task)
-    await runner.approve(await ask(runner, task), by="ann")
-    digging.let_go.set()
-    assert (await runner.run_task(task)).output == "done"
-    assert (await activities_of(runner.client, task.task_id)).count("tool") == 2
-
-
-async def test_a_task_does_not_continue_as_new_while_a_short_call_runs(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digging = Digging()
-
-    @tool(effect="irreversible")
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
-    monkeypatch.setattr(long_calls, "LONG_SECONDS", 600.0)
-    runner = await make_runner(dig, roll_events=ROLL)
-    model.call("dig", {"place": "a"})
-    model.reply("done")
-    task = await begin(runner, digging)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(3):
-            await rolls(runner, task)
-    digging.let_go.set()
-    assert (await runner.run_task(task)).output == "done"
-    assert "rejoin" not in await activities_of(runner.client, task.task_id)
-
-
 async def test_a_message_that_no_activity_of_the_task_has_sent_is_refused(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digging = Digging()
 
-    @tool(effect="irreversible")
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
     monkeypatch.setattr(long_calls, "LONG_SECONDS", 600.0)
-    runner = await make_runner(dig)
+    runner = await make_runner(digging.tool("irreversible"))
     model.call("dig", {"place": "a"})
     model.reply("done")
     task = await begin(runner, digging)
@@ -382,30 +252,6 @@ async def test_a_message_that_no_activity_of_the_task_has_sent_is_refused(
     refused = [e for e in await runner.audit(task) if e.kind == "refused"]
     assert [e.reason for e in refused] == ["It did not come from an activity of this task."]
     assert (await event_types(runner.client, task.task_id)).count("WORKFLOW_EXECUTION_SIGNALED")
-
-
-async def test_a_tool_that_repeats_itself_does_so_after_a_rollover(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    digging = Digging()
-
-    @tool(effect="irreversible", max_attempts=2, retry_on=(ConnectionError,))
-    async def dig(place: str) -> str:
-        """Dig."""
-        found = await digging(place)
-        if digging.begun[place] == 1:
-            raise ConnectionError("the ground is frozen")
-        return found
-
-    runner = await make_runner(dig, roll_events=ROLL)
-    model.call("dig", {"place": "a"})
-    model.reply("done")
-    task = await begin(runner, digging)
-    await rolls(runner, task)
-    digging.let_go.set()
-    assert (await runner.run_task(task)).output == "done"
-    assert digging.begun == {"a": 2}
-    assert model.requests[-1].holds("found a")
 
 
 async def test_a_repeatable_call_whose_outcome_is_lost_after_a_rollover_is_made_again(
@@ -420,13 +266,8 @@ async def test_a_repeatable_call_whose_outcome_is_lost_after_a_rollover_is_made_
             raise ArchiveError("the disk is full")
         await written(source, outcome)
 
-    @tool(effect="read")
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
     monkeypatch.setattr(Source, "written", written_once)
-    runner = await make_runner(dig, roll_events=ROLL)
+    runner = await make_runner(digging.tool("read"), roll_events=ROLL)
     model.call("dig", {"place": "a"})
     model.reply("done")
     task = await begin(runner, digging)
@@ -441,12 +282,7 @@ async def test_an_abandon_stops_a_tool_whose_task_cannot_continue_as_new(
 ) -> None:
     digging, disk = Digging(), Disk()
 
-    @tool(effect="irreversible")
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
-    runner = await make_runner(dig, roll_events=ROLL)
+    runner = await make_runner(digging.tool("irreversible"), roll_events=ROLL)
     model.call("dig", {"place": "a"})
     task = await begin(runner, digging)
     disk.fill(monkeypatch)
@@ -465,84 +301,6 @@ async def test_an_abandon_stops_a_tool_whose_task_cannot_continue_as_new(
     await until_status(runner, task, "abandoned")
 
 
-async def test_the_outcome_of_a_call_that_ends_before_its_task_could_continue_as_new_is_kept(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digging, disk = Digging(), Disk()
-
-    @tool(effect="irreversible")
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
-    runner = await make_runner(dig, roll_events=ROLL)
-    model.call("dig", {"place": "a"})
-    model.reply("done")
-    task = await begin(runner, digging)
-    disk.fill(monkeypatch)
-
-    async def is_refused() -> bool:
-        await send(runner, task)
-        return disk.has_refused
-
-    async def is_recorded() -> bool:
-        history = (await histories(runner.client, task.task_id))[0]
-        return "ACTIVITY_TASK_COMPLETED" in {
-            EventType.Name(e.event_type).removeprefix("EVENT_TYPE_") for e in history.events[-15:]
-        }
-
-    await until(is_refused)
-    digging.let_go.set()
-    await until(is_recorded)
-    disk.is_full = False
-    assert (await runner.run_task(task)).output == "done"
-    assert digging.begun == {"a": 1}
-    assert "rejoin" not in await activities_of(runner.client, task.task_id)
-
-
-async def test_a_call_that_is_asked_about_keeps_its_task_from_continuing_as_new(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digging, disk, probing, known = Digging(), Disk(), asyncio.Event(), asyncio.Event()
-
-    async def probe(ctx: ToolContext, effect: Effect) -> str:
-        probing.set()
-        await known.wait()
-        return "it was dug"
-
-    @tool(effect="irreversible", probe=probe, timeout_seconds=3)
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
-    runner = await make_runner(dig, roll_events=ROLL)
-    model.call("dig", {"place": "a"})
-    model.reply("done")
-    task = await begin(runner, digging)
-    disk.fill(monkeypatch)
-
-    async def is_held_up() -> bool:
-        await send(runner, task)
-        return disk.has_refused
-
-    await until(is_held_up)
-    await asyncio.wait_for(probing.wait(), 60)
-    disk.is_full = False
-
-    async def archived() -> bool:
-        found = await runner.client.get_workflow_handle(task.task_id).describe()
-        pending = found.raw_description.pending_activities
-        return all(each.activity_type.name != "archive" for each in pending)
-
-    await until(archived)
-    assert len(await histories(runner.client, task.task_id)) == 1
-    known.set()
-    output = await runner.run_task(task)
-    assert output.output == "done"
-    assert model.requests[1].results == {"call_1": "it was dug"}
-    assert digging.begun == {"a": 1}
-
-
 async def test_a_signal_that_cannot_be_encoded_once_leaves_the_call_alive(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -559,12 +317,7 @@ async def test_a_signal_that_cannot_be_encoded_once_leaves_the_call_alive(
 
     monkeypatch.setattr(WorkflowHandle, "signal", signal_at_second_try)
 
-    @tool(effect="read")
-    async def dig(place: str) -> str:
-        """Dig."""
-        return await digging(place)
-
-    runner = await make_runner(dig, roll_events=ROLL)
+    runner = await make_runner(digging.tool("read"), roll_events=ROLL)
     model.call("dig", {"place": "a"})
     model.reply("done")
     task = await begin(runner, digging)

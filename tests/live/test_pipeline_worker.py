@@ -24,7 +24,7 @@ from holdfast.workers import (
     ToolComponent,
     link,
 )
-from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of
+from tests.support.rig import MakeAgent, MakeRunner, Rig
 from tests.support.workers import said
 
 State = dict[str, Any]
@@ -36,11 +36,6 @@ Body = Callable[[Any], Any] | Callable[[Any, Any], Any]
 def calls(name: str, body: Body, **options: Any) -> FunctionComponent:
     """Make a component of a function or lambda of one or two parameters."""
     return FunctionComponent(name, body, **options)
-
-
-def single(body: Body, **options: Any) -> PipelineAgentWorker:
-    """Make a pipeline of one function called `f`, which takes the input as `x`."""
-    return PipelineAgentWorker([calls("f", body)], [link("input", "f")], output="f", **options)
 
 
 async def outputs(runner: AgentRunner, task: Task, steps: int) -> list[Any]:
@@ -125,98 +120,7 @@ async def test_each_model_call_and_memo_is_made_once_though_the_step_is_run_agai
     assert [r.last_user for r in model.requests] == ["q", "made of one"]
 
 
-async def test_tools_that_do_not_depend_on_each_other_run_side_by_side(
-    make_runner: MakeRunner,
-) -> None:
-    both = asyncio.Barrier(2)
-
-    async def meet(who: str) -> str:
-        """Wait for the other."""
-        await both.wait()
-        return f"met {who}"
-
-    worker = PipelineAgentWorker(
-        [
-            ToolComponent("a", "meet"),
-            calls("name", lambda x: x.upper()),
-            ToolComponent("b", "meet"),
-            PromptComponent("end", "{a} and {b}"),
-        ],
-        [
-            link("input", "a", to="who"),
-            link("input", "name", to="x"),
-            link("name", "b", to="who"),
-            link("b", "end", to="b"),
-            link("a", "end", to="a"),
-        ],
-        output="end",
-    )
-    runner = await make_runner(meet, worker=worker)
-    assert str(await runner.chat("ann")) == "met ann and met ANN"
-
-
-async def test_only_the_branch_that_is_taken_calls_its_model(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    worker = PipelineAgentWorker(
-        [
-            PromptComponent("short", "Short: {x}"),
-            PromptComponent("long", "Long: {x}"),
-            ModelComponent("brief"),
-            ModelComponent("careful"),
-            calls("end", lambda x: f"<{x}>"),
-        ],
-        [
-            link("input", "short", when=lambda text: len(text) < 5),
-            link("input", "long", when=lambda text: len(text) >= 5),
-            link("short", "brief"),
-            link("long", "careful"),
-            link("brief", "end"),
-            link("careful", "end"),
-        ],
-        output="end",
-    )
-    runner = await make_runner(worker=worker)
-    model.reply("a")
-    model.reply("b")
-    assert [str(await runner.chat(q)) for q in ("why", "why not")] == ["<a>", "<b>"]
-    assert [r.last_user for r in model.requests] == ["Short: why", "Long: why not"]
-
-
-async def test_what_goes_to_two_components_is_a_copy_for_each(make_runner: MakeRunner) -> None:
-    def spoil(x: list[int]) -> list[int]:
-        x.append(2)
-        return x
-
-    worker = PipelineAgentWorker(
-        [
-            ConstantComponent("k", [1]),
-            FunctionComponent("a", spoil),
-            FunctionComponent("b", spoil),
-            PromptComponent("end", "{k} {a} {b}"),
-        ],
-        [link("k", "a"), link("k", "b"), *(link(n, "end", to=n) for n in ("k", "a", "b"))],
-        output="end",
-    )
-    runner = await make_runner(worker=worker)
-    for _ in range(2):
-        assert str(await runner.chat("q")) == "[1] [1,2] [1,2]"
-
-
 # ---- several steps
-
-
-async def test_a_pair_of_the_output_says_whether_another_step_follows(
-    make_runner: MakeRunner,
-) -> None:
-    def count(x: str, state: State) -> tuple[str, bool]:
-        state["n"] = state.get("n", 0) + 1
-        return f"{x}{state['n']}", state["n"] == 2
-
-    runner = await make_runner(worker=single(count))
-    task = await runner.create_task("q")
-    assert await outputs(runner, task, 2) == ["q1", "q2"]
-    assert str(await runner.finalize_response(task)) == "q2"
 
 
 async def test_done_decides_and_previous_is_the_output_of_the_step_before(
@@ -252,31 +156,6 @@ async def test_done_decides_and_previous_is_the_output_of_the_step_before(
         ["shorter", "bad"],
         ["q", "better"],
     ]
-
-
-def tally(x: str, state: State) -> tuple[Any, bool]:
-    state["seen"]["all"].append(x)
-    return list(state["seen"]["all"]), len(state["seen"]["all"]) == 3
-
-
-async def test_tasks_at_once_share_no_state(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=single(tally, initial_state={"seen": {"all": []}}))
-    tasks = [await runner.create_task(q) for q in ("a", "b", "c")]
-    for _ in range(3):
-        await asyncio.gather(*(runner.run_step(task) for task in tasks))
-    ended = [(await runner.get_task_output(task)).output for task in tasks]
-    assert ended == [["a"] * 3, ["b"] * 3, ["c"] * 3]
-
-
-async def test_undo_brings_the_state_back(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=single(tally, initial_state={"seen": {"all": []}}))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    before = await runner.get_upcoming_steps(task)
-    await runner.run_step(task, input="wrong")
-    await runner.undo_step(task)
-    assert await runner.get_upcoming_steps(task) == before
-    assert (await runner.run_step(task, input="right")).output == ["q", "right"]
 
 
 async def test_another_worker_process_goes_on_between_steps_and_within_one(
@@ -323,16 +202,6 @@ async def test_another_worker_process_goes_on_between_steps_and_within_one(
     assert len(model.requests) == 2
 
 
-async def test_a_pipeline_without_paid_calls_costs_one_activity_per_step(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=single(tally, initial_state={"seen": {"all": []}}))
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    activities = await activities_of(runner.client, task.task_id)
-    assert activities.count("step") == 3
-
-
 # ---- errors
 
 
@@ -349,14 +218,9 @@ def looking(**options: Any) -> PipelineAgentWorker:
     )
 
 
-@pytest.mark.parametrize(
-    ("policy", "output"), [("text", "Encountered error: OSError: the door is shut"), ("skip", "-")]
-)
-async def test_a_failed_tool_gives_its_text_or_is_skipped(
-    make_runner: MakeRunner, policy: Any, output: str
-) -> None:
-    runner = await make_runner(_refuse, worker=looking(on_error=policy))
-    assert str(await runner.chat("q")) == output
+async def test_a_failed_tool_may_be_skipped(make_runner: MakeRunner) -> None:
+    runner = await make_runner(_refuse, worker=looking(on_error="skip"))
+    assert str(await runner.chat("q")) == "-"
 
 
 async def test_a_failed_tool_fails_the_step_and_names_its_component(
@@ -375,21 +239,13 @@ def _raises(x: str) -> str:
     raise KeyError(x)
 
 
-def _undecided(output: Any, state: State) -> Any:
-    return 1
-
-
 @pytest.mark.parametrize(
     ("worker", "text"),
     [
-        (single(_raises), "Component 'f' failed: KeyError: 'q'"),
-        (single(lambda x: object()), "Component 'f': its function returned a object"),
-        (single(lambda x: (x, "yes")), r"Component 'f': its function returned \('q', 'yes'\)"),
         (
-            single(lambda x, state: (state.update(at=object()), False)),
-            r"the pipeline's state\.at holds",
+            PipelineAgentWorker([calls("f", _raises)], [link("input", "f")], output="f"),
+            "Component 'f' failed: KeyError: 'q'",
         ),
-        (single(lambda x: x, done=_undecided), "`done` of the pipeline gave 1"),
         (
             PipelineAgentWorker([ToolComponent("t")], [link("input", "t", to="x")], output="t"),
             "Component 't' calls tool 't', which agent 'agent' does not have.*'_refuse'",
@@ -411,28 +267,3 @@ async def test_an_error_names_its_component(
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match=text):
         await runner.run_step(task)
-
-
-async def test_an_error_after_a_model_call_does_not_have_it_paid_again(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    broken = True
-
-    def check(x: str) -> str:
-        if broken:
-            raise ValueError(x)
-        return x
-
-    worker = PipelineAgentWorker(
-        [ModelComponent("m"), FunctionComponent("check", check)],
-        [link("input", "m"), link("m", "check")],
-        output="check",
-    )
-    runner = await make_runner(worker=worker)
-    model.reply("paid")
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="Component 'check' failed: ValueError: paid"):
-        await runner.run_step(task)
-    broken = False
-    assert str(await runner.run_step(task)) == "paid"
-    assert len(model.requests) == 1
