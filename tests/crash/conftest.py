@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from holdfast.engine.dev_server.server import ensure_server, stop_server
 from holdfast.reading import presence
 from holdfast.testing import FakeOpenAI
-from tests.crash.lab import SOON, Lab, Labs, make_lab, plan
+from tests.crash.lab import SOON, Lab, Labs, context, make_lab, plan
 from tests.crash.programs import Job
 
 
@@ -18,6 +19,14 @@ from tests.crash.programs import Job
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for worker processes that were just started as long as a busy machine needs."""
     monkeypatch.setattr(presence, "PATIENCE_SECONDS", SOON)
+
+
+@pytest.fixture(scope="session", autouse=True)
+async def forks() -> None:
+    """Have the process that forks import everything, which would hold up the loop of a test."""
+    first = context.Process(target=str)
+    await asyncio.to_thread(first.start)
+    await asyncio.to_thread(first.join)
 
 
 @pytest.fixture(scope="session")

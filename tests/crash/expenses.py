@@ -47,12 +47,6 @@ def make_agent(job: Job) -> Agent:
     return Agent(name=AGENT, model="fake-model", tools=[file, pay])
 
 
-def work(job: Job) -> None:
-    """Serve that agent until the end of this process, which has nothing else to do."""
-    programs.make_agent = make_agent
-    programs.work(job)
-
-
 def desk(job: Job) -> None:
     """Serve the desk on the port that is the input of a job."""
     programs.log_to(job.home)

@@ -14,7 +14,6 @@ from pydantic_ai.models.function import FunctionModel
 from examples.adapters import four_frameworks as example
 from holdfast import Agent
 from holdfast.adapters import agents_sdk_tool, langchain_tool, pydantic_ai_tool
-from tests.crash import programs
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, held, note
 
 
@@ -55,9 +54,3 @@ def make_agent(job: Job) -> Agent:
             agents_sdk_tool(SdkAgent(name="translator", model=Echo()), effect="read"),
         ],
     )
-
-
-def work(job: Job) -> None:
-    """Serve that agent until the end of this process, which has nothing else to do."""
-    programs.make_agent = make_agent
-    programs.work(job)

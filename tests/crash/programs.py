@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -85,7 +86,8 @@ class Job:
         home: Directory of the test: the event file, the holds and the logs.
         app: Name of the app.
         base_url: The fake model API.
-        agent: Which agent to serve: a name in `AGENTS`.
+        agent: Which agent to serve.
+        make: Makes another one of the job.
         version: Stands in the agent's code, prompt and tool descriptions.
         die: Points of the program at which it kills itself, each with how often it is passed.
         mute: Whether its activities show no sign of life, as behind a network that is cut.
@@ -102,6 +104,7 @@ class Job:
     app: str
     base_url: str
     agent: str = "plain"
+    make: Callable[[Job], Agent] | None = None
     version: str = "v1"
     die: tuple[tuple[str, int], ...] = ()
     mute: bool = False
@@ -351,11 +354,7 @@ SETTINGS = {
 """Settings of agents whose model calls are what is tested."""
 
 
-def _without(tools: dict[str, Tool], name: str) -> dict[str, Tool]:
-    return {known: each for known, each in tools.items() if known != name}
-
-
-def make_agent(job: Job) -> Agent:  # noqa: C901, PLR0912  a table
+def make_agent(job: Job) -> Agent:  # noqa: C901  a table
     """Make the agent that a job names."""
     tools = make_tools(job)
     more: dict[str, Any] = {}
@@ -373,11 +372,10 @@ def make_agent(job: Job) -> Agent:  # noqa: C901, PLR0912  a table
             worker = FanOut()
         case "single":
             worker = FunctionCallingAgentWorker(steps_per_activity=1)
-        case "asking" | "asking-without-charge":
+        case "asking":
             tools = {name: replace(each, needs_approval=True) for name, each in tools.items()}
-            tools = tools if job.agent == "asking" else _without(tools, "charge")
         case "without-charge":
-            tools = _without(tools, "charge")
+            del tools["charge"]
         case "team" | "filtering-team":
             return _make_team(job, tools)
         case "guarded":
@@ -386,8 +384,6 @@ def make_agent(job: Job) -> Agent:  # noqa: C901, PLR0912  a table
             tools = {"shell": make_shell(job)}
         case "mcp":
             more["mcp_servers"], tools = [Place(job.home / "mcp").stdio()], {}
-        case "nested":
-            tools = {"helper": make_helper(job, tools)}
         case "guarded-nested":
             tools = {"helper": check_calls(job, make_helper(job, tools))}
             more = {"hooks": Noting(job.home)}
@@ -560,7 +556,9 @@ async def _worker(job: Job) -> Worker:
         **job.options,
     }
     os.environ |= {"OPENAI_BASE_URL": job.base_url, "OPENAI_API_KEY": "fake-key"}
-    return build_worker(client, [make_agent(job)], app=job.app, archive=job.archive, **options)
+    return build_worker(
+        client, [(job.make or make_agent)(job)], app=job.app, archive=job.archive, **options
+    )
 
 
 def create(job: Job) -> None:

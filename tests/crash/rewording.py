@@ -11,7 +11,6 @@ from typing import Any
 from holdfast import Agent, RunConfig, Runner, RunState, ToolContext, tool
 from holdfast.client.runner import one_run
 from holdfast.client.runner.decisions import send_decisions
-from tests.crash import programs
 from tests.crash.programs import AGENT, Job, log_to, make_runner, note
 
 
@@ -19,12 +18,6 @@ def words(args: Any) -> str:
     """Word a rejected call, and note that it was asked."""
     note(Path(args.run_context.context["home"]), "words", tool=args.tool_name)
     return f"not {args.tool_name}"
-
-
-def enough(given: Any) -> str:
-    """Answer in the place of an error, and note that it was asked."""
-    note(Path(given.context.context["home"]), "enough", error=type(given.error).__name__)
-    return "enough"
 
 
 def make_agent(job: Job) -> Agent:
@@ -37,12 +30,6 @@ def make_agent(job: Job) -> Agent:
         return f"look({thing})"
 
     return Agent(name=AGENT, model="fake-model", tools=[look])
-
-
-def work(job: Job) -> None:
-    """Serve that agent until the end of this process, which has nothing else to do."""
-    programs.make_agent = make_agent
-    programs.work(job)
 
 
 def resume(job: Job) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, Runner, RunState, SQLiteSession
+from holdfast import Agent, Runner, RunState
 from holdfast.client.caller_sessions import turns
 from holdfast.client.caller_sessions.tail import TAIL
 from tests.crash import talkers
@@ -25,68 +25,54 @@ def kinds(items: list[Any]) -> list[str]:
 OLD = {"role": "user", "content": "before"}
 
 
+DEATHS = (("before", 0), ("in", 1), ("after", 4))
+"""Where a process dies, and how much of the turn is then in the session."""
+PROGRAMS: dict[str, tuple[Callable[[Job], None], int, list[int | None]]] = {
+    "new": (talkers.talk, 0, [None]),
+    "old": (talkers.talk, 1, [None]),
+    "long": (talkers.talk, 150, [None]),
+    "limited": (talkers.talk_and_see_little, 3, [2, TAIL + 1]),
+    "encrypted": (talkers.talk_in_secret, 1, [None]),
+}
+"""Each program, with the items that are there before its run, and how often it reads how many."""
+ONE = ("old", "in", 1)
+
+
 @pytest.mark.parametrize(
-    ("program", "old", "reads"),
+    ("name", "dies", "left"),
     [
-        (talkers.talk, 0, [None]),
-        (talkers.talk, 1, [None]),
-        (talkers.talk, 150, [None]),
-        (talkers.talk_and_see_little, 3, [2, TAIL + 1]),
+        pytest.param(name, *death, marks=() if (name, *death) == ONE else pytest.mark.exhaustive)
+        for name in PROGRAMS
+        for death in DEATHS
     ],
 )
-@pytest.mark.parametrize(("dies", "left"), [("before", 0), ("in", 1), ("after", 4)])
 async def test_killed_while_it_writes_the_turn(
-    lab: Lab,
-    *,
-    dies: str,
-    left: int,
-    program: Callable[[Job], None],
-    old: int,
-    reads: list[int | None],
-    monkeypatch: pytest.MonkeyPatch,
+    lab: Lab, name: str, dies: str, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "GRACE_SECONDS", 0.1)
-    session = Mortal(lab.home)
+    program, old, reads = PROGRAMS[name]
+    inner = Mortal(lab.home)
+    session: Any = talkers.encrypted(inner) if name == "encrypted" else inner
     if old:
-        said = [{"role": "user", "content": f"before {k}"} for k in range(old)]
-        await SQLiteSession.add_items(session, said)
+        await session.add_items([{"role": "user", "content": f"before {k}"} for k in range(old)])
     given: dict[str, Any] = {"task_id": f"{lab.job.app}-talk", "input": lab.say("look:a")}
     lab.start()
     await lab.until_dead(lab.start(program, die=((dies, 1),), **given))
-    assert [each["limit"] for each in lab.events("read")] == reads
-    assert len(await session.get_items()) == old + left
+    if name != "encrypted":
+        assert [each["limit"] for each in lab.events("read")] == reads
+    assert len(await inner.get_items()) == old + left
     state = RunState.of(given["task_id"])
     for _ in range(2):  # the second time, it has been written
         result = await Runner.run(Agent(name=AGENT), state, session=session, runner=lab.runner)
         assert result.final_output == "final look(a)"
         assert kinds(await session.get_items()) == ["user"] * old + KINDS[1:]
-    assert lab.asked == [0, 1]
-    session.close()
-
-
-@pytest.mark.parametrize(("dies", "left"), [("before", 0), ("in", 1), ("after", 4)])
-async def test_killed_while_a_session_of_the_sdk_encrypts_the_turn(
-    lab: Lab, dies: str, left: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turns, "GRACE_SECONDS", 0.1)
-    inner = Mortal(lab.home)
-    session = talkers.encrypted(inner)
-    await session.add_items([OLD])
-    given: dict[str, Any] = {"task_id": f"{lab.job.app}-talk", "input": lab.say("look:a")}
-    lab.start()
-    await lab.until_dead(lab.start(talkers.talk_in_secret, die=((dies, 1),), **given))
-    assert len(await inner.get_items()) == 1 + left
-    state = RunState.of(given["task_id"])
-    for _ in range(2):  # the second time, it has been written
-        result = await Runner.run(Agent(name=AGENT), state, session=session, runner=lab.runner)
-        assert result.final_output == "final look(a)"
-        assert kinds(await session.get_items()) == KINDS
-    assert all(item["__enc__"] for item in await inner.get_items())
+    assert all(item.get("__enc__") for item in await inner.get_items()) is (name == "encrypted")
     assert lab.asked == [0, 1]
     inner.close()
 
 
-@pytest.mark.parametrize(("dies", "left"), [("before", 0), ("in", 1), ("after", 4)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("dies", "left"), DEATHS)
 async def test_killed_while_it_writes_the_turn_after_another_has_written(
     lab: Lab, dies: str, left: int
 ) -> None:
@@ -108,6 +94,7 @@ async def test_killed_while_it_writes_the_turn_after_another_has_written(
     session.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dies", ["before", "in", "after"])
 async def test_one_of_two_processes_of_one_run_is_killed_while_it_writes_the_turn(
     lab: Lab, dies: str

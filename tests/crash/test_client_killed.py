@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.crash import programs
 from tests.crash.lab import Lab
 from tests.support.rig import until
-
-
-async def test_killed_right_after_create_task(lab: Lab) -> None:
-    given = {"task_id": f"{lab.job.app}-orphan", "input": lab.say("look:a charge:b")}
-    client = lab.start(programs.create, **given)
-    await lab.until_event("created")
-    await lab.kill(client)
-    lab.start()
-    output = await lab.runner.run_task(given["task_id"])
-    assert output.output == "final look(a) charge(b)"
-    assert lab.asked == [0, 1, 2]
-    assert lab.starts == {"a": 1, "b": 1}
 
 
 async def test_killed_in_the_middle_of_run_task(lab: Lab) -> None:
@@ -56,6 +46,7 @@ async def test_killed_in_a_step_and_started_again_gets_the_output_of_that_step(l
     assert lab.asked == [0, 1]
 
 
+@pytest.mark.exhaustive
 async def test_killed_in_a_step_that_ended_meanwhile_gets_its_output_all_the_same(
     lab: Lab,
 ) -> None:
@@ -74,16 +65,3 @@ async def test_killed_in_a_step_that_ended_meanwhile_gets_its_output_all_the_sam
     await lab.until_dead(lab.start(programs.step, **given))
     await lab.until_event("stepped", sources=["look(a)"])
     assert lab.asked == [0]
-
-
-async def test_killed_between_a_step_and_its_output(lab: Lab) -> None:
-    task = await lab.create("charge:a charge:b")
-    request = "the-same-request"
-    lab.start()
-    first = await lab.runner.run_step(task, request_id=request)
-    # A client that did not live to see the output sends its request again.
-    other = await programs.make_runner(lab.job)
-    again = await other.run_step(task, request_id=request)
-    assert again == first
-    assert lab.asked == [0]
-    assert lab.starts == {"a": 1}

@@ -88,7 +88,7 @@ async def test_an_expense_from_the_wish_to_the_comparison_by_the_keyboard_alone(
 ) -> None:
     lab = own_lab  # with a list of tasks and an inbox of its own
     lab.hold("pay")
-    worker = await lab.serve(program=expenses.work)
+    worker = await lab.serve(make=expenses.make_agent)
     async with serve_desk(lab.runner) as desk, person(browser, desk) as page:
         hand, dialog = Hand(page), page.get_by_role("dialog")
         card = page.get_by_role("article")
@@ -107,7 +107,7 @@ async def test_an_expense_from_the_wish_to_the_comparison_by_the_keyboard_alone(
         await lab.until_event("start", tool="pay")
         await lab.kill(worker)
         lab.let_go("pay")
-        await lab.serve(program=expenses.work)
+        await lab.serve(make=expenses.make_agent)
 
         await expect(card).to_contain_text("may have happened")  # decides what nobody knows
         await hand.ask(card.get_by_role("button", name="It happened"), "v")
@@ -150,7 +150,7 @@ async def test_an_open_page_outlives_the_worker_the_server_and_the_desk(
 ) -> None:
     lab, port = own_lab, free_port()
     lab.hold("file")
-    worker = await lab.serve(program=expenses.work)
+    worker = await lab.serve(make=expenses.make_agent)
     desk = lab.start(expenses.desk, input=str(port))
     task = await lab.create("file:taxi", step_mode="automatic")
     await lab.until_event("desk")
@@ -166,7 +166,7 @@ async def test_an_open_page_outlives_the_worker_the_server_and_the_desk(
         await expect(missing).to_be_visible()
         await expect(timeline).to_contain_text("file")
         lab.let_go("file")
-        await lab.serve(program=expenses.work)
+        await lab.serve(make=expenses.make_agent)
         await expect(missing).to_be_hidden()
 
         await lab.kill_server()

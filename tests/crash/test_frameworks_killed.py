@@ -34,50 +34,27 @@ async def task(lab: Lab) -> Task:
     return await lab.create("", task_id=f"frameworks-{lab.job.app}")
 
 
+@pytest.mark.exhaustive
 async def test_killed_before_and_in_the_approved_call_nothing_is_done_twice(
     lab: Lab, task: Task
 ) -> None:
     lab.hold("pay")
-    worker = lab.start(frameworks.work)
+    worker = lab.start(make=frameworks.make_agent)
     assert (await lab.runner.run_task(task)).status == "waiting"
     [approval] = await lab.runner.pending_approvals(task)
     assert (approval.tool, approval.arguments) == ("pay", '{"amount": 42}')
     await lab.kill(worker)
     await lab.runner.approve(approval, by="ann")  # no worker is up
-    worker = lab.start(frameworks.work)
+    worker = lab.start(make=frameworks.make_agent)
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.until_event("start", thing="pay")
     await lab.kill(worker)
     lab.let_go("pay")
-    lab.start(frameworks.work)
+    lab.start(make=frameworks.make_agent)
     assert (await running).status == "waiting"
     [unknown] = await lab.runner.pending_approvals(task)
     assert (unknown.kind, unknown.tool) == ("unknown", "pay")
     await lab.runner.respond(unknown, by="ann", result="paid 42")
     assert (await lab.runner.run_task(task)).output == ANSWER
     assert lab.starts == {"rules": 1, "writer": 1, "pay": 1, "translator": 1}
-    assert lab.asked == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("part", ["writer", "translator"])
-async def test_killed_in_an_agent_that_reads_only_that_one_is_asked_again(
-    lab: Lab, task: Task, part: str
-) -> None:
-    lab.hold(part)
-    worker = lab.start(frameworks.work)
-    running = asyncio.create_task(lab.runner.run_task(task))
-    if part == "translator":
-        assert (await running).status == "waiting"
-        await lab.runner.approve((await lab.runner.pending_approvals(task))[0], by="ann")
-        running = asyncio.create_task(lab.runner.run_task(task))
-    await lab.until_event("start", thing=part)
-    await lab.kill(worker)
-    lab.let_go(part)
-    lab.start(frameworks.work)
-    if part == "writer":
-        assert (await running).status == "waiting"
-        await lab.runner.approve((await lab.runner.pending_approvals(task))[0], by="ann")
-        running = asyncio.create_task(lab.runner.run_task(task))
-    assert (await running).output == ANSWER
-    assert lab.starts == {"rules": 1, "writer": 1, "pay": 1, "translator": 1, part: 2}
     assert lab.asked == [0, 1, 2, 3, 4]

@@ -18,30 +18,7 @@ async def recorded(lab: Lab, task_id: str) -> list[str]:
     return sorted(event.body["name"] for event in events if event.kind == "guardrail")
 
 
-@pytest.mark.parametrize("name", sorted(FOUND))
-async def test_killed_inside_a_guardrail(lab: Lab, name: str) -> None:
-    lab.hold(name)
-    worker = await lab.serve(agent="guarded")
-    task = await lab.create("charge:a")
-    running = asyncio.create_task(lab.runner.run_task(task))
-    await lab.until_event("guard", name=name)
-    if name == "parallel":
-        await lab.until_recorded(task, "step", 1)
-        assert lab.starts == {}  # the tools of the first turn wait
-    if name == "blocking":
-        assert lab.asked == []
-    await lab.kill(worker)
-    lab.let_go(name)
-    lab.start(agent="guarded")
-    assert (await running).output == "final charge(a)"
-    assert lab.asked == [0, 1]
-    assert lab.starts == lab.ends == {"a": 1}
-    assert await recorded(lab, task.task_id) == sorted(FOUND)
-    assert await lab.scheduled(task, "guard") == len(FOUND)
-    runs = {each: len(lab.events("guard", name=each)) for each in FOUND}
-    assert runs == {**dict.fromkeys(FOUND, 1), name: 2}
-
-
+@pytest.mark.exhaustive
 async def test_killed_when_a_parallel_guardrail_has_tripped(lab: Lab) -> None:
     worker = lab.start(agent="guarded", die=(("end:guard", 2),))
     task = await lab.runner.create_task(lab.say("charge:trip"))

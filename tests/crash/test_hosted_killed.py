@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import pytest
+
+from holdfast import Agent, HostedMCPTool
 from holdfast.testing import FakeRequest, ask_approval, hang, hosted, reply
-from tests.crash import payments_elsewhere
 from tests.crash.lab import Lab
+from tests.crash.programs import AGENT, Job
+
+SERVER: Any = {"type": "mcp", "server_label": "crm", "server_url": "https://crm.example/mcp"}
+
+
+def make_agent(job: Job) -> Agent:
+    """Make the agent."""
+    del job
+    return Agent(name=AGENT, model="fake-model", tools=[HostedMCPTool(SERVER)])
+
 
 ASK = ask_approval("crm", "pay", {"to": "Kim"}, id="mcpr_1")
 PAID = hosted("mcp_call", id="mcp_1", server_label="crm", name="pay", arguments="{}", output="paid")
@@ -18,6 +31,7 @@ def answered(request: FakeRequest) -> list[bool]:
     return [each["approve"] for each in items if each.get("type") == "mcp_approval_response"]
 
 
+@pytest.mark.exhaustive
 async def test_killed_after_the_request_and_after_the_decision_one_decision_reaches_the_provider(
     lab: Lab,
 ) -> None:
@@ -29,7 +43,7 @@ async def test_killed_after_the_request_and_after_the_decision_one_decision_reac
         hang(reply("It is paid.", items=[PAID])),
         times=1,
     )
-    worker = lab.start(payments_elsewhere.work)
+    worker = lab.start(make=make_agent)
     task = await lab.create("pay")
     waiting = await lab.runner.run_task(task)
     assert waiting.status == "waiting"
@@ -37,7 +51,7 @@ async def test_killed_after_the_request_and_after_the_decision_one_decision_reac
     await lab.kill(worker)
     assert (approval.tool, approval.arguments) == ("crm.pay", '{"to": "Kim"}')
     await lab.runner.approve(approval, "ann")  # no worker is up
-    worker = lab.start(payments_elsewhere.work)
+    worker = lab.start(make=make_agent)
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.api.until_held()
     await lab.kill(worker)  # in the call with the decision: it is repeated, as any model call
@@ -46,7 +60,7 @@ async def test_killed_after_the_request_and_after_the_decision_one_decision_reac
         lambda request: lab.is_mine(request) and bool(answered(request)),
         reply("It is paid.", items=[PAID]),
     )
-    lab.start(payments_elsewhere.work)
+    lab.start(make=make_agent)
     assert (await running).output == "It is paid."
     assert [answered(request) for request in lab.requests] == [[], [True], [True]]
     audit = await lab.runner.audit(task)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from holdfast.testing import FakeRequest, hosted, reply
 from tests.crash.lab import Lab
 
@@ -18,6 +20,7 @@ def results(request: FakeRequest) -> list[dict[str, Any]]:
     return [each for each in request.body["input"] if each.get("type") == "shell_call_output"]
 
 
+@pytest.mark.exhaustive
 async def test_killed_inside_a_shell_call_a_person_decides_whether_it_has_happened(
     lab: Lab,
 ) -> None:

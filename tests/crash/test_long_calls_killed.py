@@ -78,8 +78,10 @@ async def asked_about(lab: Lab, runner: AgentRunner, task: Task) -> None:
     assert lab.starts == {"a": 1}
 
 
-@pytest.mark.parametrize("is_alone", [True, False])
-@pytest.mark.parametrize("tool", ["look", "charge"])
+@pytest.mark.parametrize(
+    ("tool", "is_alone"),
+    [("charge", True), pytest.param("look", False, marks=pytest.mark.exhaustive)],
+)
 async def test_killed_inside_a_call_over_a_rollover(lab: Lab, tool: str, *, is_alone: bool) -> None:
     runner, task, worker = await rolled(lab, tool)
     if not is_alone:
@@ -92,10 +94,9 @@ async def test_killed_inside_a_call_over_a_rollover(lab: Lab, tool: str, *, is_a
     await (made_again if tool == "look" else asked_about)(lab, runner, task)
 
 
-@pytest.mark.parametrize("tool", ["look", "charge"])
-async def test_a_call_over_a_rollover_that_ends_within_the_grace_is_kept(
-    lab: Lab, tool: str
-) -> None:
+@pytest.mark.exhaustive
+async def test_a_call_over_a_rollover_that_ends_within_the_grace_is_kept(lab: Lab) -> None:
+    tool = "charge"
     runner, task, worker = await rolled(lab, tool, grace=20.0)
     await until_joined(runner, task)
     worker.terminate()
@@ -107,6 +108,7 @@ async def test_a_call_over_a_rollover_that_ends_within_the_grace_is_kept(
     assert lab.starts == lab.ends == {"a": 1}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tool", ["look", "charge"])
 async def test_a_call_over_a_rollover_that_outlasts_the_grace(lab: Lab, tool: str) -> None:
     runner, task, worker = await rolled(lab, tool, grace=0.2)

@@ -17,6 +17,7 @@ def place(lab: Lab) -> Place:
     return Place(lab.home / "mcp")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tool", ["look", "put"])
 async def test_killed_in_a_call_that_may_be_repeated(lab: Lab, place: Place, tool: str) -> None:
     place.set("hold")
@@ -51,6 +52,7 @@ async def test_killed_in_a_call_that_may_have_had_an_effect(lab: Lab, place: Pla
     assert place.calls == {"book:a": 1}
 
 
+@pytest.mark.exhaustive
 async def test_a_question_is_answered_while_no_worker_is_up(lab: Lab, place: Place) -> None:
     worker = await lab.serve(agent="mcp")
     task = await lab.create("stay:a")

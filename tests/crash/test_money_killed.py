@@ -33,6 +33,7 @@ async def test_a_call_that_a_lost_worker_may_have_made_counts_with_its_most(lab:
     assert asked == [16_384, left, left - first * 1000]
 
 
+@pytest.mark.exhaustive
 async def test_each_call_that_lost_workers_may_have_made_counts(lab: Lab) -> None:
     options = {**lab.job.options, "prices": PRICES}
     lab.hold_model(0, times=2)
@@ -50,6 +51,7 @@ async def test_each_call_that_lost_workers_may_have_made_counts(lab: Lab) -> Non
     assert asked[:3] == [16_384, 16_384, 40_000 - 2 * 16_384]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("is_final", [False, True])
 async def test_a_lost_call_counts_when_a_failed_one_follows(lab: Lab, *, is_final: bool) -> None:
     options = {**lab.job.options, "prices": PRICES}

@@ -20,7 +20,7 @@ from tests.crash.lab import Lab, make_lab
 from tests.crash.programs import Job
 from tests.support.scale import times
 
-RUNS = times(6, 50)
+RUNS = times(3, 50)
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "0")) or random.SystemRandom().randrange(10**6)
 AT_ONCE = 8
 THINGS = "abcd"

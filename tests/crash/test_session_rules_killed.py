@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -44,28 +43,7 @@ async def rules_of(runner: AgentRunner) -> list[StandingRule]:
     return await until(condition)
 
 
-@pytest.mark.parametrize("point", ["schedule:keep_rule", "begin:keep_rule", "end:keep_rule"])
-async def test_a_rule_reaches_the_session_when_a_worker_is_lost_on_the_way(
-    lab: Lab, point: str
-) -> None:
-    worker = await lab.serve(agent="asking", die=((point, 1),))
-    task = await asked_once(lab)
-    asked = await ask(lab.runner, task)
-    giving = asyncio.create_task(lab.runner.approve(asked, "ann", always=IN_SESSION))
-    await lab.until_dead(worker)
-    lab.start(agent="asking")
-    await giving
-    assert (await lab.runner.run_task(task)).output == "final look(a)"
-    session = lab.runner.session("books")
-
-    async def kept() -> bool:
-        return [each.id for each in await session.standing_rules()] == [asked.id]
-
-    await until(kept)
-    later = await lab.create("look:b", session="books")
-    assert (await lab.runner.run_task(later)).output == "final look(b)"
-
-
+@pytest.mark.exhaustive
 async def test_a_rule_on_its_way_is_listed_and_one_that_is_revoked_there_never_stands(
     lab: Lab,
 ) -> None:
@@ -86,18 +64,3 @@ async def test_a_rule_on_its_way_is_listed_and_one_that_is_revoked_there_never_s
     assert await session.standing_rules() == []
     later = await lab.create("look:b", session="books")
     assert (await lab.runner.run_step(later)).status == "waiting"
-
-
-async def test_a_rule_on_its_way_is_revoked_by_its_id_alone(lab: Lab) -> None:
-    _, asked, hold = await on_its_way(lab)
-    assert (await lab.runner.revoke_rule(asked.id, "ben")).status == "applied"
-    hold.unlink()
-    await lab.until_event("left", 2, kind="keep_rule")  # it, and that it was revoked
-    session = lab.runner.session("books")
-
-    async def ended() -> bool:
-        found = [(each.id, each.revoked) for each in await session.standing_rules(ended=True)]
-        return found == [(asked.id, "ben")]
-
-    await until(ended)
-    assert await session.standing_rules() == []

@@ -9,7 +9,6 @@ import pytest
 
 from holdfast import Agent, Runner, RunResultStreaming, RunState
 from holdfast.reading.streams.events import RawResponsesStreamEvent, StreamEvent
-from holdfast.reading.streams.turns import local_turns
 from holdfast.testing import paced
 from tests.crash import programs
 from tests.crash.lab import Lab, answers
@@ -105,6 +104,7 @@ async def until_held(lab: Lab) -> RunResultStreaming:
     return stream
 
 
+@pytest.mark.exhaustive
 async def test_a_run_whose_process_was_killed_is_streamed_on_by_its_task_id(lab: Lab) -> None:
     worker = await lab.serve()
     lost = await until_held(lab)
@@ -123,26 +123,11 @@ async def test_a_run_whose_process_was_killed_is_streamed_on_by_its_task_id(lab:
     assert lab.asked == [0, 0]
 
 
-async def test_a_run_is_streamed_on_from_the_beginning_of_the_answer_in_flight(lab: Lab) -> None:
-    await lab.serve()
-    lost = await until_held(lab)
-    again = Runner.run_streamed(
-        Agent(name=programs.AGENT), RunState.of(lost.task_id), runner=lab.runner
-    )
-    rest: list[StreamEvent] = []
-    async for event in again.stream_events():
-        rest.append(event)
-        if text_so_far(rest) == "one two thre":
-            lab.api.release()
-    assert created(rest) == [1]
-    assert text(rest) == again.final_output == "one two three four five"
-    assert lab.asked == [0]
-
-
 async def read(stream: RunResultStreaming) -> list[StreamEvent]:
     return [event async for event in stream.stream_events()]
 
 
+@pytest.mark.exhaustive
 async def test_a_turn_that_waits_for_its_reader_begins_once_their_process_is_killed(
     lab: Lab,
 ) -> None:
@@ -154,20 +139,4 @@ async def test_a_turn_that_waits_for_its_reader_begins_once_their_process_is_kil
     await lab.kill(process)
     lab.start()
     await lab.until_status(task_id, "finished")
-    assert lab.asked == [0, 1, 2]
-
-
-async def test_a_turn_does_not_wait_for_a_reader_in_another_process(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_turns, "patience", 1000.0)
-    await lab.serve()
-    agent, text = Agent(name=programs.AGENT), lab.say("look:a look:b")
-    stream = Runner.run_streamed(agent, text, runner=lab.runner)
-    events = stream.stream_events()
-    async for event in events:
-        if event.type == "run_item_stream_event" and event.name == "tool_output":
-            assert (await stream.result()).final_output.startswith("final")
-            break
-    await events.aclose()
     assert lab.asked == [0, 1, 2]

@@ -76,6 +76,7 @@ async def test_a_worker_that_is_killed_in_a_model_call_leaves_one_trace(lab: Lab
     assert (again.name, again["holdfast.attempt"]) == ("chat fake-model", 2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("tool", "point"), [("book", "end:tool"), ("look", "end:step")])
 async def test_a_worker_that_is_killed_in_a_tool_leaves_one_trace(
     lab: Lab, tool: str, point: str
@@ -95,6 +96,7 @@ async def test_a_worker_that_is_killed_in_a_tool_leaves_one_trace(
     assert len({span.id for span in twice}) == 3
 
 
+@pytest.mark.exhaustive
 async def test_steps_whose_spans_were_lost_are_told_by_the_next_worker(lab: Lab) -> None:
     lab.hold_model(2)
     worker = lab.start(batched)

@@ -9,7 +9,6 @@ from holdfast import Agent, ToolContext, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.testing import FakeRequest, Reply, calls, reply
 from holdfast.values.settings import ModelSettings
-from tests.crash import programs
 from tests.crash.programs import AGENT, Job, make_helper, note
 
 LONGEST_SECONDS = 0.2
@@ -75,12 +74,6 @@ def make_agent(job: Job) -> Agent:
         tools=[*tools.values(), make_helper(job, tools)],
         model_settings=ModelSettings(max_attempts=50),
     )
-
-
-def work(job: Job) -> None:
-    """Serve that agent until the end of this process, which has nothing else to do."""
-    programs.make_agent = make_agent
-    programs.work(job)
 
 
 def draw_input(chance: random.Random, app: str, name: str) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 
 from holdfast.engine.dev_server.server import ensure_server
 from tests.crash.lab import context
-from tests.crash.programs import Job
-from tests.soak.agents import work
+from tests.crash.programs import Job, work
+from tests.soak.agents import make_agent
 from tests.soak.clients import use
 
 WORKERS = 3
@@ -87,7 +87,7 @@ class Cluster:
     def _fill(self, slot: Slot) -> None:
         self._serials += 1
         seed = f"{self.chance.random()}"
-        job = replace(self.job, input=seed)
+        job = replace(self.job, input=seed, make=make_agent)
         slot.process = context.Process(target=slot.program, args=(job,))
         slot.process.start()
 

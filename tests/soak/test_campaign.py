@@ -14,6 +14,7 @@ FAULTS = 20
 SEED = int(os.environ.get("HOLDFAST_SOAK_SEED", "0")) or random.SystemRandom().randrange(10**6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 async def test_a_short_campaign_violates_nothing(tmp_path: Path) -> None:
     report = await campaign(tmp_path, faults=FAULTS, seed=SEED)
