@@ -70,7 +70,8 @@ class HoldfastPlugin(SimplePlugin):
 
         self._activities, workflows = None, None
         if served:  # what a worker runs is imported here: clients do without
-            from holdfast.serving.activities import WORKFLOWS, Activities, UserLoops
+            from holdfast.activities.user_loop.user_loop import UserLoops
+            from holdfast.serving.activities import WORKFLOWS, Activities
 
             loops = UserLoops()
             self._activities = Activities(served, archive, loops, prices=prices, notify=notify)

@@ -146,7 +146,8 @@ def build_worker(
 def _activities(
     agents: Iterable[Agent], archive: Archive, loops: UserLoops | None = None, **options: Any
 ) -> Activities:
-    from holdfast.serving.activities import Activities, UserLoops
+    from holdfast.activities.user_loop.user_loop import UserLoops
+    from holdfast.serving.activities import Activities
 
     return Activities(agents, archive, loops or UserLoops(), **options)
 

@@ -78,8 +78,10 @@ async def test_a_file_of_a_tool_is_part_of_its_result(
     response = await runner.chat("q")
     *sent, broken = (i["output"] for i in model.requests[1].body["input"] if "output" in i)
     for output, (_, files) in zip(sent, FILES, strict=True):
-        is_data = isinstance(files, str)
-        assert output == (files if is_data else [{"type": "input_file", **file} for file in files])
+        if isinstance(files, str):
+            assert output == files
+        else:
+            assert output == [{"type": "input_file", **file} for file in files]
     assert not await histories_hold(runner, response.task_id, PDF)
     assert "[file" in response.sources[0].content
     assert "Base64 or a data: URL" in broken

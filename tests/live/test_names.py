@@ -206,7 +206,8 @@ async def test_what_can_be_no_name_is_refused_before_anything_begins(local: Agen
         await local.create_task(nothing)
     assert await local.list_tasks() == before
     task = await local.create_task("q")
-    for name in ("n" * 201, "a\ud800b", "a\x00b", 7):
+    wrong: tuple[Any, ...] = ("n" * 201, "a\ud800b", "a\x00b", 7)
+    for name in wrong:
         with pytest.raises(InvalidArgumentError, match="by m"):
             await local.pause(task, by=name)
         with pytest.raises(InvalidArgumentError, match="request_id"):

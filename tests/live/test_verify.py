@@ -20,6 +20,7 @@ from holdfast.reading.audit import session_verification as verifying_sessions
 from holdfast.reading.audit.session_verification import NO_SESSION, SEEN, TURNS
 from holdfast.reading.audit.task_verification import CONSISTENT, ENDED_OUTSIDE, IN_MEMO, UNSIGNED
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
+from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.seal import record_digest
 from holdfast.task.data.state import SessionState
 from holdfast.testing import FakeOpenAI
@@ -170,6 +171,7 @@ async def test_a_last_segment_that_is_lost_or_older_or_left_out_is_found(
 ) -> None:
     runner, task = await long_task(make_runner)
     archive = rig.engine.archive
+    before: SegmentRef | None = None
     for is_open in (True, False):
         if is_open:
             handle = runner.client.get_workflow_handle(task.task_id)
@@ -194,8 +196,9 @@ async def test_a_last_segment_that_is_lost_or_older_or_left_out_is_found(
             assert "cannot be found" in lost.text
             file.write_bytes(whole)
     assert await runner.verify(task) == []
+    assert before is not None
     entries: list[Any] = []
-    segment = before
+    segment: SegmentRef | None = before
     while segment is not None:
         part = await read_segment(archive, segment)
         entries[:0] = part.entries

@@ -163,12 +163,12 @@ def test_a_refusal_of_the_model_is_read_from_its_fact_and_not_from_its_text() ->
 
 def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
-    assert ledger.status == "running"
+    seen: list[str] = [ledger.status]
     ledger.change(paused="ann")
-    assert ledger.status == "paused"
+    seen.append(ledger.status)
     ledger.begin(RunRequest(), now=2.0)
     ledger.fail(Failure(type="E", message="m"), now=3.0)
-    assert ledger.status == "needs_attention"
+    seen.append(ledger.status)
     ledger.change(paused="")
     ledger.retry(ledger.last_opened, RunRequest(), now=4.0)
     answer = ModelAnswer(message=assistant("", calls=(ToolCall(id="1", name="f"),)))
@@ -176,7 +176,8 @@ def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
         ledger.last_opened, Advanced(answer=answer, result=StepResult(adds=("j0",), calls="j0"))
     )
     asked = approvals.ask(ledger, 1, 0, "unknown", now=5.0, text="?")
-    assert ledger.status == "waiting"
+    seen.append(ledger.status)
+    assert seen == ["running", "paused", "needs_attention", "waiting"]
     assert step_view(ledger, 0).approvals == (asked.id,)
 
 

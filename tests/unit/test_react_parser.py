@@ -49,7 +49,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+    ("text", "expected"), [case[1:] for case in CASES], ids=[str(case[0]) for case in CASES]
 )
 def test_a_reply_is_read(text: str, expected: list[Any]) -> None:
     parsed = parse(text)
@@ -60,7 +60,7 @@ READ = table("react_arguments")
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [case[1:] for case in READ], ids=[case[0] for case in READ]
+    ("text", "expected"), [case[1:] for case in READ], ids=[str(case[0]) for case in READ]
 )
 def test_arguments_are_read(text: str, expected: dict[str, Any]) -> None:
     parsed = parse(of(text))
