@@ -180,9 +180,9 @@ def run_installer(uv: Path | None, settings: Mapping[str, str], arguments: Seque
     """
     if uv is not None:
         command = [str(uv), "pip", "install", "--quiet", "--python", sys.executable, *arguments]
-        done = subprocess.run(
-            command, env={**settings, **os.environ}, capture_output=True, text=True, check=False
-        )
+        # Not hard links into uv's cache: NLTK, which LlamaIndex uses, refuses files that have any.
+        variables = {"UV_LINK_MODE": "copy", **settings, **os.environ}
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return
         print(f" uv failed:\n{done.stderr.strip()}")
