@@ -49,7 +49,11 @@ async def test_a_chat_that_is_refused_leaves_its_session_as_it_was(runner: Agent
     session, taken = f"of {runner.app}", f"taken by {runner.app}"
     await runner.session(session).append([user("old")])
     await runner.create_task("q", task_id=taken)
-    for kind, given in (*WRONG, (TaskExistsError, {"task_id": taken})):
+    refused: list[tuple[type[Exception], dict[str, Any]]] = [
+        *WRONG,
+        (TaskExistsError, {"task_id": taken}),
+    ]
+    for kind, given in refused:
         options: dict[str, Any] = {"message": "q", "chat_history": NEW, "session": session, **given}
         message = options.pop("message")
         for chat in (runner.chat, streamed(runner)):

@@ -51,7 +51,7 @@ class Service(ServiceClient):
     def update_api_key(self, api_key: str | None) -> None:
         """Keep none."""
 
-    async def _rpc_call(  # type: ignore[override]
+    async def _rpc_call(
         self,
         rpc: str,
         req: Any,
