@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import inspect
 import os
@@ -83,13 +84,16 @@ def _wrapped(method: Any) -> Callable[..., Any] | None:
     return None
 
 
-_PLUMBING = tuple(
-    f"{Path(file).parent}{os.sep}"
-    for file in (
-        errors.__file__,  # of this package
-        asyncio.__file__,
-        concurrent.futures.__file__,
-        temporalio.__file__,
-    )
-    if file
+_PLUMBING = (
+    contextlib.__file__,
+    *(
+        f"{Path(file).parent}{os.sep}"
+        for file in (
+            errors.__file__,  # of this package
+            asyncio.__file__,
+            concurrent.futures.__file__,
+            temporalio.__file__,
+        )
+        if file
+    ),
 )

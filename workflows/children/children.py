@@ -37,7 +37,7 @@ from holdfast.task.queries.labels import details_of, title_of
 from holdfast.values.money import NOTHING
 from holdfast.values.settings import Budget
 from holdfast.workflows.activity_calls import failure_of, now
-from holdfast.workflows.background import Background
+from holdfast.workflows.children.background import Background
 from holdfast.workflows.children.reports import end_settled
 from holdfast.workflows.spans import StepSpans
 

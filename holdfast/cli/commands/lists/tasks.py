@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from temporalio.service import RPCError, RPCStatusCode
@@ -44,8 +45,8 @@ async def tasks_command(
         check_name("agent", agent)
     wanted = _Wanted(cast("TaskStatus | None", status), agent, limit)
     costs: dict[str, Usage | None] = {}
-    if cost:
-        found, costs = await _with_costs(common, wanted)
+    if cost or common.archive or os.environ.get("HOLDFAST_ARCHIVE"):
+        found, costs = await _by_client(common, wanted, cost=cost)
     else:
         async with service_of(common) as service:
             found = await _listed(service, wanted)
@@ -94,14 +95,23 @@ async def _listed(service: Service, wanted: _Wanted) -> Tasks:
     return tasks
 
 
-async def _with_costs(common: Common, wanted: _Wanted) -> tuple[Tasks, dict[str, Usage | None]]:
-    """Return the tasks as well as what each has cost, for which the whole client is needed."""
-    from holdfast.cli.commands.lists.costs import costs_of
+async def _by_client(
+    common: Common, wanted: _Wanted, *, cost: bool
+) -> tuple[Tasks, dict[str, Usage | None]]:
+    """Return the tasks, and what each has cost if that is wanted.
+
+    Costs need the whole client, and so does an archive that is named: it is checked to be the one
+    of the namespace, by which a health check sees that it can be read.
+    """
     from holdfast.cli.connection import engine_of
 
     async with engine_of(common) as engine:
         client = engine.client
         found = await _listed(Service(client.workflow_service, client.namespace), wanted)
+        if not cost:
+            return found, {}
+        from holdfast.cli.commands.lists.costs import costs_of
+
         return found, await costs_of(engine.runner(), [*found])
 
 
