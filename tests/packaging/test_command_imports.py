@@ -47,7 +47,8 @@ def loaded_by(command: str, cwd: Path) -> set[str]:
     """Return the modules that a command loads; nothing listens where it looks for a server."""
     where = () if command == "--help" else ("--address", "127.0.0.1:1")
     given = [sys.executable, "-c", RUN, *command.split(), *where]
-    env = os.environ | {"HOLDFAST_ARCHIVE": str(cwd)}
+    archive = "" if command.startswith("tasks") else str(cwd)  # a named one is checked
+    env = os.environ | {"HOLDFAST_ARCHIVE": archive}
     done = subprocess.run(given, cwd=cwd, env=env, capture_output=True, text=True, check=True)
     names: list[str] = json.loads(done.stdout.splitlines()[-1])
     return set(names)
