@@ -45,7 +45,10 @@ async def tasks_command(
         check_name("agent", agent)
     wanted = _Wanted(cast("TaskStatus | None", status), agent, limit)
     costs: dict[str, Usage | None] = {}
-    if cost or common.archive or os.environ.get("HOLDFAST_ARCHIVE"):
+    is_checked = common.embedded is None and bool(
+        common.archive or os.environ.get("HOLDFAST_ARCHIVE")
+    )
+    if cost or is_checked:
         found, costs = await _by_client(common, wanted, cost=cost)
     else:
         async with service_of(common) as service:
