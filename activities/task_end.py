@@ -36,6 +36,7 @@ from holdfast.task.data.records import (
 from holdfast.task.data.state import CommitRef, TaskRecord
 from holdfast.task.guardrails_due import OUTPUT_TRIPPED
 from holdfast.task.ledger.references import input_message
+from holdfast.task.queries.pages import closed_task
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import canonical
 from holdfast.values.checks.json_shapes import as_object, as_text
@@ -107,9 +108,7 @@ class ClosingActivities:
         turn = await self._turn(head, task, given, page.opens) if given.commit else None
         last = await self._last_step(segment, entries)
         record = TaskRecord(
-            task=task.model_copy(
-                update={"status": given.status, "error": _said(given.failure)}
-            ).wire(),
+            task=closed_task(task, given.status, given.failure).wire(),
             head=head,
             segment=segment,
             failure=given.failure,
@@ -239,7 +238,3 @@ def _is_empty(task: Task) -> bool:
 def _input(task: Task) -> Message:
     step = TaskStep(input=task.input, images=task.images)
     return input_message(OpenStep(step=step, stored=task.stored))
-
-
-def _said(failure: Failure | None) -> str:
-    return f"{failure.type}: {failure.text}" if failure is not None else ""

@@ -27,6 +27,7 @@ from holdfast.task.people import approvals, standing
 from holdfast.task.queries import readable, readable_effects
 from holdfast.task.queries.pages import (
     StepView,
+    closed_task,
     entries_page,
     step_view,
     view,
@@ -350,12 +351,21 @@ class AgentTask(Opening):
     @workflow.query(name="view")
     def view_query(self, asked: ViewRequest) -> View:
         """Show an activity what it lacks."""
-        return view(self.core.ledger, asked)
+        shown = view(self.core.ledger, asked)
+        if not (self.core.closed and asked.failure):
+            return shown
+        return shown.model_copy(update={"failure": self.core.ending.failure()})
 
     @workflow.query(name="task_value")
     def task_value_query(self) -> Task:
-        """Describe the task."""
-        return self.core.ledger.task()
+        """Describe the task, which may be closed before its workflow ends.
+
+        A parent that is told of the end asks at once, while the workflow still sends signals.
+        """
+        core, task = self.core, self.core.ledger.task()
+        if not core.closed:
+            return task
+        return closed_task(task, core.shown_status, core.ending.failure())
 
     @workflow.query(name="upcoming")
     def upcoming_query(self) -> list[TaskStep]:

@@ -17,6 +17,7 @@ from holdfast.task.data.seal import Seal, is_sealed
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.ledger.queue_changes import queue_after
 from holdfast.task.people import approvals
+from holdfast.task.queries.views import ViewRequest
 from holdfast.task.requests.checks import refuse_finalize, refuse_run
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import extend
@@ -55,6 +56,7 @@ class Invariants:
         core = run.code.core
         self._follow(run.id, core)
         self._check_end(run.id, core)
+        self._check_closed(run)
         self._check_folds(run.id, core.ledger)
         self._check_effects()
         if not run.is_open and run.status not in ("continued", "terminated"):
@@ -74,6 +76,14 @@ class Invariants:
         if before and now not in {before, "abandoned"}:
             raise ViolationError(f"{id} was to be {before}, and now {now or 'goes on'}")
         self._ends[id] = now
+
+    def _check_closed(self, run: Run) -> None:
+        """A closed task says how it has ended while its workflow still sends signals."""
+        core = run.code.core
+        if core.closed and (end := core.ending.failure()) is not None:
+            failure = run.code.view_query(ViewRequest(failure=True)).failure
+            if failure != end or run.code.task_value_query().status != core.ending.status:
+                raise ViolationError(f"{run.id} is closed, and does not say how it has ended")
 
     def _check_folds(self, id: str, ledger: Any) -> None:
         """The queue, the transcript and the number of steps are folds of the records."""

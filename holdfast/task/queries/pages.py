@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OpenState, SegmentRef, StepRecord
 from holdfast.task.data.state import known_head
 from holdfast.task.ledger.ledger import Ledger
@@ -15,7 +16,8 @@ from holdfast.task.people.approvals import asked_everywhere
 from holdfast.task.queries.views import View, ViewRequest
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Value, canonical
-from holdfast.values.steps import TaskStep
+from holdfast.values.runs.status import TaskStatus
+from holdfast.values.steps import Task, TaskStep
 
 V = TypeVar("V", bound=Value)
 
@@ -76,6 +78,18 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
         state=current.state if asked.state and current else {},
         failure=ledger.failure if asked.failure else None,
     )
+
+
+def closed_task(task: Task, status: TaskStatus, failure: Failure | None) -> Task:
+    """Describe a task that has been closed, for its record and for whoever asks it meanwhile.
+
+    Args:
+        task: It, as while it was open.
+        status: Its end.
+        failure: What requests that wait for its answer are told, if it has none.
+    """
+    error = f"{failure.type}: {failure.text}" if failure is not None else ""
+    return task.model_copy(update={"status": status, "error": error})
 
 
 def output_view(ledger: Ledger, current: OpenState) -> View:
