@@ -8,13 +8,13 @@ from contextlib import suppress
 from playwright.async_api import Browser, Locator, Page, expect
 
 from holdfast.desk import Tokens
+from holdfast.engine.dev_server.process import free_port
 from tests.crash import expenses
 from tests.crash.lab import Lab
 from tests.support.desk import (
     PATIENCE_MS,
     People,
     Served,
-    free_port,
     person,
     serve_desk,
 )

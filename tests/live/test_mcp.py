@@ -32,6 +32,7 @@ from holdfast import (
     tool_output_guardrail,
 )
 from holdfast.agents.tools.foreign.servers import ServerTool
+from holdfast.engine.dev_server.process import free_port
 from holdfast.errors import StepFailedError, UserError
 from holdfast.mcp import (
     MCPServerSse,
@@ -44,7 +45,7 @@ from holdfast.mcp.client_server import ClientServer
 from holdfast.testing import FakeOpenAI
 from tests.support import forked
 from tests.support.rig import MakeAgent, Rig, activities_of
-from tests.support.tool_servers import PROGRAM, Place, free_port
+from tests.support.tool_servers import PROGRAM, Place
 
 THING = {"thing": "x"}
 

@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 import pytest
 
+from holdfast.engine.dev_server.process import free_port
 from holdfast.mcp import MCPServerStreamableHttp
 from holdfast.testing import FakeOpenAI
 from tests.live.test_mcp import THING, Serve, place, serve
 from tests.live.test_mcp_nonsense import over_http
 from tests.support import forked
 from tests.support.rig import MakeAgent, Rig, until
-from tests.support.tool_servers import PROGRAM, Place, free_port
+from tests.support.tool_servers import PROGRAM, Place
 
 __all__ = ["place", "serve"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from playwright.async_api import Browser, BrowserContext, Page, Request
 from holdfast import AgentRunner
 from holdfast.desk import Identity, Tokens, desk_app
 from holdfast.desk.identity.guard import COOKIE
+from holdfast.engine.dev_server.process import free_port
 
 FLAGS = (
     "--no-sandbox",
@@ -122,13 +122,6 @@ async def serve_app(app: FastAPI, port: int = 0) -> AsyncGenerator[str]:
     finally:
         server.should_exit = True
         await serving
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

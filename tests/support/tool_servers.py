@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -52,10 +51,3 @@ class Place:
     def _lines(self, name: str) -> list[str]:
         path = self.path / name
         return path.read_text().split() if path.exists() else []
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
