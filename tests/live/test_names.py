@@ -6,12 +6,9 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
-from temporalio import activity
 from temporalio.client import Client
-from temporalio.exceptions import ApplicationError
 
 from holdfast import Agent, AgentRunner, Runner, Task
-from holdfast.activities.tools.child_start import NestingActivities
 from holdfast.archive.archive import Archive
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.connect import connect_embedded
@@ -20,7 +17,6 @@ from holdfast.errors import (
     HoldfastError,
     InvalidArgumentError,
     NoWorkerError,
-    TaskExistsError,
     UserError,
 )
 from holdfast.serving.plugin import HoldfastPlugin
@@ -28,21 +24,13 @@ from holdfast.serving.unserved import unserved
 from holdfast.serving.worker_process import App, build_workers
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.checks.ids import DEFAULT_APP, queue_of
-from holdfast.values.messages import Message, ToolCall
+from holdfast.values.messages import Message
 from tests.support.rig import MakeAgent, Rig, until, until_status
-
-LONG_ID = "i" * 200
 
 
 def saying(name: str, *script: Any, **options: Any) -> Agent:
     model = ScriptedModel(list(script) if script else lambda _: f"{name} says so")
     return Agent(name=name, model=model, **options)
-
-
-def seen(agent: Agent) -> list[str]:
-    """What the model of an agent was last shown, system prompt aside."""
-    assert isinstance(agent.model, ScriptedModel)
-    return [message.text for message in agent.model.requests[-1].messages]
 
 
 def app_of(*agents: Agent) -> App:
@@ -109,19 +97,6 @@ async def test_programs_of_the_default_app_that_share_no_agent_do_not_take_each_
             assert str(await connect(one.name).run_task(task)) == f"{one.name} says so"
 
 
-async def test_every_agent_that_a_worker_serves_is_found_also_one_that_others_hand_over_to(
-    rig: Rig, client: Client, archive: Archive, connect: Callable[[str], AgentRunner]
-) -> None:
-    billing = saying(f"{rig.app}-billing")
-    triage = saying(f"{rig.app}-triage", handoffs=[billing])
-    app = app_of(saying(f"{rig.app}-first"), triage)
-    async with build_workers(client, app, archive=archive) as workers:
-        for agent in app.served:
-            assert str(await connect(agent.name).chat("q")) == f"{agent.name} says so"
-            assert queue_of(DEFAULT_APP, agent.name) in workers.queues
-    assert billing in app.served
-
-
 async def test_a_worker_is_told_of_queues_with_open_tasks_that_nobody_serves(
     rig: Rig, client: Client, archive: Archive, connect: Callable[[str], AgentRunner]
 ) -> None:
@@ -153,24 +128,6 @@ async def test_a_session_is_one_for_all_agents(local: AgentRunner) -> None:
     await local.chat("Who am I?", session="of two", agent="bob")
     told = [message.text for message in await local.session("of two").chat_history()]
     assert told == ["I am Kim.", "ann says so", "Who am I?", "bob says so"]
-
-
-async def test_a_run_of_another_agent_sees_what_a_session_holds(local: AgentRunner) -> None:
-    carl = saying("carl", "Yes.")
-    await local.chat("I am Kim.", session="of carl")
-    await Runner.run(carl, "Who am I?", session="of carl", runner=local)
-    assert seen(carl) == ["I am Kim.", "ann says so", "Who am I?"]
-
-
-async def test_a_session_outlives_the_agent_that_began_it(
-    rig: Rig, client: Client, archive: Archive, connect: Callable[[str], AgentRunner]
-) -> None:
-    old, new = saying(f"{rig.app}-old"), saying(f"{rig.app}-new")
-    async with build_workers(client, app_of(old), archive=archive):
-        await connect(old.name).chat("I am Kim.", session=rig.app)
-    async with build_workers(client, app_of(new), archive=archive):
-        await connect(new.name).chat("Who am I?", session=rig.app)
-    assert seen(new)[0] == "I am Kim."
 
 
 async def test_sessions_of_two_apps_are_two_however_they_are_named(rig: Rig) -> None:
@@ -228,13 +185,6 @@ async def test_a_session_is_no_task(local: AgentRunner) -> None:
     assert [m.text for m in await local.session("s1").chat_history()] == ["hello"]
 
 
-async def test_a_commit_to_what_is_no_session_is_refused(local: AgentRunner) -> None:
-    session = local.session("taken")
-    await local.client.start_workflow("Other", id=session.id, task_queue="nobody")
-    with pytest.raises(InvalidArgumentError, match="workflow 'Other'"):
-        await session.append([Message(role="user", content="hello")])
-
-
 async def test_a_task_that_was_named_like_a_child_to_be_is_left_alone(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -260,59 +210,6 @@ async def test_a_task_that_was_named_like_a_child_to_be_is_left_alone(
     assert (await runner.get_task(child)).status == "answered"
 
 
-async def test_a_call_whose_task_cannot_be_told_from_a_stranger_ends_as_unknown(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @activity.defn(name="is_own")
-    async def fails(_self: NestingActivities, _task: str) -> bool:
-        raise ApplicationError("no permission", non_retryable=True)
-
-    monkeypatch.setattr(NestingActivities, "is_own", fails)
-    helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
-    child = f"{rig.app}-1~0.1.0.0"
-    await runner.client.start_workflow("Stranger", id=child, task_queue=f"{rig.app}-none")
-    model.call("helper", {"input": "a"})
-    model.reply("done")
-    task = await runner.create_task("q", task_id=f"{rig.app}-1")
-    assert str(await runner.run_task(task)) == "done"
-    [told] = model.requests[-1].results.values()
-    assert "It is not known whether it ran" in told
-    assert "no permission" in told
-
-
-# ---- lengths
-
-
-async def test_a_task_of_the_longest_id_has_children(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    model.call("helper", {"input": "a"})
-    model.reply("helped")
-    model.reply("done")
-    runner = rig.runner()
-    name = f"{rig.app}-{LONG_ID}"[:200]
-    assert str(await runner.chat("q", task_id=name)) == "done"
-    with pytest.raises(TaskExistsError):
-        await runner.create_task("q", task_id=name)
-
-
-@pytest.mark.exhaustive
-async def test_agents_nested_forty_deep_run_to_the_end(rig: Rig) -> None:
-    depth = 40
-    agent = saying("a0", "found")
-    for k in range(1, depth):
-        call = ToolCall(id="", name=f"ask_{k}", arguments='{"input": "q"}')
-        agent = saying(f"a{k}", call, "found", tools=[agent.as_tool(f"ask_{k}")])
-    await rig.serve(agent)
-    runner = rig.runner(agent.name)
-    assert str(await runner.chat("q", task_id=f"{rig.app}-{LONG_ID}"[:200])) == "found"
-    assert await runner.list_tasks(parent=f"{rig.app}-{LONG_ID}"[:200])
-
-
 # ---- what is looked for
 
 
@@ -329,6 +226,3 @@ async def test_tasks_are_found_by_agents_and_parents_with_any_name(rig: Rig, nam
     assert await until(listed) == [f"{rig.app} {name}"]
     assert await runner.list_tasks(parent=f"{rig.app} {name}") == []
     await runner.delete_task(f"{rig.app} {name}")
-
-
-# ---- who acts, and requests

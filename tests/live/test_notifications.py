@@ -13,10 +13,10 @@ from temporalio.api.enums.v1 import EventType
 from holdfast import AgentRunner, ApprovalRule, Notice, Notifier, Task, Webhook, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import NotificationError
-from holdfast.testing import FakeOpenAI, calls
-from tests.support.people import ask, asked
+from holdfast.testing import FakeOpenAI
+from tests.support.people import ask
 from tests.support.receiver import SECRET, Receiver, receiving
-from tests.support.rig import MakeAgent, Rig, histories, roll, until, until_rolled
+from tests.support.rig import MakeAgent, Rig, histories, until, until_rolled
 
 
 @pytest.fixture
@@ -195,45 +195,6 @@ async def test_notifiers_that_fail_or_hang_keep_no_other_from_sending_once(
     assert str(await runner.run_task(task)) == "done"
 
 
-async def test_each_question_of_an_answer_is_sent_once_also_over_a_rollover(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    book = Book()
-    runner = await serve(rig, make_agent, book, roll_events=50)
-    model.add(calls([("pay", {"euros": 3}), ("pay", {"euros": 4})]))
-    model.reply("done")
-    task = await runner.create_task("pay 3 and 4")
-    assert (await runner.run_step(task)).status == "waiting"
-    both = await asked(runner, task, 2)
-
-    async def delivered() -> bool:
-        return await sent(rig, task, "COMPLETED") == 2
-
-    await until(delivered)
-    await roll(runner, task)
-    for each in both:
-        await runner.approve(each, "ann")
-    assert str(await runner.run_task(task)) == "done"
-    assert sorted(book.sent) == sorted(f"{each.id}:asked" for each in both)
-    assert await sent(rig, task, "SCHEDULED") == 2
-
-
-async def test_a_message_that_nobody_will_ever_take_is_given_up(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    gone = Book(NotificationError("It is gone.", is_final=True))
-    runner = await serve(rig, make_agent, gone)
-    task = await waiting(runner, model)
-
-    async def given_up() -> bool:
-        return await sent(rig, task, "FAILED") == 1
-
-    await until(given_up)
-    assert gone.tried == 1
-    await runner.approve(await ask(runner, task), "ann")
-    assert str(await runner.run_task(task)) == "done"
-
-
 async def test_a_decision_ends_what_is_not_delivered_yet(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, receiver: Receiver
 ) -> None:
@@ -270,54 +231,6 @@ async def test_an_escalation_is_a_message_of_its_own(
     assert len(book.sent) == len(set(book.sent))
     await runner.approve(question, "cy")
     assert str(await runner.run_task(task)) == "done"
-
-
-async def test_a_message_on_its_way_does_not_hinder_a_rollover(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    book = Book(NotificationError("It is closed."))
-    runner = await serve(rig, make_agent, book, roll_events=50)
-    task = await waiting(runner, model)
-    question = await ask(runner, task)
-
-    async def tried() -> bool:
-        return bool(book.tried)
-
-    await until(tried)
-    await roll(runner, task)
-    book.closed = None
-
-    async def delivered() -> bool:
-        return bool(book.sent)
-
-    await until(delivered)
-    await runner.approve(question, "ann")
-    assert str(await runner.run_task(task)) == "done"
-    assert set(book.sent) == {f"{question.id}:asked"}
-
-
-async def test_a_child_tasks_question_is_sent_once(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    book = Book()
-    clerk = make_agent(paying(), name="clerk")
-    await rig.serve(make_agent(clerk.as_tool("clerk", "Pays."), name="boss"), notify=[book])
-    runner = rig.runner(agent="boss")
-    model.call("clerk", {"input": "pay"})
-    model.call("pay", {"euros": 3})
-    model.reply("paid")
-    model.reply("done")
-    task = await runner.create_task("q")
-    assert (await runner.run_step(task)).status == "waiting"
-    question = await ask(runner, task)
-
-    async def delivered() -> bool:
-        return bool(book.sent)
-
-    await until(delivered)
-    await runner.approve(question, "ann")
-    assert str(await runner.run_task(task)) == "done"
-    assert book.sent == [f"{question.id}:asked"]
 
 
 async def test_a_message_on_its_way_when_the_task_continues_as_new_is_sent_once(

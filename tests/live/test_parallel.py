@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from holdfast import Budget, TaskStep, TaskStepOutput, ToolContext, errors, tool
-from holdfast.testing import FakeOpenAI
+from holdfast import TaskStep, TaskStepOutput, ToolContext, errors, tool
 from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.workers import AgentWorker, StepContext
-from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, histories, until, until_steps
+from tests.support.rig import MakeRunner, until, until_steps
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -149,22 +148,6 @@ def failing(*broken: str, error: Callable[[], Exception] = lambda: ValueError("b
     return do
 
 
-async def test_a_round_tries_all_that_failed_again(make_runner: MakeRunner) -> None:
-    do = failing("x", "z")
-    runner = await make_runner(worker=Graph({"x": (), "y": (), "z": (), "w": ("x",)}, do))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    with pytest.raises(errors.StepFailedError):
-        await runner.run_steps_in_queue(task)
-    do.left.remove("x")
-    with pytest.raises(errors.StepFailedError):
-        await runner.run_steps_in_queue(task)
-    do.left.clear()
-    outputs = await runner.run_steps_in_queue(task)
-    assert [o.output for o in outputs] == ["z", "w"]
-    assert sorted(do.ran) == ["w", "x", "x", "y", "z", "z", "z"]
-
-
 async def test_one_of_two_failed_steps_is_tried_again_and_the_other_is_not(
     make_runner: MakeRunner,
 ) -> None:
@@ -222,29 +205,6 @@ async def test_a_step_that_waits_is_not_run_when_asked_for(make_runner: MakeRunn
     await runner.drop_step(task, "c", by="ann")
     with pytest.raises(errors.NoUpcomingStepsError):
         await runner.run_steps_in_queue(task)
-
-
-# ---- several last outputs
-
-
-async def test_several_last_outputs_need_a_rule(make_runner: MakeRunner, rig: Rig) -> None:
-    runner = await make_runner(worker=Graph({"x": (), "y": ()}, lasts=("x", "y")))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    outputs = await runner.run_steps_in_queue(task)
-    assert [o.is_last for o in outputs] == [True, True]
-    with pytest.raises(errors.StepFailedError, match="More than one step output"):
-        await runner.run_task(task)
-    with pytest.raises(errors.InvalidArgumentError):
-        await runner.finalize_response(task)
-
-
-async def test_a_join_makes_one_answer_in_queue_order(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Joining({"x": (), "y": (), "z": ()}, lasts=("x", "z")))
-    response = await runner.chat("q", session="s")
-    assert response.output == ["x=x", "z=z"]
-    history = await runner.session("s").chat_history()
-    assert json.loads(history[-1].text) == ["x=x", "z=z"]
 
 
 # ---- people
@@ -357,120 +317,7 @@ async def test_changes_of_the_state_are_merged_and_conflicts_recorded(
     assert [list(step.conflicts) for step in steps] == [[], [], ["last"]]
 
 
-async def test_max_parallel_bounds_the_steps_in_progress(make_runner: MakeRunner) -> None:
-    class Two(Graph):
-        max_parallel: ClassVar[int] = 2
-
-    doors = Doors()
-    runner = await make_runner(
-        worker=Two({"x": (), "y": (), "z": (), "last": ("x", "y", "z")}, doors)
-    )
-    task = await runner.create_task("q")
-    running = asyncio.create_task(runner.run_task(task))
-    await doors.are_inside("x", "y")
-    doors.open("x")
-    await doors.are_inside("y", "z")
-    doors.open("y", "z", "last")
-    await running
-
-
-async def test_a_round_goes_on_over_rollovers(make_runner: MakeRunner) -> None:
-    names = [f"n{k}" for k in range(12)]
-    plan: dict[str, tuple[str, ...]] = dict.fromkeys(names, ())
-
-    async def do(step: TaskStep, ctx: StepContext) -> Json:
-        for k in range(3):
-            await ctx.memo(f"memo {k}", lambda: 1)
-        return step.step_id
-
-    runner = await make_runner(worker=Graph(plan, do), roll_events=50)
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    outputs = await runner.run_steps_in_queue(task)
-    assert [o.output for o in outputs] == names
-    assert len(await runner.get_completed_steps(task)) == 13
-    assert len(await histories(runner.client, task.task_id)) > 1
-
-
-async def test_the_input_of_a_task_and_tool_choice_reach_every_step_of_a_round(
-    make_runner: MakeRunner,
-) -> None:
-    seen: dict[str, str] = {}
-
-    async def do(step: TaskStep, ctx: StepContext) -> Json:
-        seen[step.step_id] = ctx.tool_choice
-        return (await ctx.task()).input
-
-    runner = await make_runner(worker=Graph({"x": (), "y": ()}, do))
-    task = await runner.create_task("the question")
-    await runner.run_step(task)
-    outputs = await runner.run_steps_in_queue(task, tool_choice="required")
-    assert [o.output for o in outputs] == ["the question"] * 2
-    assert seen == {"x": "required", "y": "required"}
-
-
 # ---- corners
-
-
-async def test_a_round_asked_for_while_another_request_runs_a_step_waits_for_its_turn(
-    make_runner: MakeRunner,
-) -> None:
-    doors = Doors()
-    runner = await make_runner(worker=Graph({"x": (), "after": ("x",)}, doors))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    one = asyncio.create_task(runner.run_step(task))
-    await doors.are_inside("x")
-    following = asyncio.create_task(runner.run_steps_in_queue(task))
-    await until_requests(runner, task, 3)
-    doors.open("x", "after")
-    assert (await one).task_step.step_id == "x"
-    assert [o.task_step.step_id for o in await following] == ["after"]
-
-
-async def until_requests(runner: Any, task: Any, count: int) -> None:
-    """Wait until the server has accepted this many requests to run."""
-
-    async def condition() -> bool:
-        kinds = await event_types(runner.client, task.task_id)
-        return kinds.count("WORKFLOW_EXECUTION_UPDATE_ACCEPTED") >= count
-
-    await until(condition)
-
-
-async def test_a_budget_is_not_waited_for_when_its_sibling_made_no_call(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    doors = Doors()
-
-    async def do(step: TaskStep, ctx: StepContext) -> Json:
-        await doors(step, ctx)
-        return (await ctx.call_model([user("ask")])).text if step.step_id == "y" else "x"
-
-    model.reply("said")
-    runner = await make_runner(worker=Graph({"x": (), "y": ()}, do))
-    task = await runner.create_task("q", budget=Budget(max_turns=1))
-    await runner.run_step(task)
-    running = asyncio.create_task(runner.run_steps_in_queue(task))
-    await doors.are_inside("x", "y")
-    doors.open("x")
-    await until_steps(runner, task, 2)
-    doors.open("y")
-    assert [o.output for o in await running] == ["x", "said"]
-
-
-async def test_a_join_that_comes_between_ends_a_round(make_runner: MakeRunner) -> None:
-    do = failing("y")
-    runner = await make_runner(
-        worker=Joining({"x": (), "y": (), "c": ("x",)}, do, lasts=("x",)),
-    )
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    with pytest.raises(errors.StepFailedError, match="Step 'y'"):
-        await runner.run_steps_in_queue(task)
-    do.left.clear()
-    assert [o.output for o in await runner.run_steps_in_queue(task)] == ["y"]
-    assert (await runner.run_task(task)).output == ["x=x"]
 
 
 async def test_last_outputs_are_joined_after_a_sibling_was_undone(make_runner: MakeRunner) -> None:
@@ -489,44 +336,6 @@ async def test_last_outputs_are_joined_after_a_sibling_was_undone(make_runner: M
     joined = ["x=x of []", "y=y of []"]
     assert (await runner.run_task(task)).output == joined
     assert (await runner.run_task(fork)).output == joined
-
-
-async def test_a_budget_ends_some_steps_and_another_one_is_done_last(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    async def do(step: TaskStep, ctx: StepContext) -> Json:
-        if step.step_id == "x":
-            return await paying(step, ctx)
-        return (await ctx.call_model([user(f"about {step.step_id}")])).text
-
-    for name in ("y", "z"):
-        model.reply(f"said of {name}", match=f"about {name}")
-    plan = {"x": (), "y": (), "z": (), "last": ("x", "y", "z")}
-    runner = await make_runner(pay, worker=Graph(plan, do), roll_events=60)
-    budget = Budget(max_turns=0, on_exceeded="finish")
-    task = await runner.create_task("q", budget=budget)
-    assert (await runner.run_task(task)).status == "waiting"
-    await until_steps(runner, task, 3)
-    [asked] = await runner.pending_approvals(task)
-    await runner.approve(asked, by="ann")
-    output = await runner.run_task(task)
-    assert output.output == {"y": "said of y", "z": "said of z"}
-    completed = [o.task_step.step_id for o in await runner.get_completed_steps(task)]
-    assert (completed[0], set(completed[1:3]), completed[3]) == ("s1", {"y", "z"}, "x")
-    assert str(await runner.finalize_response(task)) == '{"y":"said of y","z":"said of z"}'
-    assert await runner.verify(task) == []
-
-
-async def test_ids_are_used_once(make_runner: MakeRunner) -> None:
-    class Again(AgentWorker):
-        async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-            return TaskStepOutput(output="x", task_step=step, next_steps=(step,))
-
-    runner = await make_runner(worker=Again())
-    task = await runner.create_task("q")
-    with pytest.raises(errors.StepFailedError, match="'s1' was used before"):
-        await runner.run_task(task)
-    assert [s.step_id for s in await runner.get_upcoming_steps(task)] == ["s1"]
 
 
 async def test_results_of_quiet_calls_are_the_output_and_no_messages(
@@ -580,50 +389,3 @@ async def test_results_of_quiet_calls_are_the_output_and_no_messages(
     events = [e async for e in runner.step_events(task, until="answered")]
     assert len([e for e in events if type(e).__name__ == "ToolDone"]) == 5
     assert await runner.verify(task) == []
-
-
-@tool(undo=lambda effect: None, undo_needs_approval=True)
-def book(to: str) -> str:
-    """Book a seat.
-
-    Args:
-        to: For whom.
-    """
-    return f"booked {to}"
-
-
-class Seats(AgentWorker):
-    """Three steps side by side; `y` is another agent's, and the last one is done at once."""
-
-    max_parallel: ClassVar[int] = 8
-
-    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        if step.step_id == "s1":
-            steps = [step.get_next_step(step_id=name, step_state={}) for name in "xyz"]
-            steps[1] = steps[1].model_copy(update={"agent": "other"})
-            return TaskStepOutput(output="planned", task_step=step, next_steps=tuple(steps))
-        if step.step_id != "z":
-            for name in ("book", "pay"):
-                arguments = json.dumps({"to": step.step_id})
-                await ctx.call_tools([ToolCall(id=name, name=name, arguments=arguments)])
-        return TaskStepOutput(output="done", task_step=step)
-
-
-async def test_the_undo_of_open_steps_asks_in_the_name_of_each_step_s_own_agent(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
-    other = make_agent(book, pay, name="other", worker=Seats())
-    await rig.serve(make_agent(book, pay, worker=Seats(), handoffs=[other]), other)
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await runner.run_steps_in_queue(task)
-    assert (await runner.get_task(task)).steps == 2  # z is the second, though opened as the fourth
-    asking: dict[str, str] = {}
-    assert (await runner.undo_step(task, request_id="u")).status == "waiting"
-    while (await runner.undo_step(task, request_id="u")).status == "waiting":
-        for asked in await runner.pending_approvals(task):  # none while an approved undo runs
-            if asked.kind == "undo" and asked.arguments not in asking:
-                asking[asked.arguments] = asked.agent
-                await runner.approve(asked, by="ann")
-    assert asking == {'{"to": "x"}': "agent", '{"to": "y"}': "other"}

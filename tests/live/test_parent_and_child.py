@@ -7,24 +7,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, StepFailedError, tool
+from holdfast import AgentRunner, tool
 from holdfast.activities import task_end as closing
-from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
-from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, ToolOutputGuardrail
 from holdfast.archive import segments
 from holdfast.errors import (
-    ToolOutputGuardrailTripwireTriggered,
-    UndoFailedError,
     UndoRefusedError,
 )
 from holdfast.task.data.children import REPORTS, SAYS, ChildReport, ParentSays
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
-from tests.support.rig import MakeAgent, Rig, event_types, histories, until, until_status
+from tests.support.rig import MakeAgent, Rig, event_types, until, until_status
 from tests.support.runs import pay
-
-ROLL = 50
 
 
 @pytest.fixture
@@ -74,60 +68,6 @@ async def until_said(runner: AgentRunner, child: str, count: int) -> None:
     await until(condition)
 
 
-async def fill(runner: AgentRunner, child: str, gate: Gate) -> int:
-    """Say things to a child that waits until it wants to roll over; return how many."""
-    for count in range(1, ROLL):
-        await runner.give_feedback(child, f"note {count}")
-        await until_said(runner, child, count)
-        if gate.reached.is_set():
-            return count
-    raise AssertionError
-
-
-async def failed_child(rig: Rig, make_agent: MakeAgent, model: FakeOpenAI) -> AgentRunner:
-    """Serve an agent whose nested run has failed and stopped it; the id is `<app>-1`."""
-    helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner(roll_events=ROLL)
-    model.call("helper", {"input": "a"})
-    model.fail(401, message="no key")
-    await runner.create_task("q", task_id=f"{rig.app}-1")
-    with pytest.raises(StepFailedError, match="no key"):
-        await runner.run_task(f"{rig.app}-1")
-    model.reply("helped")
-    model.reply("done")
-    return runner
-
-
-async def test_try_again_said_while_a_child_rolls_over_is_not_lost(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = Gate(segments.write_segment)
-    runner = await failed_child(rig, make_agent, model)
-    monkeypatch.setattr(closing, "write_segment", gate)
-    task, child = f"{rig.app}-1", f"{rig.app}-1~0.1.0.0"
-    count = await fill(runner, child, gate)
-    running = asyncio.create_task(runner.run_task(task))
-    await until_said(runner, child, count + 1)
-    gate.opened.set()
-    async with asyncio.timeout(100):
-        assert str(await running) == "done"
-    assert len(await histories(runner.client, child)) == 2
-
-
-async def test_a_child_that_could_not_roll_over_does_so_when_its_parent_tries_again(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = Gate(segments.write_segment, fails=True, open_=True)
-    runner = await failed_child(rig, make_agent, model)
-    monkeypatch.setattr(closing, "write_segment", gate)
-    task, child = f"{rig.app}-1", f"{rig.app}-1~0.1.0.0"
-    await fill(runner, child, gate)
-    await until_status(runner, child, "needs_attention")
-    assert str(await runner.run_task(task)) == "done"
-    assert len(await histories(runner.client, child)) == 2
-
-
 async def test_an_undo_said_to_a_child_that_then_fails_to_close_is_answered(  # noqa: PLR0917  fixtures
     rig: Rig,
     make_agent: MakeAgent,
@@ -157,71 +97,6 @@ async def test_an_undo_said_to_a_child_that_then_fails_to_close_is_answered(  # 
             await undoing
     assert world.done == ["book"]
     await until_status(runner, child, "abandoned")
-
-
-async def test_an_undo_that_keeps_residue_waits_for_no_undo_of_a_childs_own_and_passes_over_none(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
-) -> None:
-    began, may_end = asyncio.Event(), asyncio.Event()
-
-    async def cancel(effect: Effect) -> None:
-        began.set()
-        await may_end.wait()
-        world.done.append("cancel")
-
-    @tool(undo=cancel)
-    async def book() -> str:
-        """Book."""
-        return "booked"
-
-    helper = make_agent(book, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
-    model.call("helper", {"input": "alpha"})
-    model.call("book", {})
-    model.call("book", {})
-    model.reply("helped")
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    child = f"{task.task_id}~0.1.0.0"
-    own = asyncio.create_task(runner.rewind(child, to="s1"))
-    await began.wait()
-    with pytest.raises(UndoFailedError, match="Another undo is in progress"):
-        await runner.undo_step(task, "keep")
-    assert (await runner.get_task(task)).steps == 1
-    may_end.set()
-    assert len((await own).undone) == 1
-    await runner.undo_step(task, "keep")
-    assert world.done == ["cancel", "cancel"]
-    await until_status(runner, child, "abandoned")
-
-
-async def test_a_nested_task_is_not_run_on_after_its_verdict(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    def stop(_: Any) -> ToolGuardrailFunctionOutput:
-        return ToolGuardrailFunctionOutput.raise_exception("danger")
-
-    @tool(effect="read", tool_output_guardrails=[ToolOutputGuardrail(stop, "stop")])
-    async def look() -> str:
-        """Look."""
-        return "secret"
-
-    helper = make_agent(look, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
-    model.call("helper", {"input": "a"})
-    model.call("look", {})
-    model.reply("never mind")
-    task = await runner.create_task("q")
-    assert str(await runner.run_task(task)) == "never mind"
-    child = f"{task.task_id}~0.1.0.0"
-    with pytest.raises(ToolOutputGuardrailTripwireTriggered):
-        await runner.run_task(child)
-    with pytest.raises(ToolOutputGuardrailTripwireTriggered):
-        await runner.run_step(child, restart="step")
-    assert len(model.requests) == 3
-    assert "secret" not in str(model.requests[-1].body)
 
 
 async def refusals(runner: AgentRunner, task: str, count: int) -> list[str]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import json
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Task
 from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import (
@@ -20,15 +16,11 @@ from holdfast.workers import (
     ModelComponent,
     PipelineAgentWorker,
     PromptComponent,
-    StepContext,
     ToolComponent,
     link,
 )
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import MakeRunner
 from tests.support.workers import said
-
-State = dict[str, Any]
-
 
 Body = Callable[[Any], Any] | Callable[[Any, Any], Any]
 
@@ -36,10 +28,6 @@ Body = Callable[[Any], Any] | Callable[[Any, Any], Any]
 def calls(name: str, body: Body, **options: Any) -> FunctionComponent:
     """Make a component of a function or lambda of one or two parameters."""
     return FunctionComponent(name, body, **options)
-
-
-async def outputs(runner: AgentRunner, task: Task, steps: int) -> list[Any]:
-    return [(await runner.run_step(task)).output for _ in range(steps)]
 
 
 # ---- one run
@@ -87,39 +75,6 @@ async def test_a_question_goes_through_tool_prompt_and_model(
     ]
 
 
-async def test_each_model_call_and_memo_is_made_once_though_the_step_is_run_again(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    made: list[str] = []
-
-    def costly(x: str, state: State) -> str:
-        made.append(x)
-        state.setdefault("log", []).append(x)
-        return f"made of {x}"
-
-    worker = PipelineAgentWorker(
-        [
-            ModelComponent("first"),
-            FunctionComponent("costly", costly, memo=True),
-            ModelComponent("second"),
-            calls("end", lambda x, state: [x, state["log"]]),
-        ],
-        [
-            link("input", "first"),
-            link("first", "costly"),
-            link("costly", "second"),
-            link("second", "end"),
-        ],
-        output="end",
-    )
-    runner = await make_runner(worker=worker)
-    model.reply("one")
-    model.reply("two")
-    assert (await runner.chat("q")).output == ["two", ["one"]]
-    assert made == ["one"]
-    assert [r.last_user for r in model.requests] == ["q", "made of one"]
-
-
 # ---- several steps
 
 
@@ -158,81 +113,12 @@ async def test_done_decides_and_previous_is_the_output_of_the_step_before(
     ]
 
 
-async def test_another_worker_process_goes_on_between_steps_and_within_one(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    reached, ran, looked = asyncio.Event(), itertools.count(1), list[str]()
-
-    async def hold(x: str, state: State, ctx: StepContext) -> tuple[str, bool]:
-        if next(ran) == 1:
-            reached.set()
-            await asyncio.Event().wait()
-        state["n"] = state.get("n", 0) + 1
-        checked = await ctx.memo("check", lambda: f"{x} checked")
-        return f"{checked} {state['n']}", state["n"] == 2
-
-    def look(where: str) -> str:
-        """Look."""
-        looked.append(where)
-        return f"seen {where}"
-
-    def made() -> PipelineAgentWorker:
-        return PipelineAgentWorker(
-            [
-                ModelComponent("ask"),
-                ToolComponent("look"),
-                FunctionComponent("hold", hold),
-            ],
-            [link("input", "ask"), link("ask", "look", to="where"), link("look", "hold")],
-            output="hold",
-        )
-
-    await rig.serve(make_agent(look, worker=made()), graceful_shutdown_timeout=timedelta())
-    runner = rig.runner()
-    model.reply("here")
-    model.reply("there")
-    task = await runner.create_task("q")
-    stepping = asyncio.create_task(runner.run_step(task))
-    await reached.wait()
-    await rig.serve(make_agent(look, worker=made()))
-    assert (await stepping).output == "seen here checked 1"
-    await rig.serve(make_agent(look, worker=made()))
-    assert (await runner.run_step(task)).output == "seen there checked 2"
-    assert looked == ["here", "there"]
-    assert len(model.requests) == 2
-
-
 # ---- errors
 
 
 def _refuse(where: str) -> str:
     """Look."""
     raise OSError("the door is shut")
-
-
-def looking(**options: Any) -> PipelineAgentWorker:
-    return PipelineAgentWorker(
-        [ToolComponent("eyes", "_refuse", **options), calls("end", lambda x="-": x)],
-        [link("input", "eyes", to="where"), link("eyes", "end"), link("input", "end", to=None)],
-        output="end",
-    )
-
-
-async def test_a_failed_tool_may_be_skipped(make_runner: MakeRunner) -> None:
-    runner = await make_runner(_refuse, worker=looking(on_error="skip"))
-    assert str(await runner.chat("q")) == "-"
-
-
-async def test_a_failed_tool_fails_the_step_and_names_its_component(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(_refuse, worker=looking())
-    task = await runner.create_task("q")
-    with pytest.raises(
-        StepFailedError, match=r"Component 'eyes' called tool '_refuse', which failed: .*shut"
-    ) as caught:
-        await runner.run_step(task)
-    assert caught.value.cause_type == "ComponentError"
 
 
 def _raises(x: str) -> str:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
-import pytest
-
-from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
+from holdfast import AgentRunner, Task, tool
 from holdfast.agents.tools.context import Effect
-from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
-from holdfast.testing.fake_api.replies import reply
-from holdfast.values.messages import user
 from holdfast.workers import (
     PlanAndSolveAgentWorker,
     ReActAgentWorker,
-    StepContext,
 )
 from holdfast.workers.plan_and_solve.steps import PLANS_KEY
 from tests.support.people import World
 from tests.support.rig import MakeRunner
-from tests.support.workers import Doing, said
+from tests.support.workers import said
 
 PLANNING = "plan how to"
 REFINING = "Remaining sub-tasks"
@@ -62,32 +55,6 @@ def asked(model: FakeOpenAI) -> dict[str, int]:
 
 async def steps_of(runner: AgentRunner, task: Task) -> list[str]:
     return [output.task_step.step_id for output in await runner.get_completed_steps(task)]
-
-
-async def test_the_middle_of_a_diamond_runs_at_the_same_time(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(worker=PlanAndSolveAgentWorker(refine=False))
-    model.reply(DIAMOND, match=PLANNING)
-    solves(model, a="res a", d="res d")
-    model.hang(reply("res b"), match=part("b"))
-    model.hang(reply("res c"), match=part("c"))
-    task = await runner.create_task("the request", session="s")
-    running = asyncio.create_task(runner.run_task(task))
-    await model.until_held(2)
-    assert asked(model) == {"a": 1, "b": 1, "c": 1, "d": 0}
-    model.release()
-    output = await running
-    assert (str(output), output.task_step.step_id) == ("res d", "p1:d")
-    assert output.task_step.prev_steps == ("p1:b", "p1:c")
-    last = model.requests[-1]
-    assert all(last.holds(f"res {name}") for name in "bc")
-    assert not last.holds("res a")
-    assert str(await runner.finalize_response(task)) == "res d"
-    kept = [("user", "the request"), ("assistant", "res d")]
-    assert said(await runner.transcript(task)) == kept
-    assert said(await runner.session("s").chat_history()) == kept
-    assert await runner.verify(task) == []
 
 
 async def test_rounds_of_ready_steps_are_the_waves_of_the_plan(
@@ -204,37 +171,3 @@ async def test_sub_tasks_are_done_by_the_steps_of_another_worker(
     assert not model.requests[3].holds("found x")
     assert said(await runner.transcript(task)) == [("user", "the request"), ("assistant", "res b")]
     assert await runner.verify(task) == []
-
-
-async def test_a_worker_of_sub_tasks_ends_with_its_turns_or_the_budget(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        answer = await ctx.call_model([*ctx.messages, user("and on")], tools=())
-        ctx.add(answer.message)
-        return TaskStepOutput(
-            output=answer.text, task_step=step, next_steps=(step.get_next_step(),)
-        )
-
-    worker = PlanAndSolveAgentWorker(refine=False, worker=Doing(body), max_turns=2)
-    runner = await make_runner(worker=worker)
-    model.reply(written(a=""), match=PLANNING)
-    model.reply("one")
-    model.reply("two")
-    model.reply("all", match="used up its turns")
-    task = await runner.create_task("the request")
-    assert str(await runner.run_task(task)) == "all"
-
-
-async def test_a_worker_of_sub_tasks_that_ends_without_an_answer_is_refused(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        waits = TaskStep(step_id="later", prev_steps=("never",))
-        return TaskStepOutput(output="", task_step=step, next_steps=(waits,))
-
-    runner = await make_runner(worker=PlanAndSolveAgentWorker(refine=False, worker=Doing(body)))
-    model.reply(written(a=""), match=PLANNING)
-    task = await runner.create_task("the request")
-    with pytest.raises(StepFailedError, match="left steps that nothing makes ready: 'later'"):
-        await runner.run_task(task)

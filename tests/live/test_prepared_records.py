@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -22,13 +20,11 @@ from holdfast.errors import (
     TaskExistsError,
 )
 from holdfast.reading.audit.task_verification import ENDED_OUTSIDE, IN_MEMO, OPEN
-from holdfast.reading.queries import TaskQueries
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.step_events import ChatEnd
 from holdfast.reading.streams.follower import Follower
 from holdfast.testing import FakeOpenAI, hang
-from holdfast.workflows import activity_calls
 from tests.support.rig import MakeAgent, Rig, activities_of, event_types, forget, read_record
 
 
@@ -160,35 +156,6 @@ async def test_an_abandon_that_comes_while_a_task_ends_is_its_end(
         await runner.finalize_response(task_id)
 
 
-async def test_a_run_asks_the_server_no_more_for_a_prepared_record(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    described: list[str] = []
-    describe = TaskQueries.describe
-
-    async def counted(self: TaskQueries, task_id: str) -> Any:
-        described.append(task_id)
-        return await describe(self, task_id)
-
-    monkeypatch.setattr(TaskQueries, "describe", counted)
-    agent = make_agent()
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.reply("one")
-    model.reply("two")
-    first = await Runner.run(agent, "Go.", runner=runner)
-    second = await Runner.run(agent, first.to_state(), runner=runner)
-    assert (second.final_output, described) == ("two", [])
-    record = await read_record(runner.archive, first.task_id)
-    assert record is not None
-    assert record.prepared
-    # Another process asks once.
-    reader = Reader(runner.client, runner.archive)
-    for _ in range(2):
-        assert (await read_recorded(reader, first.task_id)).task.status == "finished"
-    assert described == [first.task_id]
-
-
 async def test_a_task_that_was_terminated_after_a_prepared_record_has_not_finished(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, writes: Writes
 ) -> None:
@@ -228,42 +195,6 @@ async def test_a_record_that_temporal_has_forgotten_the_task_of_counts(
     assert (await read_recorded(reader, task_id)).task.status == "finished"
     with pytest.raises(TaskExistsError):
         await runner.create_task("Go.", task_id=task_id)
-
-
-async def test_a_prepared_record_that_is_written_late_is_as_good_as_that_of_the_activity(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    goes_on, came_late = threading.Event(), threading.Event()
-    write, written = Archive.put_record, list[bool]()
-
-    def hang_once(archive: Archive, name: str, data: Any) -> None:
-        written.append("prepared" in data)
-        if len(written) > 1:
-            write(archive, name, data)
-            return
-        goes_on.wait()
-        write(archive, name, data)
-        came_late.set()
-
-    monkeypatch.setattr(Archive, "put_record", hang_once)
-    monkeypatch.setattr(activity_calls, "AT_ONCE", timedelta(seconds=0.5))
-    agent = make_agent()
-    await rig.serve(agent)
-    runner, task_id = rig.runner(), f"{rig.app}-prepared"
-    model.reply("done")
-    try:
-        result = await Runner.run(agent, "Go.", runner=runner, task_id=task_id)
-    finally:
-        goes_on.set()
-    assert (result.final_output, written) == ("done", [True, False])
-    assert (await activities_of(runner.client, task_id))[-1] == "close"
-    assert await asyncio.to_thread(came_late.wait, 60)
-    record = await read_record(runner.archive, task_id)
-    assert record is not None
-    assert record.prepared
-    assert (await read_recorded(Reader(runner.client, runner.archive), task_id)).output == "done"
-    verified = await runner.verify(task_id)
-    assert (verified, IN_MEMO in verified.proved) == ([], True)
 
 
 async def unused() -> Client:

@@ -7,16 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Budget, Task, TaskStepOutput, tool
-from holdfast.errors import InvalidArgumentError, StepFailedError
-from holdfast.task.data.head import AGENTS_SDK, TaskHead
+from holdfast import AgentRunner, Task, TaskStepOutput, tool
+from holdfast.errors import InvalidArgumentError
 from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import Message, assistant, user
+from holdfast.values.messages import assistant, user
 from holdfast.workers import MultimodalReActAgentWorker, ReActAgentWorker
-from holdfast.workers.context.model_calls import LAST_CALL
-from holdfast.workers.react.parser import ParseFailure
-from holdfast.workers.react.prompt import ANSWER_NOW
-from tests.support.people import World
 from tests.support.rig import MakeAgent, MakeRunner, Rig
 from tests.support.workers import said
 
@@ -25,12 +20,6 @@ from tests.support.workers import said
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
-
-
-@tool(effect="read")
-def broken() -> str:
-    """Fail."""
-    raise RuntimeError("no such luck")
 
 
 @tool(effect="read", return_direct=True)
@@ -48,11 +37,6 @@ def act(name: str = "add", thought: str = "I add.", **arguments: Any) -> str:
 
 def finish(text: str) -> str:
     return f"Thought: Enough.\nAnswer: {text}"
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 async def ran(runner: AgentRunner, *, steps: int = 0, **options: Any) -> tuple[Task, list[Any]]:
@@ -96,18 +80,6 @@ async def test_an_action_is_one_tool_call_and_one_observation_and_an_answer_is_l
     assert (str(response), [s.content for s in response.sources]) == ("3", ["3"])
 
 
-async def test_an_unknown_tool_is_an_observation_in_the_dialect_that_raises_too(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(add, worker=ReActAgentWorker()))
-    model.reply(act("sub"))
-    model.reply(finish("none"))
-    runner = rig.runner()
-    head = TaskHead(agent="agent", dialect=AGENTS_SDK)
-    await runner.run_to_end("q", head, task_id=f"{rig.app}-sdk")
-    assert str(await runner.get_task_output(f"{rig.app}-sdk")) == "none"
-
-
 # ---- replies that cannot be read
 
 
@@ -126,26 +98,6 @@ async def test_a_reply_that_cannot_be_read_is_answered_by_what_is_wrong(
     await runner.finalize_response(task)
     history = await runner.session("s").chat_history()
     assert said(history) == [("user", "q"), ("assistant", "3")]
-
-
-async def test_a_handler_that_raises_fails_the_step_and_the_answer_is_not_paid_for_again(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    strict = True
-
-    def handler(reply: str, failure: ParseFailure) -> str:
-        if strict:
-            raise ValueError("write properly")
-        return "again"
-
-    runner = await make_runner(add, worker=ReActAgentWorker(on_parse_failure=handler))
-    model.reply("Action: add")
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="write properly"):
-        await runner.run_step(task)
-    strict = False
-    assert not (await runner.run_step(task)).is_last
-    assert len(model.requests) == 1
 
 
 # ---- limits
@@ -168,63 +120,11 @@ async def test_an_action_on_the_last_turn_is_not_run_and_the_answer_says_so(
     assert said(history) == [("user", "q"), ("assistant", str(last))]
 
 
-async def test_a_last_reply_that_cannot_be_read_ends_the_task_too(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    reply = "Thought: nearly there"
-    runner = await make_runner(add, worker=ReActAgentWorker(max_turns=1))
-    model.reply(reply)
-    task, [output] = await ran(runner)
-    assert "the limit of 1 model call was reached" in str(output)
-    assert reply in str(output)
-    assert str(await runner.finalize_response(task)) == str(output)
-
-
-@pytest.mark.parametrize("max_turns", [0, -1])
-def test_a_limit_that_allows_nothing_is_refused(max_turns: int) -> None:
-    with pytest.raises(InvalidArgumentError, match="at least 1"):
-        ReActAgentWorker(max_turns=max_turns)
-
-
 @pytest.mark.parametrize("worker", [ReActAgentWorker, MultimodalReActAgentWorker])
 @pytest.mark.parametrize("options", [{"max_turns": "3"}, {"max_turns": 2.0}, {"max_turns": True}])
 def test_a_limit_that_is_no_whole_number_is_refused(worker: Any, options: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"max_turns .* whole number"):
         worker(**options)
-
-
-@pytest.mark.parametrize("options", [{"prompt": "Be kind."}, {"on_parse_failure": "again"}])
-def test_a_text_where_a_function_is_needed_is_refused(options: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="must be a function"):
-        ReActAgentWorker(**options)
-
-
-async def test_the_end_of_the_budget_is_an_answer(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(add, worker=ReActAgentWorker(max_turns=2))
-    model.reply(act())
-    model.reply(act())
-    _, [_, last] = await ran(runner, budget=Budget(max_turns=1, on_exceeded="finish"))
-    assert (last.is_last, last.sources) == (True, ())
-    assert model.requests[1].holds(LAST_CALL.text)
-    assert not model.requests[1].holds(ANSWER_NOW.text)
-    assert "the budget of the task was reached" in str(last)
-
-
-# ---- tool choice
-
-
-async def test_a_chosen_tool_is_asked_for_in_the_first_step_only(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(add, worker=ReActAgentWorker())
-    model.reply(act())
-    model.reply(finish("3"))
-    _, [first, _] = await ran(runner, tool_choice="add")
-    assert first.sources[0].content == "3"
-    asked = [[m.text for m in r.messages].count("Use add next.") for r in model.requests]
-    assert asked == [1, 1]
 
 
 # ---- direct return
@@ -268,16 +168,3 @@ async def test_a_task_keeps_each_user_turn_with_its_answer_and_nothing_else(
         user("and twice that?"),
         assistant("6"),
     ]
-
-
-# ---- what lasts
-
-
-async def test_a_refusal_is_the_answer(make_runner: MakeRunner, model: FakeOpenAI) -> None:
-    runner = await make_runner(add, worker=ReActAgentWorker())
-    model.refuse("I will not.")
-    task, [output] = await ran(runner, session="s")
-    assert (str(output), output.is_last) == ("I will not.", True)
-    await runner.finalize_response(task)
-    history: list[Message] = await runner.session("s").chat_history()
-    assert said(history) == [("user", "q"), ("assistant", "I will not.")]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Budget, TaskStep, TaskStepOutput, ToolCall, tool
+from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolCall, tool
 from holdfast.activities.data import large_values
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError, StepFailedError
@@ -16,7 +16,7 @@ from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import assistant, user
 from holdfast.workers import AgentWorker, StepContext
-from tests.support.rig import Rig, activities_of, until
+from tests.support.rig import Rig, until
 from tests.support.workers import Doing, ends
 
 LARGE = "y" * 30_000
@@ -86,65 +86,6 @@ async def test_a_large_answer_is_paid_once_though_the_archive_was_down(
     assert model.calls == 1
 
 
-async def test_an_answer_is_recorded_though_the_output_cannot_be_stored(
-    rig: Rig,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    outage = Outage(monkeypatch)
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        answer = await ctx.call_model()
-        return ends(step, [answer.text, LARGE])
-
-    model = ScriptedModel(["y"])
-    runner = await serve(rig, model, worker=Doing(body))
-    task = await runner.create_task("q")
-    outage.left = 2
-    assert (await runner.run_step(task)).output == ["y", LARGE]
-    kinds = await activities_of(runner.client, task.task_id)
-    assert kinds.count("step") == 2  # the answer first, then the output
-    assert model.calls == 1
-
-
-async def test_a_failing_sibling_does_not_cost_a_second_answer(rig: Rig) -> None:
-    failures = [ValueError("bug")]
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        async def sibling() -> None:
-            if failures:
-                raise failures.pop()
-
-        answer, _ = await asyncio.gather(ctx.call_model(), sibling())
-        return ends(step, answer.text)
-
-    class Slow(ScriptedModel):
-        async def respond(self, request: ModelRequest) -> Any:
-            await asyncio.sleep(0.1)
-            return await super().respond(request)
-
-    model = Slow(["y"])
-    runner = await serve(rig, model, worker=Doing(body))
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="bug"):
-        await runner.run_step(task)
-    assert (await runner.run_step(task)).output == "y"
-    assert model.calls == 1
-
-
-async def test_a_finally_that_calls_tools_does_not_hold_the_step_up(rig: Rig) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        try:
-            [seen] = await ctx.call_tools([ToolCall(id="1", name="look")])
-        finally:
-            await ctx.call_tools([ToolCall(id="2", name="look")])
-        return ends(step, seen.content)
-
-    runner = await serve(rig, ScriptedModel([]), look, worker=Doing(body))
-    task = await runner.create_task("q")
-    async with asyncio.timeout(100):
-        assert (await runner.run_step(task)).output == "seen"
-
-
 async def test_a_task_id_that_is_used_again_sees_nothing_of_the_deleted_task(rig: Rig) -> None:
     model = ScriptedModel(lambda _: "ok")
     runner = await serve(rig, model)
@@ -163,51 +104,6 @@ async def test_a_task_id_that_is_used_again_sees_nothing_of_the_deleted_task(rig
     await runner.run_step(name)
     assert [m.text for m in model.requests[0].messages] == ["secret of s1", "noted", "one"]
     assert [m.text for m in model.requests[1].messages] == ["two"]
-
-
-async def test_a_task_that_rolls_over_keeps_its_transcript_and_its_history(rig: Rig) -> None:
-    model = ScriptedModel(lambda request: LOOK if len(request.messages) < 16 else "done")
-    agent = Agent(name="a", model=model, tools=[look])
-    runner = await rig.serving(agent, roll_events=40)
-    await runner.session("s").append([user("before")])
-    task = await runner.create_task("q", session="s")
-    await runner.run_task(task)
-    texts = [m.text for m in model.requests[-1].messages]
-    assert texts[:2] == ["before", "q"]
-    assert texts.count("seen") == 7
-
-
-async def test_a_worker_with_two_calls_per_step_finishes_at_its_limit(rig: Rig) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        one = await ctx.call_model([user("one")])
-        two = await ctx.call_model([user("two")])
-        return ends(step, one.text + two.text)
-
-    model = ScriptedModel(["a", "b"])
-    runner = await serve(rig, model, worker=Doing(body))
-    task = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="finish"))
-    output = await runner.run_step(task)
-    assert (output.output, output.is_last) == ("ab", True)
-    assert model.requests[1].tool_choice == "none"
-
-
-async def test_a_worker_that_never_ends_is_ended_by_its_last_answer(rig: Rig) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        answer = await ctx.call_model()
-        ctx.add(answer.message)
-        return TaskStepOutput(
-            output=answer.text, calls=answer.message.calls, next_steps=(step.get_next_step(),)
-        )
-
-    model = ScriptedModel(lambda _: LOOK)
-    runner = await serve(rig, model, look, worker=Doing(body))
-    task = await runner.create_task("q", budget=Budget(max_turns=2, on_exceeded="finish"))
-    output = await runner.run_task(task)
-    assert output.is_last
-    transcript = await runner.transcript(task)
-    assert model.calls == 3
-    answered = {m.call_id for m in transcript if m.role == "tool"}
-    assert {call.id for m in transcript for call in m.calls} == answered
 
 
 async def test_a_running_task_waits_for_the_model_it_began_with(rig: Rig) -> None:

@@ -5,83 +5,44 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast import Agent, AgentRunner, Runner, Task, TaskStep, TaskStepOutput, tool
-from holdfast.activities.task_end import ClosingActivities
-from holdfast.archive.archive import Archive
+from holdfast import Agent, AgentRunner, Runner, Task, tool
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.task_client.task_client import TaskClient
 from holdfast.errors import (
     ConnectError,
     EngineError,
-    InvalidArgumentError,
     MaxTurnsExceeded,
-    ModelBehaviorError,
     NoWorkerError,
     QueryFailedError,
     SessionClosedError,
     StepFailedError,
-    StepNotFoundError,
-    TaskAbandonedError,
     TaskClosedError,
     TaskNotFoundError,
 )
 from holdfast.reading import presence
-from holdfast.reading.presence import Presence
 from holdfast.reading.reader import Reader
-from holdfast.task.data.commands import RunReply, RunRequest
+from holdfast.task.data.commands import RunReply
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import SessionState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.views import View
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall, assistant, user
-from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, until_status
-from tests.support.workers import Counting, Doing, ends
+from tests.support.workers import Counting
 
 
 @pytest.fixture
 async def runner(make_runner: MakeRunner) -> AgentRunner:
     return await make_runner(worker=Counting(2))
-
-
-class Gate:
-    """Holds back every write to the archive while it is shut."""
-
-    def __init__(self) -> None:
-        self.open = threading.Event()
-        self.open.set()
-        self.waiting = 0
-
-    async def reached(self) -> bool:
-        return self.waiting > 0
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    made, put = Gate(), Archive.put
-
-    def held(archive: Archive, data: bytes) -> str:
-        made.waiting += not made.open.is_set()
-        made.open.wait(30)
-        return put(archive, data)
-
-    monkeypatch.setattr(Archive, "put", held)
-    yield made
-    made.open.set()
 
 
 def nobody(monkeypatch: pytest.MonkeyPatch, *answers: bool) -> None:
@@ -95,51 +56,6 @@ def nobody(monkeypatch: pytest.MonkeyPatch, *answers: bool) -> None:
 
 
 # ---- requests that a rollover meets
-
-
-async def test_a_request_is_told_when_the_task_is_abandoned_while_it_continues_as_new(
-    rig: Rig, gate: Gate
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        for k in range(40):
-            await ctx.call_model([user(f"part {k}")])
-            if k == 3:
-                gate.open.clear()
-        return ends(step)
-
-    model = ScriptedModel(lambda _: "ok")
-    await rig.serve(Agent(name="agent", model=model, worker=Doing(body)))
-    runner = rig.runner(roll_events=30)
-    task = await runner.create_task("q")
-    running = asyncio.create_task(runner.run_step(task))
-    assert await until(gate.reached)
-    await asyncio.sleep(0.3)  # the request is told to ask again, and does
-    await runner.abandon(task, reason="enough", by="ann")
-    gate.open.set()
-    with pytest.raises(TaskAbandonedError, match="ann: enough"):
-        await asyncio.wait_for(running, 100)
-    assert len(await histories(runner.client, task.task_id)) == 1
-
-
-async def test_a_task_that_finishes_while_its_request_is_on_the_way_gives_its_answer(
-    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    await runner.finalize_response(task)
-    update = TaskClient._update
-    sent: list[Any] = []
-
-    async def moved_first(*args: Any, **options: Any) -> Any:
-        sent.append(args[2])
-        return RunReply(status="moved") if len(sent) == 1 else await update(*args, **options)
-
-    monkeypatch.setattr(TaskClient, "_update", moved_first)
-    reply = await runner._tasks.run(task.task_id, RunRequest(all=True))
-    assert (reply.n, reply.status) == (2, "done")
-    sent.clear()
-    with pytest.raises(TaskClosedError, match="closed"):
-        await runner._tasks.run(task.task_id, RunRequest())
 
 
 async def test_a_request_to_a_task_that_could_not_continue_as_new_is_told_why(
@@ -171,25 +87,6 @@ async def test_a_request_to_a_task_that_could_not_continue_as_new_is_told_why(
     assert caught.value.cause_type == "ArchiveError"
 
 
-async def test_a_finalize_that_an_abandon_overtakes_is_no_success(
-    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = await runner.create_task("q", session="s")
-    await runner.run_task(task)
-    update = TaskClient._update
-
-    async def overtaken(client: TaskClient, task_id: str, name: str, *args: Any) -> Any:
-        if name == "finalize":
-            await runner.abandon(task, reason="changed my mind", by="ann")
-            await until_status(runner, task, "abandoned")
-            return None
-        return await update(client, task_id, name, *args)
-
-    monkeypatch.setattr(TaskClient, "_update", overtaken)
-    with pytest.raises(TaskAbandonedError, match="changed my mind"):
-        await runner.finalize_response(task)
-
-
 # ---- nobody serves the task
 
 
@@ -209,22 +106,6 @@ async def test_a_step_refused_for_want_of_a_worker_does_not_run_later(
     assert (await runner.run_step(task, request_id="r1")).output["count"] == 1
 
 
-async def test_undo_and_finalize_refused_for_want_of_a_worker_do_not_happen_later(
-    runner: AgentRunner, rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    with monkeypatch.context() as patch:
-        nobody(patch)
-        patch.setattr(presence, "PATIENCE_SECONDS", 0.2)
-        for verb in (runner.undo_step, runner.finalize_response):
-            runner._read.presence._seen.clear()
-            with pytest.raises(NoWorkerError):
-                await verb(task)
-    found = await runner.get_task(task)
-    assert (found.status, found.steps) == ("answered", 2)
-
-
 async def test_a_request_sent_to_a_worker_that_was_just_killed_is_asked_again_by_its_id(
     rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,23 +123,6 @@ async def test_a_request_sent_to_a_worker_that_was_just_killed_is_asked_again_by
     assert (await runner.get_task(task)).steps == 1
 
 
-async def test_many_tasks_ask_once_whether_their_queue_is_served(
-    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    is_served = Presence.is_served
-
-    async def counted(self: Presence, queue: str) -> bool:
-        asked.append(queue)
-        return await is_served(self, queue)
-
-    monkeypatch.setattr(Presence, "is_served", counted)
-    await runner.run_step(await runner.create_task("first"))
-    asked.clear()
-    await asyncio.gather(*(runner.chat(f"{k}") for k in range(3)))
-    assert asked == []
-
-
 async def test_a_run_without_a_worker_is_created_and_waits(rig: Rig, make_agent: MakeAgent) -> None:
     agent = make_agent(worker=Counting(1))
     with pytest.raises(NoWorkerError, match=rig.queue) as caught:
@@ -269,21 +133,6 @@ async def test_a_run_without_a_worker_is_created_and_waits(rig: Rig, make_agent:
 
 
 # ---- deleting
-
-
-async def test_an_open_task_is_deleted_without_a_worker(rig: Rig) -> None:
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    await runner.delete_task(task)
-
-    async def gone() -> bool:
-        try:
-            await runner._read.describe(task.task_id)
-        except TaskNotFoundError:
-            return True
-        return False
-
-    assert await until(gone)
 
 
 async def test_a_task_that_only_the_archive_has_is_deleted_from_it(runner: AgentRunner) -> None:
@@ -306,49 +155,6 @@ async def test_a_task_that_only_the_archive_has_is_deleted_from_it(runner: Agent
         await runner.get_task(task)
     with pytest.raises(TaskNotFoundError):
         await runner.delete_task(task)
-
-
-async def test_a_session_is_no_task_and_is_not_deleted_as_one(runner: AgentRunner) -> None:
-    session = runner.session("s")
-    await session.append([user("one")])
-    with pytest.raises(InvalidArgumentError, match="is the id of a session"):
-        await runner.delete_task(session.id)
-    assert [m.text for m in await session.chat_history()] == ["one"]
-
-
-async def test_a_task_that_rolled_over_is_listed_as_it_was_created_and_deleted_with_every_run(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting(60), roll_events=50)
-    task = await runner.create_task("q")
-    query = f"WorkflowId = '{task.task_id}'"
-
-    async def listed() -> list[Task]:
-        return [each for each in await runner.list_tasks() if each.task_id == task.task_id]
-
-    [before] = await until(listed)
-    await runner.run_task(task)
-    assert len(await histories(runner.client, task.task_id)) >= 2
-
-    async def answered() -> list[Task]:
-        return [each for each in await listed() if each.status == "answered"]
-
-    [after] = await until(answered)
-    assert after.created == before.created
-
-    async def seen() -> int:
-        return len([run async for run in runner.client.list_workflows(query)])
-
-    async def all_seen() -> bool:
-        return await seen() == len(await histories(runner.client, task.task_id))
-
-    await until(all_seen)
-    await runner.delete_task(task)
-
-    async def gone() -> bool:
-        return await seen() == 0
-
-    assert await until(gone)
 
 
 # ---- trouble in reading
@@ -433,22 +239,6 @@ class Failing:
         return fails
 
 
-async def test_a_command_that_was_sent_is_recorded_whatever_its_receipt_does(
-    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = await runner.create_task("q")
-    away: list[Exception] = [RPCError("away", RPCStatusCode.UNAVAILABLE, b"")]
-    for error in (*away, ConnectError("away"), TaskNotFoundError("x")):
-
-        async def fails(*_: object, error: Exception = error, **__: object) -> None:
-            raise error
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Presence, "expect", fails)
-            assert (await runner.pause(task)).status == "recorded"
-    assert (await runner.get_task(task)).status == "paused"
-
-
 # ---- tasks ended with Temporal's own tools
 
 
@@ -476,35 +266,6 @@ async def test_a_terminated_task_is_abandoned_and_readable_and_not_running(
     for verb in (runner.run_step, runner.finalize_response, runner.pause, runner.undo_step):
         with pytest.raises(TaskClosedError):
             await verb(task)
-
-
-async def test_a_task_without_a_record_is_described_once_for_each_read(
-    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = await runner.create_task("the question")
-    await runner.run_step(task)
-    await runner.client.get_workflow_handle(task.task_id).terminate("by an operator")
-    described: list[str] = []
-    describe = Reader.describe
-
-    async def counted(reader: Reader, task_id: str) -> Any:
-        described.append(task_id)
-        return await describe(reader, task_id)
-
-    monkeypatch.setattr(Reader, "describe", counted)
-    reader = runner.reader
-    for read in (reader.task, reader.ledger, reader.head, reader.failure, reader.steps):
-        described.clear()
-        await read(task.task_id)
-        assert described == [task.task_id]
-
-
-async def test_a_task_terminated_before_any_worker_saw_it_is_still_described(rig: Rig) -> None:
-    runner = rig.runner()
-    task = await runner.create_task("the question")
-    await runner.client.get_workflow_handle(task.task_id).terminate("by an operator")
-    found = await runner.get_task(task)
-    assert (found.status, found.input) == ("abandoned", "the question")
 
 
 # ---- sessions
@@ -625,48 +386,6 @@ async def test_no_turn_is_lost_when_a_session_continues_as_new_under_load(
     await until_rolled(runner, session)
 
 
-async def test_a_task_sees_its_session_as_it_began_although_its_turns_were_indexed_since(
-    rig: Rig,
-) -> None:
-    model = ScriptedModel(lambda _: "ok")
-    await rig.serve(Agent(name="agent", model=model))
-    runner = rig.runner()
-    session = runner.session("s")
-    await start_session(runner, session, SessionState(roll_events=20, index_size=3))
-    for k in range(3):
-        await session.append([user(f"before {k}")])
-    task = await runner.create_task("q", session="s")
-
-    async def described() -> bool:
-        return bool((await runner._read.head(task.task_id)).snapshot)
-
-    await until(described)
-    await session.reset()
-    for k in range(20):
-        await session.append([user(f"after {k}")])
-    await until_rolled(runner, session)
-    await runner.run_step(task)
-    assert [m.text for m in model.requests[0].messages] == [f"before {k}" for k in range(3)] + ["q"]
-
-
-async def test_a_session_rolls_without_its_index_when_the_archive_fails(
-    rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @activity.defn(name="index")
-    async def index(self: ClosingActivities, commits: list[Any]) -> str:
-        raise ApplicationError("the archive is down", non_retryable=True)
-
-    monkeypatch.setattr(ClosingActivities, "index", index)
-    await rig.serve(make_agent(worker=Counting()))
-    runner = rig.runner()
-    session = runner.session("s")
-    await start_session(runner, session, SessionState(roll_events=20, index_size=3))
-    for k in range(20):
-        await session.append([user(f"{k}")])
-    await until_rolled(runner, session)
-    assert await history(session) == [f"{k}" for k in range(20)]
-
-
 # ---- what a failed run had produced
 
 
@@ -674,24 +393,6 @@ async def test_a_session_rolls_without_its_index_when_the_archive_fails(
 def look() -> str:
     """Look."""
     return "seen"
-
-
-async def test_a_failed_run_gives_the_answers_of_the_step_in_which_it_failed(rig: Rig) -> None:
-    model = ScriptedModel([ToolCall(id="1", name="look"), ToolCall(id="2", name="nothing")])
-    agent = Agent(name="agent", model=model, tools=[look])
-    await rig.serve(agent)
-    with pytest.raises(ModelBehaviorError) as caught:
-        await Runner.run(agent, "q", runner=rig.runner(), session="s")
-    data = caught.value.run_data
-    assert [item.type for item in data.new_items] == [
-        "tool_call_item",
-        "tool_call_output_item",
-        "tool_call_item",
-    ]
-    assert data.new_items[-1].raw_item.name == "nothing"
-    assert data.usage.requests == 2
-    kept = await rig.runner().session("s").chat_history()
-    assert [message.role for message in kept] == ["user", "assistant", "tool"]  # whole turns only
 
 
 async def test_trouble_in_reading_does_not_hide_why_a_run_failed(
@@ -714,36 +415,6 @@ async def test_trouble_in_reading_does_not_hide_why_a_run_failed(
 # ---- going back, and off
 
 
-async def test_a_fork_refuses_a_large_input_before_it_writes_anything(
-    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = await runner.create_task("q")
-    output = await runner.run_step(task)
-
-    def put(*_: object) -> str:
-        raise AssertionError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Archive, "put", put)
-        with pytest.raises(InvalidArgumentError, match="16 KB"):
-            await runner.fork(task, at=output, input="x" * 20_000)
-        with pytest.raises(InvalidArgumentError):
-            await runner.fork(task, at=output, input="  ")
-
-
-async def test_a_fork_of_a_task_with_a_large_input_refers_to_it(runner: AgentRunner) -> None:
-    large = "L" * 300_000
-    task = await runner.create_task(large)
-    output = await runner.run_step(task)
-    fork = await runner.fork(task, at=output)
-    assert fork.input == large
-    found = await runner.get_task(fork)
-    assert found.input == large
-    assert found.created >= (await runner.get_task(task)).created
-    [first] = await histories(runner.client, fork.task_id)
-    assert first.events[0].ByteSize() < 20_000
-
-
 async def test_a_fork_without_a_session_sees_what_the_old_tasks_session_was(rig: Rig) -> None:
     model = ScriptedModel(lambda request: f"answer {len(request.messages)}")
     await rig.serve(Agent(name="agent", model=model))
@@ -761,38 +432,3 @@ async def test_a_fork_without_a_session_sees_what_the_old_tasks_session_was(rig:
     assert [m.text for m in model.requests[-1].messages][:2] == ["before", "yes"]
     await runner.finalize_response(fork)
     assert [m.text for m in await runner.session("s").chat_history()][-2:] == ["since", "no"]
-
-
-async def test_an_undone_output_is_not_taken_for_the_step_that_has_its_id_now(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting(5))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    undone = await runner.run_step(task)
-    await runner.undo_step(task)
-    again = await runner.run_step(task)
-    assert again.task_step.step_id == undone.task_step.step_id
-    await runner.run_step(task)
-    with pytest.raises(StepNotFoundError):
-        await runner.rewind(task, to=undone)
-    await runner.rewind(task, to=again)
-    assert (await runner.get_task(task)).steps == 2
-
-
-async def test_an_undo_sent_twice_with_one_id_undoes_one_step(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(5))
-    task = await runner.create_task("q")
-    for _ in range(3):
-        await runner.run_step(task)
-    await runner.undo_step(task, request_id="u1")
-    await runner.undo_step(task, request_id="u1")
-    assert (await runner.get_task(task)).steps == 2
-
-
-async def test_a_decision_that_is_no_json_or_too_large_is_refused_by_the_client(
-    runner: AgentRunner, tmp_path: Path
-) -> None:
-    for result in (object(), float("nan"), "x" * 20_000):
-        with pytest.raises(InvalidArgumentError):
-            await runner.respond("a:1", by="ann", result=result)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
 
-from holdfast import RunHooks, Runner, UserError, sync, tool
-from holdfast.errors import TaskExistsError
+from holdfast import Runner, UserError, tool
 from holdfast.testing import FakeOpenAI
-from holdfast.values.code import code_refs
 from tests.support.rig import MakeAgent, Rig, until
 from tests.support.runs import Runs, look
 
@@ -25,11 +22,6 @@ def run(rig: Rig, make_agent: MakeAgent) -> Runs:
 def pay(to: str = "ann") -> str:
     """Pay somebody."""
     return f"paid {to}"
-
-
-def named() -> dict[str, int]:
-    """Say what code this process has named, and how often."""
-    return dict(code_refs._uses)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize(
@@ -85,92 +77,6 @@ async def test_a_state_without_a_session_is_given_none(run: Runs, model: FakeOpe
         await run(state, session="s1")
     with pytest.raises(UserError, match="cannot be run as 'other'"):
         await run(state, task_id="other")
-
-
-class Fails(RunHooks):
-    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-        raise LookupError(str(response))
-
-
-@pytest.mark.parametrize(
-    ("given", "options", "error"),
-    [
-        (5, {}, UserError),
-        ("q", {"max_turns": -1}, UserError),
-        ("q", {"runner": 5}, UserError),
-        ("q", {"task_id": "twice"}, TaskExistsError),
-        ("q", {"hooks": Fails()}, LookupError),
-    ],
-)
-async def test_code_that_was_named_for_a_run_that_is_not_run_is_let_go(
-    run: Runs, model: FakeOpenAI, given: Any, options: dict[str, Any], error: type[Exception]
-) -> None:
-    async def unchanged(data: Any) -> Any:
-        return data.model_data
-
-    agent = await run.serve(look)
-    if error is not UserError:
-        model.reply("done")
-    if error is TaskExistsError:
-        options = {"task_id": f"{run.rig.app}-twice"}
-        await run("q", **options)
-    before = named()
-    arguments: dict[str, Any] = {
-        "runner": run.runner,
-        "run_config": {"call_model_input_filter": unchanged},
-        **options,
-    }
-    with pytest.raises(error):
-        await Runner.run(agent, given, **arguments)
-    assert named() == before
-
-
-async def test_a_refused_resumption_leaves_the_run_its_code(run: Runs, model: FakeOpenAI) -> None:
-    async def unchanged(data: Any) -> Any:
-        return data.model_data
-
-    before = named()
-    config = {"call_model_input_filter": unchanged}
-    model.call("pay")
-    state = (await run("q", pay, run_config=config)).to_state()
-    began = named()
-    with pytest.raises(UserError, match="session"):
-        await run(state, session="other", run_config=config)
-    assert named() == began
-    state.approve(state.get_interruptions()[0])
-    model.reply("done")
-    assert (await run(state, run_config=config)).final_output == "done"
-    assert named() == before
-    await run(state)
-    assert named() == before
-
-
-async def test_a_refused_task_id_leaves_nothing_for_the_loop_to_complain_of(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    complaints: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, said: complaints.append(said))
-    model.call("pay")
-    task_id = (await run("q", pay)).task_id
-    for _ in range(2):
-        with pytest.raises(TaskExistsError):
-            await run("q", task_id=task_id)
-    gc.collect()
-    await asyncio.sleep(0)
-    asyncio.get_running_loop().set_exception_handler(None)
-    assert complaints == []
-
-
-async def test_a_handle_of_the_blocking_twin_serves_a_run_too(run: Runs, model: FakeOpenAI) -> None:
-    agent = await run.serve(look)
-    model.reply("one")
-    model.reply("two")
-    twin = sync.AgentRunner(run.runner)
-    result = await Runner.run(agent, "q", runner=twin, session=twin.session("s"))
-    assert result.final_output == "one"
-    stream = Runner.run_streamed(agent, "q", runner=twin, session=twin.session("s"))
-    assert [event async for event in stream.stream_events()]
-    assert stream.final_output == "two"
 
 
 @pytest.mark.parametrize(

@@ -62,34 +62,6 @@ async def test_a_decision_on_one_call_comes_before_a_standing_one(
     assert outputs(result) == told
 
 
-async def test_of_two_standing_decisions_each_holds_for_its_call_and_the_last_for_later_ones(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    ran, state = await waiting(run, model, "ann", "bob")
-    first, second = state.get_interruptions()
-    state.approve(first, always_approve=True)
-    state.reject(second, always_reject=True)
-    model.call("pay", {"to": "cid"})
-    model.reply("done")
-    result = await run(await RunState.from_string(run.agent, state.to_string()))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    assert (outputs(result), ran) == (["paid ann", NOT_RUN, NOT_RUN], ["ann"])
-    assert (await run(state)).final_output == "done"
-
-
-async def test_a_call_decided_anew_in_a_state_counts_as_its_newest_decision(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    ran, state = await waiting(run, model, "ann", "bob")
-    first, second = state.get_interruptions()
-    state.approve(first, always_approve=True)
-    state.reject(second, always_reject=True)
-    state.approve(first, always_approve=True)
-    model.call("pay", {"to": "cid"})
-    model.reply("done")
-    assert outputs(await run(state)) == ["paid ann", NOT_RUN, "paid cid"]
-    assert ran == ["ann", "cid"]
-
-
 async def test_a_decision_that_contradicts_one_made_elsewhere_is_refused_and_nothing_is_sent(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -125,18 +97,6 @@ async def test_a_contradiction_is_refused_also_when_the_step_or_the_run_is_over(
     if not is_over:
         assert len(await refusals(run, state)) == 1
         await run.runner.abandon(state.task_id, "enough")
-
-
-async def test_the_same_decision_made_elsewhere_is_no_contradiction(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    ran, state = await waiting(run, model, "ann")
-    [item] = state.get_interruptions()
-    model.reply("done")
-    await run.runner.approve(item.approval_id, by="eve")
-    state.approve(item)
-    assert [(await run(state)).final_output for _ in range(2)] == ["done", "done"]
-    assert ran == ["ann"]
 
 
 @pytest.mark.parametrize(

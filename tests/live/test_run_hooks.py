@@ -7,22 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, RunContextWrapper, Runner, RunState, StepFailedError, tool
+from holdfast import RunContextWrapper, Runner, RunState, StepFailedError, tool
 from holdfast.agents.hooks import RunHooks
-from holdfast.agents.runs.teams import team_of
-from holdfast.client.runner.caller_loop import CallerLoop
-from holdfast.engine.loop import shared_loop
-from holdfast.models.base import ModelAnswer
-from holdfast.reading.run_hooks import hook_calls
-from holdfast.task.data.calls import Outcome
-from holdfast.task.data.records import JournalEntry, Mark, StepRecord
-from holdfast.task.ledger.references import SAID_IN_ADDS
-from holdfast.task.step_body import body_of
 from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import Message, ToolCall, assistant
-from holdfast.values.steps import TaskStep
 from tests.support.rig import MakeAgent, Rig, until_status
-from tests.support.runs import Runs, look, pay
+from tests.support.runs import Runs, look
 
 
 @pytest.fixture
@@ -132,30 +121,6 @@ async def test_hooks_are_told_in_order_and_in_the_caller_s_loop(
     assert hooks.loops == {asyncio.get_running_loop()}
 
 
-async def test_hooks_of_an_approved_call_are_told_once_it_runs_and_the_earlier_ones_not_again(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.calls([("pay", {}), ("pay", {})])
-    before = Recorder()
-    state = (await run("q", pay, hooks=before)).to_state()
-    assert [said[0] for said in before.told] == ["agent_start", "llm_start", "llm_end"]
-    state.approve(state.get_interruptions()[0])
-    state.reject(state.get_interruptions()[1])
-    model.reply("done")
-    after = Recorder()
-    await run(state, hooks=after)
-    assert [said[0] for said in after.told] == [
-        "tool_start",
-        "tool_end",
-        "llm_start",
-        "llm_end",
-        "agent_end",
-    ]
-    again = Recorder()
-    await run(state, hooks=again)
-    assert again.told == []
-
-
 async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -185,58 +150,3 @@ async def test_of_a_model_call_that_fails_hooks_are_told_that_it_began_and_once(
     after = Recorder()
     await run(RunState.of(caught.value.task_id), hooks=after)
     assert [said[0] for said in after.told] == ["llm_end", "agent_end"]
-
-
-async def test_without_hooks_nothing_is_read_for_them(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*_: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("holdfast.client.runner.one_run.HookNotifier", never)
-    model.reply("done")
-    assert (await run("q", look)).final_output == "done"
-
-
-async def test_functions_are_called_in_the_caller_s_loop_from_the_engine_s_own() -> None:
-    caller = CallerLoop()
-
-    async def where(number: int) -> tuple[int, Any]:
-        return number, asyncio.get_running_loop()
-
-    found = await shared_loop().wrap(caller.call(where, 1))
-    assert found == await caller.call(where, 1) == (1, asyncio.get_running_loop())
-    assert await shared_loop().wrap(caller.call(lambda: "sync")) == "sync"
-
-
-def test_a_handoff_is_told_in_place_of_its_call() -> None:
-    look_call = ToolCall(id="c", name="look")
-    over = ToolCall(id="h", name="transfer_to_b")
-    step = StepRecord(
-        n=1,
-        step=TaskStep(),
-        adds=(
-            assistant("", calls=(over, look_call)),
-            Message(role="tool", call_id="h", content='{"assistant": "b"}'),
-            Message(role="tool", call_id="c", content="seen"),
-        ),
-        calls=(over, look_call),
-        outcomes=(Outcome(at=1), Outcome(at=2)),
-        journal=(JournalEntry(request="r", answer=ModelAnswer(message=SAID_IN_ADDS)),),
-        next=(TaskStep(agent="b"),),
-        marks=(
-            Mark(2, "call", 0, 0),
-            Mark(3, "call", 0, 1),
-            Mark(4, "done", 0, 1),
-            Mark(5, "done", 0, 0),
-        ),
-    )
-    team = team_of(Agent(name="a", handoffs=[Agent(name="b")]))
-    assert [told.hook for told in hook_calls(body_of(step), team, [], None)] == [
-        "on_agent_start",
-        "on_llm_start",
-        "on_llm_end",
-        "on_tool_start",
-        "on_tool_end",
-        "on_handoff",
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +10,10 @@ import pytest
 from holdfast import MaxTurnsExceeded, tool
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.client.runner.runner import ItemHelpers
-from holdfast.errors import ModelBehaviorError, StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import ReActAgentWorker
 from tests.support.rig import MakeAgent, Rig
-from tests.support.runs import Runs, look, outputs
-from tests.support.workers import said
+from tests.support.runs import Runs, look
 
 
 @pytest.fixture
@@ -102,24 +99,6 @@ async def test_an_error_has_what_the_run_had_made_and_the_context_too(
     assert context.n == 1
 
 
-async def test_a_run_that_waits_to_be_healed_has_its_context_brought_up_to_date(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("count")
-    model.fail(401)
-    context = Counted()
-    with pytest.raises(StepFailedError):
-        await run("q", count, context=context)
-    assert context.n == 1
-
-
-async def test_a_verdict_of_an_abandoned_run_has_data(run: Runs, model: FakeOpenAI) -> None:
-    model.call("nope")
-    with pytest.raises(ModelBehaviorError) as caught:
-        await run("q", look)
-    assert types(caught.value.run_data) == ["tool_call_item"]
-
-
 async def test_predicate_and_undo_of_a_tool_are_given_the_context_object_and_the_usage(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -149,27 +128,3 @@ async def test_predicate_and_undo_of_a_tool_are_given_the_context_object_and_the
         ("asked", Counted(5), 2),
         ("undo paid 5", Counted(5), 2),  # the step that waited is undone; its call stays paid
     ]
-
-
-async def test_an_empty_list_asks_the_model_with_its_instructions_alone(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.reply("hello")
-    result = await run([])
-    assert said(model.requests[0].messages) == []
-    assert (result.input, result.final_output) == ([], "hello")
-
-
-async def test_all_calls_of_an_answer_start_before_any_ends(run: Runs, model: FakeOpenAI) -> None:
-    barrier = asyncio.Barrier(3)
-
-    @tool(effect="read")
-    async def meet(n: int) -> str:
-        """Wait for the others."""
-        await asyncio.wait_for(barrier.wait(), 100)
-        return f"met {n}"
-
-    model.calls([("meet", {"n": 1}), ("meet", {"n": 2}), ("meet", {"n": 3})])
-    model.reply("done")
-    result = await run("q", meet)
-    assert outputs(result) == ["met 1", "met 2", "met 3"]

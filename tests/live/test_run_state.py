@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import MaxTurnsExceeded, RunHooks, Runner, UserError, tool
+from holdfast import RunHooks, Runner, UserError, tool
 from holdfast.agents.tools.context import ToolContext
 from holdfast.client.runner import one_run as running
 from holdfast.client.runner import streamed_run
@@ -61,37 +61,6 @@ async def test_a_call_that_needs_approval_interrupts_the_run_and_approving_goes_
     assert (again.final_output, ran, len(model.requests)) == ("done", ["ann"], 2)
 
 
-async def test_always_approve_covers_the_tool_in_this_task_and_is_audited(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    ran, pay = tools()
-    model.calls([("pay", {"to": "ann"}), ("pay", {"to": "bob"})])
-    state = (await run("q", pay)).to_state()
-    state.approve(state.get_interruptions()[0], always_approve=True)
-    model.call("pay", {"to": "cid"})
-    model.reply("done")
-    result = await run(state, by="eve")
-    assert (result.final_output, sorted(ran)) == ("done", ["ann", "bob", "cid"])
-    standing = [e for e in await run.runner.audit(result.task_id) if e.kind == "standing"]
-    assert [event.actor for event in standing] == ["eve", "eve"]
-    model.call("pay", {"to": "dan"})
-    assert len((await run("q")).interruptions) == 1
-
-
-async def test_always_reject_covers_later_calls_with_the_same_words(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    ran, pay = tools()
-    model.call("pay", {"to": "ann"})
-    state = (await run("q", pay)).to_state()
-    item = state.get_interruptions()[0]
-    state.reject(item, always_reject=True, rejection_message="never")
-    model.call("pay", {"to": "bob"})
-    model.reply("sorry")
-    result = await run(state)
-    assert (outputs(result), ran) == (["never", "never"], [])
-
-
 async def test_input_added_to_a_state_is_said_once_before_the_next_model_call(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -132,13 +101,6 @@ class Desk:
     """A context."""
 
     paid: list[str] = field(default_factory=list[str])
-
-
-@tool(name="pay", needs_approval=True)
-def pay_noted(ctx: ToolContext[dict[str, Any]], to: str) -> str:
-    """Pay somebody, and note it in the context."""
-    ctx.context["paid"].append(to)
-    return f"paid {to}"
 
 
 class Office:
@@ -185,97 +147,6 @@ async def test_a_resumed_run_has_the_context_that_the_deserializer_makes(
     assert [type(each) for each in seen] == [kind]
     given = Desk()
     assert (await run(state, context=given)).context_wrapper.context is given
-
-
-async def test_a_deserializer_that_fails_leaves_the_run_as_it_was(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    ran, pay = tools()
-    model.call("pay", {"to": "ann"})
-    text = (await run("q", pay, context={"n": 1})).to_state().to_string()
-
-    def refuse(data: Any) -> Any:
-        raise LookupError(data["n"])
-
-    agent: Any = run.agent
-    state = await RunState.from_string(agent, text, context_deserializer=refuse)
-    state.approve(state.get_interruptions()[0])
-    with pytest.raises(LookupError, match="1"):
-        await run(state)
-    assert ran == []
-    assert len((await run(RunState.of(state.task_id))).interruptions) == 1
-
-
-async def test_errors_and_cancelled_streams_have_the_context_of_the_deserializer(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    _, pay = tools()
-    agent = await run.serve(pay, look)
-
-    async def approved(**options: Any) -> RunState[Any, Any]:
-        model.call("pay", {"to": "ann"})
-        given: Any = {"context": Desk(["kim"]), "runner": run.runner, **options}
-        begun = await Runner.run_streamed(agent, "q", **given).result()
-        text = begun.to_state().to_string()
-        state: RunState[Any, Any] = await RunState.from_string(
-            agent, text, context_deserializer=lambda each: Office(each["paid"])
-        )
-        state.approve(state.get_interruptions()[0])
-        return state
-
-    with pytest.raises(MaxTurnsExceeded) as caught:
-        await run(await approved(max_turns=1))
-    assert caught.value.run_data.context_wrapper.context.paid == ["kim"]
-    state = await approved()
-    model.add(paced(call("look"), hold_after=1))
-    stream = Runner.run_streamed(agent, state, runner=run.runner)
-    await model.until_held()
-    stream.cancel()
-    async for _ in stream.stream_events():
-        pass
-    assert stream.context_wrapper.context.paid == ["kim"]
-    model.release()
-
-
-async def test_a_deserializer_that_fails_afterwards_hides_nothing(
-    run: Runs, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refuse(data: Any) -> Any:
-        if data["paid"]:
-            raise LookupError("an old form")
-        return Office([])
-
-    for most, output in [(1, ""), (2, "done")]:
-        model.call("pay", {"to": "ann"})
-        given: Any = {"context": {"paid": list[str]()}, "max_turns": most}
-        text = (await run("q", pay_noted, **given)).to_state().to_string()
-        agent: Any = run.agent
-        state = await RunState.from_string(agent, text, context_deserializer=refuse)
-        state.approve(state.get_interruptions()[0])
-        if output:
-            model.reply(output)
-            data: Any = await run(state)
-            assert data.final_output == output
-        else:
-            with pytest.raises(MaxTurnsExceeded) as caught:
-                await run(state)
-            data = caught.value.run_data
-        assert data.context_wrapper.context == {"paid": ["ann"]}
-    assert "context_deserializer" in caplog.text
-
-
-async def test_what_the_caller_changes_while_a_run_waits_stays(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    context: dict[str, Any] = {"paid": [], "who": "x"}
-    model.call("pay", {"to": "ann"})
-    model.reply("done")
-    waits = await run("q", pay_noted, context=context)
-    context |= {"who": "y", "new": 1}
-    state = waits.to_state()
-    state.approve(waits.interruptions[0])
-    await run(state, context=context)
-    assert context == {"paid": ["ann"], "who": "y", "new": 1}
 
 
 async def test_a_state_is_refused_what_belongs_to_another_run(run: Runs, model: FakeOpenAI) -> None:
@@ -343,28 +214,6 @@ async def test_a_decision_made_while_the_result_is_read_is_carried_out_before_it
     monkeypatch.setattr(running, "read_recorded", read_late)
     result = await run("q", pay, hooks=Hooks())
     assert (result.final_output, result.waiting_for, heard) == ("done", (), ["done"])
-
-
-async def test_a_step_that_fails_while_the_result_is_read_is_what_the_run_waits_for(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def read_late(reader: Any, task_id: str, **_: Any) -> Any:
-        monkeypatch.undo()
-        [approval] = await run.runner.pending_approvals(task_id)
-        await run.runner.approve(approval, by="eve")
-        await until_status(run.runner, task_id, "needs_attention")
-        return await read_recorded(reader, task_id)
-
-    _, pay = tools()
-    model.call("pay", {"to": "ann"})
-    model.fail(401)
-    monkeypatch.setattr(running, "read_recorded", read_late)
-    result = await run("q", pay)
-    assert result.final_output is None
-    [cause] = result.waiting_for
-    assert "401" in cause
-    model.reply("done")
-    assert (await run(result.to_state())).final_output == "done"
 
 
 async def test_a_run_stopped_after_a_turn_goes_on_with_its_state_whatever_the_reason_says(

@@ -82,15 +82,6 @@ def test_repeated_runs_leave_no_loop_and_the_thread_as_it_was(
     assert [loop.is_closed() for loop in made] == [True] * 3
 
 
-def test_a_hook_that_raises_ends_a_blocking_run(clerk: Agent, runner: sync.AgentRunner) -> None:
-    class Fails(RunHooks):
-        async def on_agent_start(self, context: Any, agent: Any) -> None:
-            raise LookupError("no")
-
-    with pytest.raises(LookupError, match="no"):
-        Runner.run_sync(clerk, "q", runner=runner, hooks=Fails())
-
-
 async def test_a_blocking_run_is_refused_inside_a_loop(clerk: Agent) -> None:
     with pytest.raises(RuntimeError, match=r"await Runner\.run"):
         Runner.run_sync(clerk, "q")

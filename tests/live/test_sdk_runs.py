@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
@@ -13,7 +12,6 @@ from openai import APIConnectionError, BadRequestError
 
 from holdfast import (
     Agent,
-    AgentRunner,
     AgentToolInvocation,
     AgentToolStreamEvent,
     GenerateDynamicPromptData,
@@ -41,10 +39,7 @@ from holdfast import (
     retry_policies,
 )
 from holdfast.errors import (
-    ArchiveError,
-    ModelBehaviorError,
     ModelRequestError,
-    TaskNotFoundError,
     UserError,
 )
 from holdfast.models import ModelAnswer, ModelRequest
@@ -52,8 +47,7 @@ from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.code import raised
 from holdfast.values.messages import ToolCall
 from holdfast.values.runs import failed_attempts
-from tests.support.rig import Rig, as_embedded, until, until_status
-from tests.support.runs import pay
+from tests.support.rig import Rig, as_embedded
 
 OK = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
 
@@ -136,43 +130,6 @@ async def test_an_error_keeps_its_arguments_and_attributes_and_not_its_frames(ru
     assert isinstance(error, StepFailedError)
 
 
-class Held(RunHooks):
-    """Holds the caller of a run, until it is let go."""
-
-    def __init__(self) -> None:
-        self.may_go = asyncio.Event()
-
-    async def on_agent_start(self, *_given: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        await self.may_go.wait()
-
-
-async def test_error_of_a_run_that_was_abandoned_before_its_caller_looked_is_what_it_is() -> None:
-    @output_guardrail
-    def seats(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
-        raise BookedOutError(2)
-
-    hooks, name = Held(), "t1"
-    agent = Agent(name="a", model=ScriptedModel(["x"]), output_guardrails=[seats])
-    async with AgentRunner.local(agent, data_dir=None) as runner:
-        running = asyncio.create_task(
-            Runner.run(agent, "Go.", runner=runner, task_id=name, hooks=hooks)
-        )
-        await until(lambda: _has_failed(runner, name))
-        await runner.abandon(name, "no more", by="ann")
-        await until_status(runner, name, "abandoned")
-        hooks.may_go.set()
-        with pytest.raises(BookedOutError):
-            await running
-    assert raised.take(name, "BookedOutError", "2 seats are left") is None
-
-
-async def _has_failed(runner: AgentRunner, name: str) -> bool:
-    try:
-        return (await runner.get_task(name)).status == "needs_attention"
-    except TaskNotFoundError:
-        return False
-
-
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_what_a_tool_raised_that_ends_its_run_is_the_cause(
     rig: Rig, run: Any, *, streamed: bool
@@ -194,55 +151,6 @@ async def test_what_a_tool_raised_that_ends_its_run_is_the_cause(
     assert (cause.seats, cause.__traceback__) == (2, None)
 
 
-class SilentError(Exception):
-    """An error without a text."""
-
-
-async def test_the_cause_is_what_the_tool_raised_that_has_ended_the_run(run: Any) -> None:
-    late = asyncio.Event()
-
-    @function_tool(failure_error_function=None)
-    async def book() -> str:
-        await late.wait()
-        raise SilentError
-
-    @function_tool
-    async def look() -> str:
-        late.set()
-        raise ValueError
-
-    @function_tool(failure_error_function=None)
-    async def plan() -> str:
-        text = "no seats"
-        raise UserError(text, remedy="Take the train.")
-
-    for name, kind in (("book", SilentError), ("plan", UserError)):
-        calls = tuple(ToolCall(id=each, name=each, arguments="{}") for each in (name, "look"))
-        agent = Agent(name="a", model=ScriptedModel([calls]), tools=[book, look, plan])
-        with pytest.raises(UserError, match=f"Error running tool {name}") as caught:
-            await run(agent)
-        assert type(caught.value.__cause__) is kind
-
-
-class PickyError(Exception):
-    """An error of which no subclass can be made."""
-
-    def __init_subclass__(cls, **_more: Any) -> None:
-        msg = "no subclass"
-        raise RuntimeError(msg)
-
-
-async def test_an_error_of_which_no_class_can_be_made_is_the_cause(run: Any) -> None:
-    @output_guardrail
-    def picky(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
-        raise PickyError
-
-    agent = Agent(name="a", model=ScriptedModel(["x"]), output_guardrails=[picky])
-    with pytest.raises(StepFailedError) as caught:
-        await run(agent)
-    assert type(caught.value.__cause__) is PickyError
-
-
 def test_of_errors_of_one_class_that_were_kept_the_one_that_stopped_the_task_is_taken() -> None:
     first, second = BookedOutError(2), BookedOutError(3)
     for error in (first, second):
@@ -252,15 +160,6 @@ def test_of_errors_of_one_class_that_were_kept_the_one_that_stopped_the_task_is_
     raised.keep("t1", first, str(first))
     raised.drop("t1")
     assert raised.take("t1", "BookedOutError", "Step failed: 2 seats are left") is None
-
-
-async def test_error_of_a_task_that_is_closed_is_not_kept(
-    run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dropped: list[str] = []
-    monkeypatch.setattr(raised, "drop", dropped.append)
-    result = await run(Agent(name="a", model=ScriptedModel(["x"])))
-    assert dropped == [result.task_id]
 
 
 async def test_a_run_whose_own_error_was_caught_goes_on(rig: Rig) -> None:
@@ -375,12 +274,6 @@ async def test_attempts_that_have_failed_are_requests_that_cost_nothing(rig: Rig
     assert (recorded.requests, recorded.priced, recorded.cost) == (3, 3, Decimal(10))
 
 
-async def test_attempts_that_settings_do_not_count_are_no_requests(run: Any) -> None:
-    model = Broken(lost())
-    result = await run(Agent(name="a", model=model))
-    assert (result.final_output, model.asked, result.usage.requests) == ("ok", 2, 1)
-
-
 def locked() -> BadRequestError:
     request: Any = httpx.Request("POST", "https://example.com")
     response: Any = httpx.Response(400, request=request)
@@ -396,14 +289,6 @@ async def test_a_locked_conversation_is_asked_again_whatever_the_policy(
     agent = Agent(name="a", model=model, model_settings=ModelSettings(retry=retry))
     result = await run(agent)
     assert (result.final_output, model.asked, result.usage.requests) == ("ok", 2, 2)
-
-
-async def test_a_locked_conversation_is_not_asked_again_where_no_attempt_is_left(run: Any) -> None:
-    retry = ModelRetrySettings(max_retries=0, policy=retry_policies.network_error())
-    model = Broken(locked())
-    with pytest.raises(BadRequestError):
-        await run(Agent(name="a", model=model, model_settings=ModelSettings(retry=retry)))
-    assert model.asked == 1
 
 
 async def test_error_in_a_retry_policy_names_it(run: Any) -> None:
@@ -500,24 +385,6 @@ async def test_agent_as_a_tool_runs_outside_of_a_task_too() -> None:
     assert (hooks.seen, bool(told)) == (["inner"], True)
 
 
-class Failing(RunHooks[Any]):
-    """Raises an error of ours."""
-
-    async def on_agent_start(self, _context: Any, _agent: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        msg = "the hook's own archive"
-        raise ArchiveError(msg)
-
-
-async def test_what_a_hook_of_a_nested_run_raises_is_not_taken_for_an_unread_run(run: Any) -> None:
-    call = ToolCall(id="c1", name="ask", arguments='{"input": "q"}')
-    made = asking(Failing(), [], [])
-    outer = Agent(name="outer", model=ScriptedModel([call, "done"]), tools=[made])
-    result = await run(outer)
-    assert result.final_output == "done"
-    [said] = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
-    assert said.startswith("An error occurred while running the tool")
-
-
 # ---- hooks, states
 
 
@@ -533,27 +400,3 @@ async def test_state_with_an_answer_is_refused_with_an_agent_that_does_not_know_
     lead = Agent(name="lead", model=ScriptedModel([]), handoffs=[agent])
     result = await Runner.run(lead, state, runner=runner)
     assert result.last_agent is agent
-
-
-async def approved(agent: Agent, runner: AgentRunner) -> RunState[Any]:
-    """Run an agent until it waits, and approve the call for which it does."""
-    state: RunState[Any] = (await Runner.run(agent, "Go.", runner=runner)).to_state()
-    state.approve(state.get_interruptions()[0])
-    return state
-
-
-async def test_an_approved_call_of_a_lost_tool_is_the_agents_sdks_error_and_waits(rig: Rig) -> None:
-    call = ToolCall(id="c1", name="pay", arguments="{}")
-    agent = Agent(name="a", model=ScriptedModel([call, "done"]), tools=[pay])
-    runner = await rig.serving(agent)
-    state = await approved(agent, runner)
-    agent.tools = []
-    with pytest.raises(ModelBehaviorError, match="Tool pay not found in agent a") as caught:
-        await Runner.run(agent, state, runner=runner)
-    error: Any = caught.value
-    assert isinstance(error, StepFailedError)
-    assert (error.task_id, error.cause_type) == (state.task_id, "ToolMissingError")
-    assert "Give the tool back to agent 'a'" in error.remedy
-    agent.tools = [pay]
-    result = await Runner.run(agent, RunState.of(error.task_id), runner=runner)
-    assert result.final_output == "done"

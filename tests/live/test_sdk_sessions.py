@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,8 +16,7 @@ from agents.extensions.memory import (
 )
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from holdfast import OpenAIResponsesCompactionSession, SQLiteSession
-from holdfast.errors import InvalidArgumentError
+from holdfast import SQLiteSession
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look
@@ -106,26 +104,4 @@ async def test_a_wrapped_session_of_ours_holds_nothing_that_can_be_read_and_has_
     assert [item["role"] for item in await session.get_items()] == ["user", "assistant"]
     inner.session_settings.limit = 3
     assert len(await session.get_items()) == 3
-    inner.close()
-
-
-async def test_items_that_a_session_around_a_folding_one_has_encrypted_are_not_folded() -> None:
-    async def compact(**_sent: Any) -> Any:
-        return SimpleNamespace(output=[{"type": "compaction", "encrypted_content": "..."}])
-
-    client: Any = SimpleNamespace(responses=SimpleNamespace(compact=compact))
-    inner = SQLiteSession("s")
-    folding: Any = OpenAIResponsesCompactionSession("s", inner, client=client)
-    session = EncryptedSession("s", folding, "key")
-    items: list[Any] = [{"role": "user", "content": "q"}]
-    await session.add_items(items)
-    with pytest.raises(InvalidArgumentError, match="as its underlying_session"):
-        await session.run_compaction({"force": True})
-    assert await session.get_items() == items
-    other_way = OpenAIResponsesCompactionSession(
-        "s", EncryptedSession("s", cast("Any", inner), "key"), client=client
-    )
-    await other_way.run_compaction({"force": True})
-    assert [item["type"] for item in await other_way.get_items()] == ["compaction"]
-    assert all(item["__enc__"] for item in await inner.get_items())
     inner.close()

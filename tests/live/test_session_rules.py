@@ -13,7 +13,7 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import CommandRefusedError
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
-from tests.support.rig import MakeRunner, activities_of, until
+from tests.support.rig import MakeRunner, until
 
 IN_SESSION = Always(same=["to"], scope="session")
 
@@ -129,31 +129,6 @@ async def test_a_rule_of_the_session_rejects_and_its_predicate_is_not_asked(
     assert not await runner.verify(third)
 
 
-async def test_a_rule_of_a_session_does_not_decide_what_its_person_may_not(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    runner = await make_runner(paying(world, ApprovalRule(not_asker=True)))
-    task, _ = await asked_to_pay(runner, model, "Kim", by="kim")
-    await runner.approve(await ask(runner, task), "ann", always=IN_SESSION)
-    _, status = await asked_to_pay(runner, model, "Kim", by="kim")
-    assert (status, world.done) == ("done", ["Kim", "Kim"])
-    _, status = await asked_to_pay(runner, model, "Kim", by="ann")
-    assert status == "waiting"
-
-
-async def test_a_rule_of_a_session_needs_one_and_has_a_size(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    runner = await make_runner(paying(world))
-    task, _ = await asked_to_pay(runner, model, "Kim", session=None)
-    with pytest.raises(CommandRefusedError, match="has no session"):
-        await runner.approve(await ask(runner, task), "ann", always=IN_SESSION)
-    task, _ = await asked_to_pay(runner, model, "K" * 5_000)
-    with pytest.raises(CommandRefusedError, match="at most 4096 bytes"):
-        await runner.approve(await ask(runner, task), "ann", always=IN_SESSION)
-    assert world.done == []
-
-
 async def test_a_session_that_an_operator_has_ended_decides_nothing_any_more(
     make_runner: MakeRunner, model: FakeOpenAI, world: World
 ) -> None:
@@ -170,24 +145,3 @@ async def test_a_session_that_an_operator_has_ended_decides_nothing_any_more(
     model.call("pay", {"to": "Kim"})
     assert (await runner.run_step(open_one)).status == "waiting"
     assert world.done == ["Kim", "Kim"]
-
-
-async def test_a_rule_that_another_task_gives_meanwhile_is_seen(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    runner = await make_runner(paying(world))
-    early, status = await asked_to_pay(runner, model, "Bob")
-    assert status == "waiting"
-    await runner.reject(await ask(runner, early), "ann", "not him")
-    other, _ = await asked_to_pay(runner, model, "Kim")
-    await runner.approve(await ask(runner, other), "ann", always=IN_SESSION)
-
-    async def kept() -> bool:
-        return bool(await runner.session("books").standing_rules())
-
-    await until(kept)
-    model.call("pay", {"to": "Kim"})
-    model.reply("done")
-    await runner.run_task(early)
-    assert world.done == ["Kim", "Kim"]
-    assert "session_rules" in await activities_of(runner.client, early.task_id)

@@ -10,18 +10,13 @@ import pytest
 
 from holdfast import (
     Agent,
-    AgentHooks,
     AgentRunner,
     GuardrailFunctionOutput,
-    Handoff,
-    ItemHelpers,
     OutputGuardrail,
     RunConfig,
-    RunHooks,
     Runner,
     RunResult,
     RunState,
-    StepFailedError,
     ToolContext,
     UserError,
     handoff,
@@ -108,33 +103,6 @@ async def test_a_streamed_run_shows_the_users_agents(runner: AgentRunner) -> Non
     check_circle(team, await streamed.result())
 
 
-def handing_by_hand(returned: Agent, target: Agent, *, beside: Agent) -> Agent:
-    """Make an agent whose handoff to the target returns an agent when it is called."""
-
-    async def hand_over(_ctx: Any, _arguments: str) -> Agent:
-        return returned
-
-    by_hand = Handoff(
-        tool_name="to_other",
-        tool_description="",
-        input_json_schema={},
-        on_invoke_handoff=hand_over,
-        agent_name="test",
-        target=target,
-    )
-    call = ToolCall(id="", name="to_other", arguments="{}")
-    return named_test(call, handoffs=[beside, by_hand])
-
-
-async def test_so_does_one_whose_function_returns_the_wrong_agent_of_the_name(
-    runner: AgentRunner,
-) -> None:
-    one, other = named_test("one"), named_test("other")
-    first = handing_by_hand(one, other, beside=one)
-    with pytest.raises(UserError, match=r"must return agent 'test#\d'"):
-        await Runner.run(first, "q", runner=runner)
-
-
 async def test_an_agent_of_the_same_name_is_called_as_a_tool(runner: AgentRunner) -> None:
     called = named_test("from the one called")
     ask = ToolCall(id="", name="ask", arguments='{"input": "q"}')
@@ -145,35 +113,6 @@ async def test_an_agent_of_the_same_name_is_called_as_a_tool(runner: AgentRunner
     assert output.tool_origin is not None
     assert output.tool_origin.agent_name == "test"
     assert (await runner.get_task(f"{result.task_id}~0.1.0.0")).agent == "test#2"
-
-
-class Watching(RunHooks[Any]):
-    """Keeps the agents that it is told of."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, list[Any]]] = []
-
-    async def on_agent_start(self, context: Any, agent: Any) -> None:
-        self.seen.append(("start", [agent]))
-
-    async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-        self.seen.append(("end", [agent]))
-
-    async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
-        self.seen.append(("handoff", [from_agent, to_agent]))
-
-
-class Own(AgentHooks[Any]):
-    """Keeps the agents that it is told of."""
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    async def on_start(self, context: Any, agent: Any) -> None:
-        self.seen.append(agent)
-
-    async def on_handoff(self, context: Any, agent: Any, source: Any) -> None:
-        self.seen += [agent, source]
 
 
 async def test_so_do_instructions_tools_predicates_guardrails_and_filters_of_the_model(
@@ -283,28 +222,34 @@ async def test_a_run_does_not_go_on_with_agents_that_have_changed_places(tmp_pat
         assert result.final_output == "It is paid."
 
 
-async def test_the_run_after_a_finished_one_begins_with_its_last_agent(runner: AgentRunner) -> None:
-    second = named_test("one", "two")
-    first = named_test(HAND_OVER, handoffs=[second])
-    state = (await Runner.run(first, "q", runner=runner)).to_state()
-    state.add_input("And then?")
-    result = await Runner.run(first, state, runner=runner)
-    assert (result.final_output, result.last_agent is second) == ("two", True)
-    assert ItemHelpers.text_message_outputs(result.new_items) == "onetwo"
-    assert [item.agent is first for item in result.new_items] == [True, True, False, False, False]
+def led(instructions: str, *, swapped: bool = False) -> Agent:
+    """An agent with a name of its own, that hands over to one of two that share a name."""
+    payer, other = named_test(PAY, "It is paid.", tools=[pay]), named_test("Nothing.", tools=[pay])
+    handoffs = [handoff(payer, "to_payer"), handoff(other, "to_other")]
+    model = ScriptedModel([ToolCall(id="", name="to_payer", arguments="{}")])
+    handoffs = handoffs[::-1] if swapped else handoffs
+    return Agent(name="boss", model=model, instructions=instructions, handoffs=handoffs)
 
 
-@pytest.mark.exhaustive
-async def test_nor_does_a_worker_that_has_them_take_the_task(tmp_path: Path) -> None:
-    async with AgentRunner.local(HOME, data_dir=tmp_path) as one:
-        stopped = await Runner.run(paying(), "q", runner=one)
-        await end_process(one, stopped.task_id)
-    async with AgentRunner.local(HOME, data_dir=tmp_path) as other:
-        beside = await Runner.run(paying(swapped=True), "q", runner=other)
-        assert beside.interruptions
-        await other.approve(stopped.interruptions[0].approval_id, by="ann")
-        with pytest.raises(StepFailedError, match="is declared otherwise than the one"):
-            await other.run_on(stopped.task_id)
-        assert (await other.get_task(stopped.task_id)).status == "needs_attention"
-        result = await Runner.run(rest_of(paying()), RunState.of(stopped.task_id), runner=other)
-        assert result.final_output == "It is paid."
+async def test_an_agent_with_a_name_of_its_own_may_be_edited_but_not_lead_to_others(
+    runner: AgentRunner,
+) -> None:
+    stopped = await Runner.run(led("One."), "q", runner=runner)
+    state = stopped.to_state()
+    state.approve(stopped.interruptions[0])
+    with pytest.raises(UserError, match="'boss' now is declared otherwise than the one"):
+        await Runner.run(rest_of(led("One.", swapped=True)), state, runner=runner)
+    result = await Runner.run(rest_of(led("Two.")), state, runner=runner)
+    assert result.final_output == "It is paid."
+
+
+async def test_the_state_of_a_streamed_run_in_progress_knows_its_agent(runner: AgentRunner) -> None:
+    team = circle()
+    streamed = Runner.run_streamed(team[0], "q", runner=runner)
+    events = streamed.stream_events()
+    told = [
+        streamed.to_state().to_json()["runs"]
+        async for event in events
+        if event.type == "agent_updated_stream_event"
+    ]
+    assert told == ["test", "test#2", "test#3", "test"]

@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Retrieved, SourceNode, TaskStep, TaskStepOutput, ToolCall, tool
+from holdfast import Retrieved, SourceNode, tool
 from holdfast.agents.tools.decorator import render_result
 from holdfast.testing import FakeOpenAI
 from holdfast.values.parts.sources import content_of, nodes_of, union
-from holdfast.workers import StepContext
 from tests.support.rig import MakeRunner
-from tests.support.workers import Doing, ends
-
-LARGE = "a long page " * 4000
 
 
 @dataclass
@@ -65,12 +61,6 @@ def engine(query: str) -> Response:
     return Response(f"answer to {query}", found)
 
 
-@tool(effect="read")
-def archive(size: int) -> Retrieved:
-    """Return large nodes."""
-    return Retrieved("short", nodes=[SourceNode(id=str(k), text=LARGE) for k in range(size)])
-
-
 # ---- reading results
 
 
@@ -108,15 +98,6 @@ def test_a_node_that_cannot_be_read_is_left_out_and_logged(
     assert "A source node of type object is left out" in caplog.text
 
 
-def test_what_json_cannot_say_is_said_in_another_way() -> None:
-    odd = Node("\ud800", "\ud800", {"when": object, "how_much": float("nan")})
-    [node] = nodes_of(Response("", [Scored(odd, float("inf"))]))
-    assert node.score is None
-    assert node.metadata["how_much"] == "NaN"
-    assert "object" in node.metadata["when"]
-    node.model_dump_json()
-
-
 def test_of_nodes_with_one_id_the_first_is_kept_where_it_stands() -> None:
     a, b, c = (SourceNode(id=id, text=text) for id, text in (("a", "1"), ("b", "2"), ("a", "3")))
     assert union([[a, b], [c]]) == (a, b)
@@ -141,17 +122,3 @@ async def test_nodes_of_all_steps_are_joined_in_call_order(
     steps = await runner.get_completed_steps(response.task_id)
     assert [node.id for source in steps[1].sources for node in source.nodes] == ["c", "shared"]
     assert model.requests[1].results == {"call_1": "found a", "call_2": "answer to b"}
-
-
-async def test_nodes_are_shown_in_the_middle_of_a_step_and_after_it(
-    make_runner: MakeRunner,
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        calls = [ToolCall(id="1", name="archive", arguments='{"size": 2}')]
-        [result] = await ctx.call_tools(calls)
-        return ends(step, [result.content, *(len(node.text) for node in result.nodes)])
-
-    runner = await make_runner(archive, worker=Doing(body))
-    response = await runner.chat("q")
-    assert response.output == ["short", len(LARGE), len(LARGE)]
-    assert [node.id for node in response.source_nodes] == ["0", "1"]

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
-import pytest
 from openai import AsyncOpenAI
 
 from holdfast import Agent, AgentRunner, Price, Prices, Task
-from holdfast.agents.guardrails import GuardrailFunctionOutput, OutputGuardrail
-from holdfast.errors import OutputGuardrailTripwireTriggered
 from holdfast.models import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Usage, user
-from tests.support.rig import MakeAgent, MakeRunner, Rig, histories
+from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import look
 
 
 async def spent(runner: AgentRunner, task: Task | str) -> Usage:
     return (await runner.get_task(task)).usage
-
-
-async def test_the_cost_of_an_answer_that_a_guardrail_blocked_is_shown(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    def stop(*_: Any) -> GuardrailFunctionOutput:
-        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
-
-    guards = [OutputGuardrail(guardrail_function=stop)]
-    await rig.serve(make_agent(output_guardrails=guards))
-    runner = rig.runner()
-    model.reply("secret")
-    task = await runner.create_task("q")
-    with pytest.raises(OutputGuardrailTripwireTriggered):
-        await runner.run_task(task)
-    assert (await spent(runner, task)).requests == 1
 
 
 async def test_each_call_is_priced_when_it_is_made_and_undone_ones_stay_paid(
@@ -87,24 +67,6 @@ async def test_the_cost_of_an_unknown_model_is_unknown_also_beside_known_ones(
     usage = await spent(runner, task)
     assert (usage.requests, usage.priced, usage.cost) == (3, 2, None)
     assert usage.paid == Decimal("0.000002")
-
-
-async def test_a_run_without_prices_records_no_cost(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.reply("done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    assert (await spent(runner, task)).cost is None
-    [history] = await histories(runner.client, task.task_id)
-    payloads = [
-        payload.data
-        for event in history.events
-        for payload in event.activity_task_completed_event_attributes.result.payloads
-    ]
-    assert payloads
-    assert not [data for data in payloads if b"priced" in data or b"paid" in data]
 
 
 async def test_a_session_has_cost_what_all_its_tasks_have_also_before_a_reset(

@@ -14,13 +14,12 @@ from holdfast.errors import (
     CommandRefusedError,
     MaxTurnsExceeded,
     NoUpcomingStepsError,
-    TaskClosedError,
 )
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Usage, user
 from holdfast.workers import StepContext
-from tests.support.people import World, ask, kinds
-from tests.support.rig import MakeAgent, MakeRunner, Rig, roll, until_status, until_steps
+from tests.support.people import World, ask
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status, until_steps
 from tests.support.workers import Doing
 
 
@@ -290,17 +289,6 @@ async def test_a_probe_that_fails_leaves_it_to_a_person_who_may_give_up(
     assert world.done == ["refund 100"]
 
 
-async def test_an_idempotent_call_is_repeated_with_its_key_and_asks_nobody(
-    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, world: World
-) -> None:
-    refund = Refund(world, idempotent=True)
-    runner, task = await lost(rig, make_agent(refund.tool), refund, model)
-    assert str(await runner.run_task(task)) == "done"
-    assert world.done == ["refund 100"] * 2
-    assert len(set(world.keys)) == 1
-    assert "asked" not in await kinds(runner, task)
-
-
 # ---- pause
 
 
@@ -354,53 +342,3 @@ async def answered(runner: AgentRunner, model: FakeOpenAI, *further: str) -> Tas
         model.reply(f"to {text[:20]}")
         await runner.run_step(task, input=text)
     return task
-
-
-async def test_a_follow_up_is_undone_and_the_earlier_answer_is_back_also_after_a_rollover(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(roll_events=50)
-    task = await answered(runner, model, "And 42 more?", "And 1 less?")
-    await roll(runner, task)
-    await runner.undo_step(task)
-    assert str(await runner.run_task(task)) == "to And 42 more?"
-    await runner.undo_step(task, by="ann")
-    assert (await runner.get_task(task)).status == "answered"
-    assert await runner.get_upcoming_steps(task) == []
-    with pytest.raises(NoUpcomingStepsError):
-        await runner.run_step(task)
-    model.reply("358")
-    output = await runner.run_step(task, input="And 5 less?")
-    assert (str(output), output.is_last) == ("358", True)
-    said = [message.text for message in model.requests[-1].messages]
-    assert (said[-1], "And 42 more?" in said) == ("And 5 less?", False)
-    await runner.undo_step(task)
-    assert str(await runner.finalize_response(task)) == "363"
-    handle = runner.client.get_workflow_handle(task.task_id)
-    assert (await handle.result())["answer"] == "363"
-    assert await runner.verify(task) == []
-    with pytest.raises(TaskClosedError):
-        await runner.run_step(task, input="And now?")
-
-
-async def test_a_large_follow_up_keeps_its_input_over_a_pause_and_an_undo(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    task = await answered(runner, model)
-    await runner.pause(task, by="ann")
-    large = "And this? " * 5_000
-    assert (await runner.run_step(task, input=large)).status == "waiting"
-    await runner.resume(task, by="ann")
-    model.call("look")
-    await runner.run_step(task)
-    model.reply("lost")
-    await runner.run_step(task)
-    await runner.undo_step(task)
-    model.reply("long")
-    assert str(await runner.run_step(task)) == "long"
-    assert model.requests[-1].last_user == large
-    for _ in range(2):
-        await runner.undo_step(task)
-    assert (await runner.get_task(task)).status == "answered"
-    assert await runner.verify(task) == []

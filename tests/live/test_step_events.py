@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, TaskStep, TaskStepOutput, ToolCall, tool
-from holdfast import sync as blocking
-from holdfast.errors import StepFailedError, TaskClosedError, TaskNotFoundError
+from holdfast import AgentRunner, ToolCall, tool
+from holdfast.errors import TaskClosedError, TaskNotFoundError
 from holdfast.reading.step_events import (
     ChatEnd,
     ChatStart,
@@ -20,7 +19,6 @@ from holdfast.reading.step_events import (
     StepUndone,
     ToolCalled,
     ToolDone,
-    event_text,
 )
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.commands import RunRequest
@@ -30,9 +28,8 @@ from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import FakeOpenAI
-from holdfast.workers import StepContext
 from tests.support.rig import MakeRunner, Rig, histories
-from tests.support.workers import Counting, Doing, ends
+from tests.support.workers import Counting
 
 
 @tool(effect="read")
@@ -170,13 +167,6 @@ async def test_a_verbose_runner_prints_only_what_happens_from_then_on_also_after
     assert told(await read(runner, task))[-1] == ("closed", "abandoned")
 
 
-def test_long_texts_are_printed_in_one_short_line() -> None:
-    text = event_text(ChatStart(number=0, task_id="t", input="a\nb " * 200))
-    assert "\n" not in text
-    assert text.endswith("...")
-    assert len(text) < 250
-
-
 async def test_each_event_is_read_as_soon_as_it_happened(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
@@ -204,25 +194,6 @@ async def test_each_event_is_read_as_soon_as_it_happened(
     await events.aclose()  # type: ignore[attr-defined]
 
 
-async def test_calls_in_the_middle_of_a_step_are_told_with_their_batches(
-    make_runner: MakeRunner,
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        def call(id: str, where: str) -> ToolCall:
-            return ToolCall(id=id, name="look", arguments=f'{{"where": "{where}"}}')
-
-        [one] = await ctx.call_tools([call("1", "a")])
-        [two] = await ctx.call_tools([call("2", one.content)])
-        ctx.add(two.message)
-        return TaskStepOutput(output=two.content, calls=(call("3", "c"),), is_last=True)
-
-    runner = await make_runner(look, worker=Doing(body))
-    response = await runner.chat("q")
-    assert [words[-1] for words in told(await read(runner, response.task_id))[2:-2]] == [
-        *("look", "seen a", "look", "seen seen a", "look", "seen c")
-    ]
-
-
 async def test_an_undone_step_keeps_its_events_and_numbers_are_never_given_twice(
     make_runner: MakeRunner,
 ) -> None:
@@ -247,66 +218,6 @@ async def test_an_undone_step_keeps_its_events_and_numbers_are_never_given_twice
     assert [event.number for event in events] == list(range(len(events)))
 
 
-async def test_a_step_that_is_started_anew_tells_its_new_calls_only(
-    make_runner: MakeRunner,
-) -> None:
-    broken = [True]
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        await ctx.call_tools([ToolCall(id="1", name="look")])
-        if broken:
-            raise ValueError("bug")
-        return ends(step)
-
-    runner = await make_runner(look, worker=Doing(body))
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError):
-        await runner.run_step(task)
-    broken.clear()
-    await runner.run_step(task, restart="step")
-    events = await read(runner, task, until="answered")
-    assert [words[0] for words in told(events)] == [
-        *("chat", "start", "step_failed", "call", "done", "end")
-    ]
-    numbers = [event.number for event in events]
-    assert numbers == [0, 1, 4, 5, 6, 7]
-
-
-async def test_a_fork_begins_with_the_events_that_it_shares(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(3))
-    task = await runner.create_task("q")
-    first = await runner.run_step(task)
-    await runner.run_step(task)
-    fork = await runner.fork(task, at=first)
-    await runner.run_step(fork)
-    follower = runner.step_events(fork, poll=0.01)
-    events = [await anext(follower) for _ in range(5)]
-    assert [words[:2] for words in told(events)[1:]] == [
-        *(("start", "s1"), ("end", "s1"), ("start", "s2"), ("end", "s2"))
-    ]
-    assert {event.task_id for event in events} == {fork.task_id}
-    assert [event.number for event in events] == [0, 1, 2, 3, 4]
-
-
-# ---- handlers
-
-
-async def test_a_chat_that_waits_or_fails_has_told_what_happened(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    events: list[StepEvent] = []
-    runner = await make_runner(pay)
-    model.call("pay", {"euros": 5})
-    response = await runner.chat("q", on_event=events.append)
-    assert response.status == "waiting"
-    assert told(events) == [("chat", "q"), ("start", "s1"), ("call", "s1", "pay"), ("waiting",)]
-    events.clear()
-    model.fail(401)
-    with pytest.raises(StepFailedError):
-        await runner.chat("q", on_event=events.append)
-    assert told(events) == [("chat", "q"), ("start", "s1"), ("step_failed",)]
-
-
 # ---- numbers
 
 
@@ -326,16 +237,3 @@ def test_events_of_steps_are_numbered_in_the_order_in_which_they_happened() -> N
         (5, "done", 0),
         (6, "end", 0),
     ]
-
-
-# ---- without await
-
-
-def test_the_blocking_twin_is_an_iterator() -> None:
-    from holdfast import Agent
-
-    agent = Agent(name="twin", model="offline", tools=[look])
-    with blocking.AgentRunner.local(agent, data_dir=None) as runner:
-        response = runner.chat("hello")
-        events = list(runner.step_events(response.task_id))
-    assert [words[0] for words in told(events)] == ["chat", "start", "end", "closed"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, TaskStep, TaskStepOutput
+from holdfast import TaskStep, TaskStepOutput
 from holdfast.errors import (
     InvalidArgumentError,
     NoUpcomingStepsError,
@@ -19,20 +19,8 @@ from holdfast.errors import (
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant
 from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
+from tests.support.rig import MakeRunner
 from tests.support.workers import Counting, Doing, Forking, ends
-
-
-async def test_a_streamed_step_asks_an_answered_task_its_next_question(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.reply("Paris.")
-    model.reply("2 million.")
-    task = await runner.create_task("What is the capital of France?")
-    await runner.run_step(task)
-    stream = runner.stream_step(task, input="How many live there?")
-    assert str(await stream.result()) == "2 million."
 
 
 async def test_an_input_for_a_step_leaves_the_input_of_the_task(make_runner: MakeRunner) -> None:
@@ -56,60 +44,6 @@ async def test_a_step_without_successor_stalls_a_run_with_a_typed_error(
     with pytest.raises(StalledTaskError):
         await runner.chat("q")
     assert (await runner.get_task(task)).status == "needs_attention"
-
-
-async def test_an_automatic_task_needs_no_caller(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(3))
-    task = await runner.create_task("q", step_mode="automatic")
-    assert (await until_status(runner, task, "answered")).steps == 3
-
-
-async def test_a_caller_that_dies_in_a_step_gets_its_output_at_the_next_call_and_no_other_step(
-    make_runner: MakeRunner,
-) -> None:
-    begun, gate = asyncio.Event(), asyncio.Event()
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        begun.set()
-        await gate.wait()
-        return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
-
-    runner = await make_runner(worker=Doing(body))
-    task = await runner.create_task("q")
-    caller = asyncio.create_task(runner.run_step(task, request_id="mine"))
-    await begun.wait()
-    caller.cancel()
-    await asyncio.gather(caller, return_exceptions=True)
-    gate.set()
-    assert (await runner.run_step(task, request_id="mine")).output == 1
-    assert [o.output for o in await runner.get_completed_steps(task)] == [1]
-
-
-async def test_a_next_step_with_an_empty_state_starts_from_nothing(
-    make_runner: MakeRunner,
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        following = step.get_next_step(step_state={} if ctx.n == 2 else {"n": ctx.n})
-        return TaskStepOutput(output=step.step_state, task_step=step, next_steps=(following,))
-
-    runner = await make_runner(worker=Doing(body))
-    task = await runner.create_task("q")
-    assert [(await runner.run_step(task)).output for _ in range(3)] == [{}, {"n": 1}, {}]
-
-
-async def test_the_context_state_is_kept_between_steps_and_shown_with_the_task(
-    make_runner: MakeRunner,
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        ctx.state.setdefault("seen", []).append(ctx.n)
-        return TaskStepOutput(
-            output=list(ctx.state["seen"]), task_step=step, next_steps=(step.get_next_step(),)
-        )
-
-    runner: AgentRunner = await make_runner(worker=Doing(body))
-    task = await runner.create_task("q", extra_state={"kept": True})
-    assert [(await runner.run_step(task)).output for _ in range(2)] == [[1], [1, 2]]
-    assert (await runner.get_task(task)).extra_state == {"kept": True, "seen": [1, 2]}
 
 
 async def test_a_step_is_found_before_and_after_it_ran(make_runner: MakeRunner) -> None:
@@ -226,15 +160,3 @@ async def test_code_changed_in_mid_step_waits_for_the_old_code_or_a_restart(
     model.reply("to new")
     assert (await runner.run_step(task, restart="step")).output == "to new"
     assert len(model.requests) == 2
-
-
-async def test_a_task_goes_on_with_new_code_and_keeps_its_outputs(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
-    runner = rig.runner()
-    await rig.serve(make_agent(worker=Counting(5)))
-    task = await runner.create_task("q")
-    before = [await runner.run_step(task), await runner.run_step(task)]
-    await rig.serve(make_agent(worker=Counting(3)))
-    assert await runner.get_completed_steps(task) == before
-    assert (await runner.run_step(task)).is_last

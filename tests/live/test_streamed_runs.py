@@ -8,22 +8,20 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Runner, tool
+from holdfast import AgentRunner, Runner, tool
 from holdfast.agents.hooks import RunHooks
 from holdfast.client.runner import streamed_run
 from holdfast.errors import (
     ConnectError,
-    HoldfastError,
     MaxTurnsExceeded,
     QueryFailedError,
     TaskExistsError,
     UserError,
 )
-from holdfast.reading import run_hooks
 from holdfast.reading.streams.events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
 from holdfast.reading.streams.follower import Follower, Look
-from holdfast.testing import FakeOpenAI, ScriptedModel, paced
-from tests.support.rig import MakeAgent, Rig, until, until_status
+from holdfast.testing import FakeOpenAI, paced
+from tests.support.rig import MakeAgent, Rig, until
 from tests.support.runs import Runs, look, pay
 
 
@@ -122,24 +120,6 @@ async def test_a_run_with_a_taken_id_tells_nothing_of_the_other_run_and_stops_no
     await held.ends_well()
 
 
-async def test_cancelling_before_the_task_is_there_abandons_it(
-    run: Runs,
-) -> None:
-    agent = Agent(name="agent", model=ScriptedModel(["done"]))
-    await run.rig.serve(agent)
-    stream = Runner.run_streamed(agent, "q", runner=run.runner, by="ann")
-    stream.cancel()
-    async with asyncio.timeout(100):
-        [event async for event in stream]
-    assert stream.is_complete
-    task = await until_status(run.runner, stream.task_id, "abandoned", "finished")
-    if stream.final_output is None:  # else the run was quicker than the news that it has begun
-        assert stream.run_loop_exception is None
-        assert (task.status, "by ann" in task.error) == ("abandoned", True)
-    else:
-        assert task.status == "finished"
-
-
 MEMBERS: dict[str, Any] = {
     "raw_responses": [],
     "interruptions": [],
@@ -176,28 +156,6 @@ async def test_what_a_run_has_before_it_is_complete_and_after_it_failed(
         _ = stream.no_such_thing
 
 
-async def test_readers_that_come_together_or_again_add_no_items(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("look")
-    model.paced("one two three", hold_after=1)
-    agent = await run.serve(look)
-    stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    readers = [asyncio.create_task(take(stream.stream_events(), [])) for _ in range(2)]
-    await model.until_held()
-
-    async def read_twice() -> bool:
-        return len(stream.new_items) >= 2
-
-    await until(read_twice)
-    await asyncio.sleep(0.5)
-    assert [item.type for item in stream.new_items] == ["tool_call_item", "tool_call_output_item"]
-    model.release()
-    await asyncio.gather(*readers)
-    await take(stream.stream_events(), [])
-    assert len(stream.new_items) == 3
-
-
 class Unreachable:
     """Stands for `AgentRunner.abandon` while the server cannot be reached.
 
@@ -224,18 +182,6 @@ async def streams_held(run: Runs, model: FakeOpenAI) -> Any:
     stream = Runner.run_streamed(await run.serve(), "q", runner=run.runner)
     await model.until_held()
     return stream
-
-
-async def test_a_cancel_that_cannot_reach_the_server_is_tried_again(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Unreachable(monkeypatch, left=3)
-    stream = await streams_held(run, model)
-    stream.cancel()
-    await take(stream.stream_events(), [])
-    assert stream.run_loop_exception is None
-    await until_status(run.runner, stream.task_id, "abandoned")
-    model.release()
 
 
 async def test_a_cancel_that_never_reaches_the_server_says_so(
@@ -292,50 +238,6 @@ async def test_a_stream_goes_on_after_trouble_in_reading(
     assert items == [item.type for item in stream.new_items]
 
 
-@pytest.mark.parametrize("passes", [True, False])
-async def test_hooks_hear_the_end_of_a_run_or_it_is_said_that_they_do_not(
-    run: Runs,
-    model: FakeOpenAI,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    *,
-    passes: bool,
-) -> None:
-    told: list[str] = []
-    looks, look_at = 0, Follower.look
-    has_looked = asyncio.Event()
-
-    class Ends(RunHooks):
-        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-            del context, agent
-            told.append(output)
-
-    async def busy_at_the_end(follower: Follower) -> Look:
-        nonlocal looks
-        looks += 1
-        if looks == 2 or (looks > 2 and not passes):
-            raise QueryFailedError("busy")
-        found = await look_at(follower)
-        has_looked.set()
-        return found
-
-    async def answer() -> None:
-        await has_looked.wait()  # at the beginning
-        await model.until_held()
-        model.release()
-
-    monkeypatch.setattr(Follower, "look", busy_at_the_end)
-    monkeypatch.setattr(run_hooks, "POLL_SECONDS", 30.0)  # one look at its beginning
-    monkeypatch.setattr(run_hooks, "AGAIN_SECONDS", 0.01)
-    model.hang("done")
-    agent = await run.serve()
-    running = Runner.run(agent, "q", runner=run.runner, hooks=Ends())
-    result, _ = await asyncio.gather(running, answer())
-    assert result.final_output == "done"
-    assert told == (["done"] if passes else [])
-    assert (result.task_id in caplog.text) is not passes
-
-
 def standing(events: list[StreamEvent]) -> list[str]:
     """List the calls and outputs that were told and count."""
     told: dict[int, str] = {}
@@ -390,30 +292,6 @@ async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_late
     numbers = [event.number for event in events]
     assert numbers == sorted(set(numbers))
     assert [e.steps for e in events if e.kind == "step_undone"] == [("s2",), ("s2",), ("s1",)]
-
-
-async def test_items_of_a_stream_that_was_undone_meanwhile_are_those_of_the_record(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    @tool(effect="read")
-    async def hold() -> None:
-        """Wait for ever."""
-        await asyncio.Event().wait()
-
-    model.call("look", id="c1")
-    model.call("hold", id="c2")
-    agent = await run.serve(look, hold)
-    stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    reading = asyncio.create_task(take(stream.stream_events(), []))
-
-    async def was_read() -> bool:
-        return len(stream.new_items) == 3
-
-    await until(was_read)
-    await run.runner.undo_step(stream.task_id)
-    with pytest.raises(HoldfastError, match="undone"):
-        await reading
-    assert [item.raw_item.call_id for item in stream.new_items] == ["c1", "c1"]
 
 
 async def test_a_printed_stream_says_how_far_the_run_is(run: Runs, model: FakeOpenAI) -> None:

@@ -13,7 +13,6 @@ import pytest
 from temporalio.client import Client
 
 from holdfast import Agent, AgentRunner, Runner, TaskStep, TaskStepOutput, tool
-from holdfast.models.openai.chat import ChatCompletionsModel
 from holdfast.reading.reader import Reader
 from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
@@ -27,8 +26,8 @@ from holdfast.reading.streams.reader import StreamReader
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import ToolCall, user
 from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, Rig, event_types, histories, until_status
-from tests.support.runs import Served, look, pay
+from tests.support.rig import MakeAgent, Rig, event_types, histories
+from tests.support.runs import Served, look
 from tests.support.workers import Doing, ends
 
 
@@ -88,12 +87,6 @@ TEXT = [
     "output_text.delta",
     "output_text.done",
     "content_part.done",
-    "output_item.done",
-]
-CALL = [
-    "output_item.added",
-    "function_call_arguments.delta",
-    "function_call_arguments.done",
     "output_item.done",
 ]
 
@@ -199,50 +192,6 @@ async def test_a_cut_answer_is_made_anew_and_says_so(
     assert len(model.requests) == 2
 
 
-async def test_chat_completions_tell_the_same_events(
-    streaming: Streaming, model: FakeOpenAI
-) -> None:
-    model.calls([("look", {"where": "a"}), ("look", {"where": "b"})], text="Looking")
-    model.reply("done")
-    chat = ChatCompletionsModel("m", base_url=model.base_url, api_key="k")
-    agent = Agent(name="agent", model=chat, tools=[look])
-    run = await streaming(agent=agent)
-    events = await read(run.stream_events())
-    await chat.close()
-    assert words(events) == [
-        "agent agent",
-        *TEXT,
-        *CALL,
-        *CALL,
-        "completed",
-        "message_output_created",
-        "tool_called",
-        "tool_called",
-        "tool_output",
-        "tool_output",
-        *TEXT,
-        "completed",
-        "message_output_created",
-    ]
-
-
-async def test_a_run_that_waits_for_a_person_ends_the_stream(
-    streaming: Streaming, model: FakeOpenAI
-) -> None:
-    model.call("pay")
-    run = await streaming(pay)
-    events = await read(run.stream_events())
-    assert words(events)[-1] == "tool_called"
-    assert run.is_complete
-    assert run.final_output is None
-    assert run.waiting_for
-    [asked] = await streaming.runner.pending_approvals(run.task_id)
-    model.reply("done")
-    await streaming.runner.approve(asked.id, by="ann")
-    rest = await read(streaming.runner.stream_events(run.task_id, offset=events[-1].offset))
-    assert words(rest) == ["tool_output", *TEXT, "completed", "message_output_created"]
-
-
 async def test_a_resumed_stream_tells_what_follows_only(
     streaming: Streaming, model: FakeOpenAI
 ) -> None:
@@ -278,24 +227,6 @@ async def test_a_resumed_stream_tells_what_follows_only(
 
 def told_items(events: list[StreamEvent]) -> list[RunItemStreamEvent]:
     return [event for event in events if isinstance(event, RunItemStreamEvent)]
-
-
-async def test_cancelling_at_once_abandons_the_task(
-    streaming: Streaming, model: FakeOpenAI
-) -> None:
-    model.paced("one two three", hold_after=1)
-    run = await streaming()
-    got: list[StreamEvent] = []
-    async with asyncio.timeout(30):
-        async for event in run.stream_events():
-            got.append(event)
-            if word_of(event) == "output_text.delta":
-                run.cancel()
-    assert run.is_complete
-    assert run.run_loop_exception is None
-    assert run.final_output is None
-    await until_status(streaming.runner, run.task_id, "abandoned")
-    model.release()
 
 
 async def test_a_step_is_streamed(streaming: Streaming, model: FakeOpenAI) -> None:

@@ -7,7 +7,6 @@ import pytest
 from holdfast import AgentRunner
 from holdfast.errors import (
     InvalidArgumentError,
-    NoWorkerError,
     StepFailedError,
     TaskClosedError,
     TaskExistsError,
@@ -15,7 +14,7 @@ from holdfast.errors import (
 )
 from holdfast.task.data.head import TaskHead
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until
-from tests.support.workers import Counting, Forking
+from tests.support.workers import Counting
 
 
 @pytest.fixture
@@ -91,25 +90,6 @@ async def test_a_closed_task_is_read_from_the_archive_and_refuses_every_change(
     assert committed
 
 
-async def test_an_agent_worker_may_name_the_first_step(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Forking({}, last="start"))
-    task = await runner.create_task("q")
-    output = await runner.run_step(task)
-    assert (output.task_step.step_id, output.task_step.input) == ("start", "q")
-
-
-async def test_default_extra_state_is_not_shared_between_tasks(make_runner: MakeRunner) -> None:
-    default: dict[str, list[int]] = {"seen": []}
-    runner = await make_runner(worker=Counting(), default_extra_state=default)
-    with pytest.raises(ValueError, match=r"extra_state.*default_extra_state"):
-        await runner.create_task("q", extra_state={"b": 2})
-    one, other = await runner.create_task("one"), await runner.create_task("other")
-    one.extra_state["seen"].append(1)
-    default["seen"].append(2)
-    assert (await runner.get_task(one)).extra_state == {"seen": []}
-    assert other.extra_state == {"seen": []}
-
-
 async def test_every_verb_refuses_an_unknown_task(runner: AgentRunner) -> None:
     verbs = [
         runner.get_task,
@@ -129,27 +109,6 @@ async def test_every_verb_refuses_an_unknown_task(runner: AgentRunner) -> None:
             await verb("life-nowhere")
     with pytest.raises(TaskNotFoundError):
         await runner.abandon("life-nowhere", reason="none")
-
-
-async def test_a_task_created_without_any_worker_is_there_for_another_process(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
-    task = await rig.runner().create_task("q")
-    await rig.serve(make_agent(worker=Counting()))
-    other = rig.runner()
-    assert [step.input for step in await other.get_upcoming_steps(task.task_id)] == ["q"]
-    assert (await other.run_step(task.task_id)).output == {"count": 1, "input": "q"}
-
-
-async def test_without_a_worker_a_verb_that_needs_one_says_so_within_five_seconds(
-    rig: Rig,
-) -> None:
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    with pytest.raises(NoWorkerError, match=rig.queue):
-        await runner.run_step(task)
-    with pytest.raises(NoWorkerError, match=rig.queue):
-        await runner.get_task(task)
 
 
 async def test_an_agent_that_no_worker_serves_parks_the_task(

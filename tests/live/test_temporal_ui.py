@@ -13,7 +13,7 @@ from holdfast import AgentRunner, Task, Tool, tool
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.people import ask
-from tests.support.rig import MakeRunner, histories, roll, until_status
+from tests.support.rig import MakeRunner, until_status
 from tests.support.workers import Counting
 
 
@@ -114,34 +114,6 @@ async def test_a_task_tells_its_story_in_temporals_ui(
     assert (await current_details(runner, task)).startswith("**finished**: 3 steps done, 3 model")
 
 
-async def test_queries_are_complete_after_a_task_has_continued_as_new_and_of_its_forks(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting(12), roll_events=50)
-    task = await runner.create_task("q")
-    for _ in range(11):
-        await runner.run_step(task)
-    assert len(await histories(runner.client, task.task_id)) > 1
-    steps = await query(runner, task, "completed_steps")
-    assert [step["n"] for step in steps] == list(range(1, 12))
-    assert steps[0]["output"] == '{"count":1,"input":"q"}'
-    output = await runner.run_step(task)
-    await roll(runner, task)
-    assert (await query(runner, task, "task"))["answer"] == output.output  # it is archived
-    whole = await runner.fork(task, at="s12", by="ann")
-    assert (await query(runner, whole, "task"))["answer"] == output.output
-    fork = await runner.fork(task, at="s2", by="ann")
-    assert [step["n"] for step in await query(runner, fork, "completed_steps")] == [1, 2]
-    await runner.run_step(fork)
-    assert [step["n"] for step in await query(runner, fork, "completed_steps")] == [1, 2, 3]
-    await runner.rewind(fork, to="s2")
-    assert [step["n"] for step in await query(runner, fork, "completed_steps")] == [1, 2]
-    assert (await query(runner, fork, "task"))["completed_steps"] == 2
-    await runner.finalize_response(task)
-    result = await runner.client.get_workflow_handle(task.task_id).result()
-    assert result["answer"] == output.output
-
-
 async def test_abandoned_tasks_are_told_from_finished_ones_in_lists(
     make_runner: MakeRunner,
 ) -> None:
@@ -166,19 +138,3 @@ async def test_abandoned_tasks_are_told_from_finished_ones_in_lists(
     with pytest.raises(WorkflowFailureError) as ended:
         await runner.client.get_workflow_handle(cancelled.task_id).result()
     assert isinstance(ended.value.cause, CancelledError)
-
-
-async def test_a_refused_signal_is_shown_by_the_query_and_the_audit(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting())
-    task = await runner.create_task("q")
-    handle = runner.client.get_workflow_handle(task.task_id)
-    await handle.signal("feedback", "be brief")
-    await handle.signal("approve", {"approval": "none:1", "by": "ann"})
-    refused = (await query(runner, task, "task"))["refused"]
-    assert [each["signal"] for each in refused] == ["feedback", "approve"]
-    assert '{"text": "...", "by": "ann"}' in refused[0]["reason"]
-    assert "no open approval 'none:1'" in refused[1]["reason"]
-    events = [event for event in await runner.audit(task) if event.kind == "refused"]
-    assert [event.body["verb"] for event in events] == ["feedback", "approve"]

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from holdfast import (
     KeywordToolRetriever,
     TaskStep,
     TaskStepOutput,
     tool,
 )
-from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
+from tests.support.rig import MakeAgent, Rig
 from tests.support.workers import Doing, ends
 
 
@@ -110,39 +107,3 @@ async def test_a_step_that_goes_on_after_a_restart_keeps_its_tools(
     await runner.approve(approval.id, by="ann")
     assert (await runner.run_task(task)).output == ["pay", "paid 5"]
     assert len(retriever.queries) == 1
-
-
-async def test_a_wrong_name_parks_the_task_and_it_goes_on_once_that_is_healed(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    retriever = Chosen("swim")
-    await rig.serve(make_agent(tool_retriever=retriever))
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match=r"Chosen.retrieve named 'swim'"):
-        await runner.run_step(task)
-    assert (await runner.get_task(task)).status == "needs_attention"
-    retriever.names = ["weather"]
-    model.reply("done")
-    assert str(await runner.run_step(task)) == "done"
-
-
-# ---- tool_choice
-
-
-async def test_a_failed_first_step_that_is_run_again_keeps_its_tool_choice(
-    make_runner: MakeRunner,
-) -> None:
-    failures = [ValueError("once")]
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        if failures:
-            raise failures.pop()
-        return ends(step, ctx.tool_choice)
-
-    runner = await make_runner(weather, worker=Doing(body))
-    task = await runner.create_task("q", tool_choice="weather")
-    with pytest.raises(StepFailedError):
-        await runner.run_step(task)
-    await until_status(runner, task, "needs_attention")
-    assert (await runner.run_step(task)).output == "weather"

@@ -11,9 +11,7 @@ from holdfast import (
     HostedMCPTool,
     HostedToolRan,
     ModelSettings,
-    RunConfig,
     RunHooks,
-    Runner,
     ToolContext,
     ToolSearchTool,
     UserError,
@@ -21,10 +19,10 @@ from holdfast import (
     tool_namespace,
 )
 from holdfast.agents.tools.context import Effect
-from holdfast.testing import FakeOpenAI, call, calls, hosted, reply
+from holdfast.testing import FakeOpenAI, calls, hosted, reply
 from holdfast.workers import ReActAgentWorker
 from tests.support.rig import MakeAgent, MakeRunner, Rig
-from tests.support.runs import Runs, outputs
+from tests.support.runs import Runs
 
 SEARCH = hosted("tool_search_call", id="tsc_1", call_id=None, arguments={"paths": ["crm"]})
 FOUND = hosted(
@@ -120,47 +118,6 @@ async def test_the_record_knows_namespaced_calls_by_their_whole_names(
     await rig.assert_replays()
 
 
-async def test_an_approval_names_the_namespace_and_a_standing_one_is_for_it_alone(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    books = Books(needs_approval=True)
-    runner = await make_runner(*books.tools, ToolSearchTool())
-    model.add(
-        call("put", {"text": "a"}, namespace="crm"),
-        calls([("put", {"text": "b"}, "crm"), ("put", {"text": "b"}, "billing")]),
-        reply("done"),
-    )
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    [approval] = await runner.pending_approvals(task)
-    assert (approval.tool, approval.namespace) == ("crm.put", "crm")
-    await runner.approve(approval, "ann", always=True)
-    await runner.run_task(task)
-    [approval] = await runner.pending_approvals(task)
-    assert approval.tool == "billing.put"
-    await runner.approve(approval, "ann", arguments={"text": "c"})
-    await runner.run_task(task)
-    assert sorted(books.done) == ["billing.put c", "crm.put a", "crm.put b"]
-
-
-@pytest.mark.parametrize("behavior", ["stop_on_first_tool", {"stop_at_tool_names": ["put"]}])
-async def test_an_approval_for_a_server_is_no_result_of_a_namespace_of_its_name(
-    run: Runs, model: FakeOpenAI, behavior: Any
-) -> None:
-    books = Books()
-    config: Any = {**SERVER, "server_label": "crm", "require_approval": "always"}
-    server = HostedMCPTool(config, on_approval_request=lambda request: {"approve": True})
-    await run.serve(*books.tools, server, ToolSearchTool(), tool_use_behavior=behavior)
-    asked = {"type": "mcp_approval_request", "server_label": "crm", "name": "put"}
-    first, second = ({**asked, "id": id, "arguments": "{}"} for id in ("mcpr_1", "mcpr_2"))
-    model.add(
-        reply("", items=[first]),
-        call("put", {"text": "x"}, namespace="billing", items=[second]),
-    )
-    assert (await run("q")).final_output == "billing has x"
-    assert books.done == ["billing.put x"]
-
-
 async def test_a_worker_that_describes_tools_in_a_text_calls_them_in_their_namespaces(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -179,33 +136,6 @@ async def test_a_worker_that_describes_tools_in_a_text_calls_them_in_their_names
     assert (await run("q", hooks=Hooks())).final_output == "done"
     assert books.done == ["crm.put x"]
     assert names == [("put", "crm")]
-
-
-async def test_a_search_with_an_id_that_is_no_text_holds_nothing_up(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    await run.serve(look, ToolSearchTool())
-    items: list[Any] = [{**SEARCH, "call_id": [1]}, {**FOUND, "call_id": {}}]
-    model.add(call("look", {}, namespace="look", items=items), reply("done"))
-    assert (await run("q")).final_output == "done"
-
-
-async def test_an_agent_as_a_tool_may_be_in_a_namespace(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    asked = make_agent(name="helper")
-    team = [
-        tool
-        for where in ("sales", "support")
-        for tool in tool_namespace(
-            name=where, description=where, tools=[asked.as_tool("ask", "Ask the helper.")]
-        )
-    ]
-    agent = make_agent(*team, ToolSearchTool(), name="agent")
-    await rig.serve(agent)
-    model.add(call("ask", {"input": "why?"}, namespace="support"), reply("so"), reply("done"))
-    result = await Runner.run(agent, "q", runner=rig.runner())
-    assert (result.final_output, outputs(result)) == ("done", ["so"])
 
 
 def plain(text: str) -> str:
@@ -237,19 +167,6 @@ async def test_what_the_search_cannot_serve_is_refused_before_the_call(
     await run.serve(*tools, model_settings=ModelSettings(tool_choice=choice))
     with pytest.raises(UserError, match=wrong):
         await run("q")
-    assert model.requests == []
-
-
-async def test_a_stored_prompt_may_hold_what_is_searched(run: Runs, model: FakeOpenAI) -> None:
-    await run.serve(ToolSearchTool(), prompt={"id": "pmpt_1"})
-    model.reply("done")
-    assert (await run("q")).final_output == "done"
-
-
-async def test_another_model_is_refused_before_the_call(run: Runs, model: FakeOpenAI) -> None:
-    await run.serve(*CRM)
-    with pytest.raises(UserError, match=r"tools of namespaces.*\(crm.say\)"):
-        await run("q", run_config=RunConfig(model="chat:gpt-5-mini"))
     assert model.requests == []
 
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from holdfast import AgentRunner, Budget, ToolContext, tool
-from holdfast.archive.archive import Archive
-from holdfast.errors import ArchiveError, StepFailedError
+from holdfast import AgentRunner, ToolContext, tool
+from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
-from holdfast.workers.context.model_calls import LAST_CALL
 from holdfast.workflows.agent_task import AgentTask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status
-from tests.support.workers import said
 
 
 @tool(effect="read")
@@ -107,30 +103,6 @@ async def test_a_tool_knows_its_task_step_call_and_key(
     assert len({ctx.idempotency_key for ctx in seen}) == 3
     assert [json.loads(ctx.arguments)["n"] for ctx in by_id] == [1, 1, 2]
     assert {ctx.attempt for ctx in seen} == {1}
-
-
-async def test_parallel_tools_change_the_state_in_call_order(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    @tool
-    def put(ctx: ToolContext, key: str, value: int) -> str:
-        """Put."""
-        ctx.state[key] = value
-        return "ok"
-
-    runner = await make_runner(put)
-    model.calls(
-        [
-            ("put", {"key": "a", "value": 1}),
-            ("put", {"key": "same", "value": 1}),
-            ("put", {"key": "same", "value": 2}),
-        ]
-    )
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    assert (await runner.get_task(task)).extra_state == {"a": 1, "same": 2}
-    [entry] = [e.step for e in await runner.ledger(task) if e.step is not None]
-    assert entry.conflicts == ("same",)
 
 
 async def test_a_state_that_is_not_json_is_told_and_the_tool_runs_once(
@@ -229,83 +201,6 @@ async def test_a_failure_function_that_raises_does_not_run_the_tool_again(
         except Exception:  # noqa: BLE001  whatever it says, the tool must not run again
             continue
     assert ran == [1]
-
-
-async def test_what_cannot_be_archived_at_first_is_neither_paid_nor_done_again(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran: list[int] = []
-    refused: list[int] = []
-    put = Archive.put
-
-    def failing(self: Archive, data: bytes) -> str:
-        if len(data) > 50_000 and len(refused) < 2:
-            refused.append(len(data))
-            raise ArchiveError("the disk is full")
-        return put(self, data)
-
-    @tool
-    def act() -> str:
-        """Act, with much to say."""
-        ran.append(1)
-        refused.clear()
-        return "x" * 60_000
-
-    monkeypatch.setattr(Archive, "put", failing)
-    runner = await make_runner(act)
-    model.call("act", text="y" * 60_000)
-    model.reply("done")
-    task = await runner.create_task("q")
-    for _ in range(2):
-        with suppress(StepFailedError):
-            await runner.run_step(task)
-    assert (ran, len(refused)) == ([1], 2)
-    assert str(await runner.run_task(task)) == "done"
-    assert len(model.requests) == 2
-
-
-@pytest.mark.parametrize("policy", ["ask", "finish", "fail"])
-async def test_a_budget_of_turns_ends_as_its_policy_says(
-    make_runner: MakeRunner, model: FakeOpenAI, policy: Any
-) -> None:
-    from holdfast import MaxTurnsExceeded
-
-    runner = await make_runner(look)
-    model.call("look", {"where": "a"})
-    model.call("look", {"where": "b"})
-    task = await runner.create_task("q", budget=Budget(max_turns=2, on_exceeded=policy))
-    if policy == "fail":
-        with pytest.raises(MaxTurnsExceeded, match="2"):
-            await runner.run_task(task)
-        await until_status(runner, task, "failed")
-        assert [text for text, _ in await results(runner, task)] == ["seen a", "seen b"]
-    elif policy == "finish":
-        model.reply("as far as I know")
-        assert str(await runner.run_task(task)) == "as far as I know"
-        assert model.requests[2].body["tool_choice"] == "none"
-    else:
-        waiting = await runner.run_task(task)
-        assert (waiting.status, len(model.requests)) == ("waiting", 2)
-        assert "max_turns=2" in waiting.waiting_for[0]
-        [approval] = await runner.pending_approvals(task)
-        model.reply("with one more")
-        await runner.approve(approval, by="ann")
-        assert str(await runner.run_task(task)) == "with one more"
-
-
-async def test_a_finish_budget_ignores_tool_calls_of_the_last_answer(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.call("look", text="the text beside the call")
-    task = await runner.create_task("q", budget=Budget(max_turns=0, on_exceeded="finish"))
-    output = await runner.run_task(task)
-    assert (str(output), output.is_last) == ("the text beside the call", True)
-    assert said(await runner.transcript(task)) == [
-        ("user", "q"),
-        ("system", LAST_CALL.text),
-        ("assistant", "the text beside the call"),
-    ]
 
 
 async def test_a_history_that_the_code_would_not_write_is_noticed(

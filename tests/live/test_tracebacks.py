@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from temporalio.service import RPCError
 
-from holdfast import AgentRunner, Runner, Task
+from holdfast import AgentRunner, Task
 from holdfast.errors import HoldfastError, TaskNotFoundError
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import MakeRunner
 
 PLUMBING = ("/holdfast/", "/temporalio/", "/asyncio/")
 
@@ -64,28 +63,6 @@ async def test_an_error_shows_at_most_three_frames_of_plumbing(
         with pytest.raises(HoldfastError) as caught:
             await call(runner, task)
         assert len(plumbing_of(caught.value)) <= 3, name
-
-
-async def test_an_error_of_a_run_shows_at_most_three_frames_of_plumbing(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    agent = make_agent()
-    await rig.serve(agent)
-    for way in (
-        lambda: Runner.run(agent, "q", runner=rig.runner()),
-        lambda: read(Runner.run_streamed(agent, "q", runner=rig.runner()).stream_events()),
-    ):
-        model.fail(401)
-        with pytest.raises(HoldfastError) as caught:
-            await way()
-        assert len(plumbing_of(caught.value)) <= 3
-
-
-async def test_the_cause_of_an_error_stays_with_it(make_runner: MakeRunner) -> None:
-    runner = await make_runner()
-    with pytest.raises(TaskNotFoundError) as caught:
-        await runner.get_task("nowhere")
-    assert isinstance(caught.value.__cause__, RPCError)
 
 
 async def test_all_frames_are_there_on_demand(

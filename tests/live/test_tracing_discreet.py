@@ -19,10 +19,9 @@ from holdfast.errors import InputGuardrailTripwireTriggered
 from holdfast.testing import FakeOpenAI
 from holdfast.tracing import trace
 from holdfast.tracing.blocks import SENSITIVE
-from holdfast.workers import PlanAndSolveAgentWorker
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, Rig, until_status
-from tests.support.spans import Seen, Spans, assert_joined
+from tests.support.spans import Seen, Spans
 
 MARK = "qzmark"
 """Is in everything that users, models, tools, guardrails and people say."""
@@ -153,32 +152,6 @@ async def test_a_run_with_everything_in_it(  # noqa: PLR0917  fixtures
         "execute_tool helper: gen_ai.tool.call.result",
         "handoff agent to bob: gen_ai.tool.call.arguments",
     }
-
-
-@pytest.mark.parametrize("switch", ["run"], indirect=True)
-async def test_plans_are_words_of_the_model(
-    rig: Rig,
-    make_agent: MakeAgent,
-    model: FakeOpenAI,
-    spans: Spans,
-    switch: Switch,
-) -> None:
-    names = [f"ask {MARK}", f"tell {MARK}"]
-    tasks = [
-        {"name": name, "input": MARK, "expected_output": MARK, "dependencies": names[:k]}
-        for k, name in enumerate(names)
-    ]
-    model.reply(json.dumps({"sub_tasks": tasks}))
-    model.reply(MARK)
-    model.reply(MARK)
-    agent = make_agent(worker=PlanAndSolveAgentWorker(refine=False))
-    await rig.serve(agent)
-    await Runner.run(agent, MARK, runner=rig.runner(), run_config=switch.config)
-    assert_joined(spans.all)
-    assert marked(spans.all) == set()
-    steps = sorted(span.name for span in spans.all if span.name.startswith("step"))
-    assert steps == ["step 1", "step 2", "step 3"]
-    assert [span["holdfast.step.n"] for span in spans.all if span.name == "step 2"] == [2]
 
 
 @pytest.mark.parametrize("switch", ["run"], indirect=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 import pytest
 
 from holdfast import AgentRunner, Task, tool
 from holdfast.agents.tools.context import Effect
-from holdfast.errors import UndoFailedError
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask, kinds
 from tests.support.rig import MakeAgent, Rig, roll, until, until_status
@@ -69,35 +67,6 @@ async def test_after_a_rejection_the_next_undo_asks_again_and_says_what_was_trie
     assert ("effect_undone", "bo", "cancelled, says the hotel") in events
 
 
-async def test_a_tool_whose_undo_needs_approval_asks_one_question_that_tells_what_was_tried(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
-) -> None:
-    runner, task, undone = await cut_off(rig, make_agent, model, world, undo_needs_approval=True)
-    await undone
-    await reject(runner, task)
-    assert (await runner.undo_step(task)).status == "waiting"
-    asked = await ask(runner, task)
-    assert re.search(TRIED, asked.text)
-    await runner.approve(asked, by="bo")
-    await until_undone(runner, task)
-    assert world.done == ["cancel rome"] * 2
-
-
-async def test_an_undo_that_a_person_had_repeated_and_that_then_failed_is_no_riddle_any_more(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
-) -> None:
-    broken: list[str] = []
-    runner, task, undone = await cut_off(rig, make_agent, model, world, broken=broken)
-    assert (await undone).status == "waiting"
-    broken.append("the hotel does not answer")
-    await runner.approve(await ask(runner, task), by="bo")
-    await until_failed(runner, task)
-    with pytest.raises(UndoFailedError, match="the hotel does not answer"):
-        await runner.undo_step(task)
-    broken.clear()
-    assert (await runner.undo_step(task)).status == "done"
-
-
 async def test_an_effect_of_which_a_person_said_that_it_is_undone_is_never_undone_again(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
 ) -> None:
@@ -121,19 +90,3 @@ async def test_an_effect_of_which_a_person_said_that_it_is_undone_is_never_undon
     broken.clear()
     assert (await runner.undo_step(task)).status == "done"
     assert world.done == ["cancel rome", "cancel old", "cancel old"]
-
-
-async def test_an_unclear_undo_of_a_nested_task_is_asked_about_again(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
-) -> None:
-    runner, task, undone = await cut_off(rig, make_agent, model, world, nested=True)
-    await runner.reject(await ask(runner, task), "bo", "do not repeat it")
-    await asyncio.wait([undone])
-    await until_failed(runner, task)
-    begun = asyncio.create_task(runner.undo_step(task))
-    asked = await ask(runner, task)
-    assert re.search(TRIED, asked.text)
-    await runner.respond(asked, by="bo", result="cancelled, says the hotel")
-    await asyncio.wait([begun])
-    await until_undone(runner, task)
-    assert world.done == ["cancel rome"]

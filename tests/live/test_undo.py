@@ -8,37 +8,26 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, ToolContext, tool
-from holdfast.agents.items.run_items import ToolCallItem, ToolCallOutputItem
+from holdfast import AgentRunner, Task, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import (
     ArchiveError,
     CommandRefusedError,
     InvalidArgumentError,
-    TaskClosedError,
     UndoFailedError,
     UndoRefusedError,
 )
-from holdfast.reading.streams.events import RunItemStreamEvent
 from holdfast.task.queries.views import View, ViewRequest
 from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import ToolCall, assistant
-from holdfast.workers import StepContext
-from holdfast.workflows import agent_task
-from holdfast.workflows.undo import effect_undo
 from tests.support.people import World, ask
 from tests.support.rig import (
     MakeRunner,
-    activities_of,
     event_types,
-    histories,
     roll,
     until,
-    until_status,
     until_steps,
 )
-from tests.support.workers import Doing
 
 
 @pytest.fixture
@@ -141,28 +130,6 @@ async def test_an_undo_that_fails_is_asked_again_and_nothing_is_undone_twice(
     assert await picture(runner, task) == before
 
 
-async def test_an_idempotent_undo_that_fails_for_a_while_is_called_again(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    def cancel(effect: Effect) -> None:
-        world.done.append("try")
-        if len(world.done) < 3:
-            raise ArchiveError("for a moment")
-
-    @tool(undo=cancel, undo_idempotent=True)
-    def book(city: str) -> str:
-        """Book."""
-        return "booked"
-
-    runner = await make_runner(book)
-    model.call("book", {"city": "rome"})
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    receipt = await runner.undo_step(task)
-    assert receipt.undone == ('book({"city": "rome"})',)
-    assert world.done == ["try"] * 3
-
-
 class Slow:
     """A tool in flight: it says when it began, and heeds its cancellation, or not."""
 
@@ -187,157 +154,6 @@ class Slow:
             return f"slow {thing}"
 
         self.tool = slow
-
-
-async def test_a_tool_that_outlives_its_cancellation_has_no_say_in_later_steps(
-    make_runner: MakeRunner,
-    model: FakeOpenAI,
-    world: World,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(agent_task, "CANCEL_GRACE_SECONDS", 0.3)
-    slow = Slow(world, heeds=False)
-
-    @tool(needs_approval=True)
-    async def pay(amount: int) -> str:
-        """Pay."""
-        world.done.append(f"pay {amount}")
-        return "paid"
-
-    runner = await make_runner(slow.tool, pay)
-    model.call("slow", {"thing": "a"})
-    model.call("pay", {"amount": 5})
-    model.reply("done")
-    task = await runner.create_task("q")
-    waiting = asyncio.create_task(runner.run_step(task))
-    await slow.began.wait()
-    receipt = await runner.undo_step(task, residue="keep")
-    assert "nobody knows" in receipt.check[0]
-    with pytest.raises(CommandRefusedError):
-        await waiting
-    assert (await runner.run_step(task)).status == "waiting"
-    slow.go.set()  # only now does the undone step's tool end, in the place of the new call
-    await slow.ended.wait()
-
-    async def recorded() -> bool:
-        [history] = await histories(runner.client, task.task_id)
-        done = [e for e in history.events if e.HasField("activity_task_completed_event_attributes")]
-        return len(done) >= 4  # describe, step, step, slow
-
-    await until(recorded)
-    assert (await runner.run_step(task)).status == "waiting"
-    await runner.approve(await ask(runner, task), "ann")
-
-    await until_steps(runner, task, 1)
-    output = await runner.run_step(task)
-    assert [str(source) for source in output.sources] == ["paid"]
-    assert str(await runner.run_step(task)) == "done"
-    assert world.done == ["begin a", "end a", "pay 5"]
-    assert len(model.requests) == 3
-    assert (await activities_of(runner.client, task.task_id)).count("step") == 3
-
-
-async def test_rewind_over_archived_steps(
-    make_runner: MakeRunner, book: Tool, world: World
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        call = ToolCall(id=f"c{ctx.n}", name="book", arguments=f'{{"city": "{ctx.n}"}}')
-        await ctx.call_tools([call])
-        ctx.add(assistant(f"step {ctx.n}"))
-        return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
-
-    runner = await make_runner(book, worker=Doing(body), roll_events=50)
-    task = await runner.create_task("q", extra_state={"trips": []})
-    outputs: list[TaskStepOutput] = []
-    pictures: list[str] = []
-    for _ in range(14):
-        outputs.append(await runner.run_step(task))
-        pictures.append(await picture(runner, task))
-    assert len(await histories(runner.client, task.task_id)) >= 2
-    world.done.clear()
-    for at in (11, 2):
-        await runner.rewind(task, to=outputs[at])
-        found, before = (json.loads(p) for p in (await picture(runner, task), pictures[at]))
-        assert found | {"base": 0} == before | {"base": 0}
-    assert world.done == [f"cancel {n}" for n in range(14, 3, -1)]
-    again = await runner.run_step(task)
-    assert again.output == 4
-    assert [m.text for m in await runner.transcript(task)][-1] == "step 4"
-    for _ in range(6):
-        await runner.run_step(task)
-    assert [o.output for o in await runner.get_completed_steps(task)] == list(range(1, 11))
-    assert await runner.verify(task) == []
-
-
-@pytest.mark.parametrize("in_time", [True, False])
-async def test_what_an_undo_did_before_an_abandon_is_known_or_said_to_be_unknown(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, in_time: bool
-) -> None:
-    monkeypatch.setattr(effect_undo, "GRACE_SECONDS", 100 if in_time else 1)
-    monkeypatch.setattr(agent_task, "CANCEL_GRACE_SECONDS", 100)
-    began, may_end = asyncio.Event(), asyncio.Event()
-
-    async def cancel(effect: Effect) -> str:
-        began.set()
-        await may_end.wait()
-        return "cancelled"
-
-    @tool(undo=cancel)
-    def book(city: str) -> str:
-        """Book."""
-        return "booked"
-
-    runner = await make_runner(book)
-    model.calls([("book", {"city": "rome"}), ("book", {"city": "bern"})])
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    undone = asyncio.create_task(runner.undo_step(task))
-    await began.wait()
-    await runner.abandon(task, "enough", by="ann")
-    if in_time:
-        may_end.set()
-    with pytest.raises(TaskClosedError):
-        await undone
-    await until_status(runner, task, "abandoned")
-    assert (await runner.client.get_workflow_handle(task.task_id).describe()).close_time is not None
-    found = [(e.kind, e.reason) for e in await runner.audit(task) if "undo" in e.kind]
-    known, unknown = ("effect_undone", "cancelled"), ("undo_failed", effect_undo.CUT)
-    assert found == [known if in_time else unknown]
-
-
-async def test_an_undo_gets_the_result_of_its_own_call_where_a_provider_repeats_ids(
-    make_runner: MakeRunner, world: World
-) -> None:
-    def cancel(effect: Effect) -> None:
-        world.done.append(f"cancel {effect.result}")
-
-    @tool(undo=cancel)
-    def book(city: str) -> str:
-        """Book."""
-        return f"booking of {city}"
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        for city in ("rome", "oslo"):
-            call = ToolCall(id="call_0", name="book", arguments=json.dumps({"city": city}))
-            ctx.add(assistant("").model_copy(update={"calls": (call,)}))
-            for result in await ctx.call_tools([call]):
-                ctx.add(result.message)
-        call = ToolCall(id="call_0", name="book", arguments=json.dumps({"city": "bern"}))
-        return TaskStepOutput(task_step=step, calls=(call,), is_last=True)
-
-    runner = await make_runner(book, worker=Doing(body))
-    task = await runner.create_task("q")
-    stream = runner.stream_step(task)
-    items = [e.item async for e in stream.stream_events() if isinstance(e, RunItemStreamEvent)]
-    results = [f"booking of {city}" for city in ("rome", "oslo", "bern")]
-    assert [i.output for i in items if isinstance(i, ToolCallOutputItem)] == results
-    assert len([i for i in items if isinstance(i, ToolCallItem)]) == 3
-    output = await stream.result()
-    assert [str(source) for source in output.sources] == results
-    made = [event for event in await runner.audit(task) if event.kind == "tool_call"]
-    assert [event.result for event in made] == results
-    await runner.undo_step(task)
-    assert world.done == [f"cancel {result}" for result in reversed(results)]
 
 
 async def test_undo_of_done_steps_restores_the_task_byte_for_byte_and_tells_the_model(

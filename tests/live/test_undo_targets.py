@@ -9,7 +9,7 @@ import pytest
 from holdfast import AgentRunner, Task
 from holdfast.client.agent_runner.task_client.task_client import TaskClient
 from holdfast.errors import CommandRefusedError, StepNotFoundError
-from tests.support.rig import MakeRunner, until_rolled
+from tests.support.rig import MakeRunner
 from tests.support.workers import Counting
 
 
@@ -60,45 +60,6 @@ async def test_a_rewind_to_a_step_that_was_undone_and_run_again_undoes_nothing(
     with pytest.raises(StepNotFoundError, match="was undone meanwhile, and nothing was changed"):
         await runner.rewind(task, to=second)
     assert await counts(runner, task) == [(0, 1), (1, 2), (1, 3), (1, 4)]
-
-
-async def test_a_rewind_keeps_its_step_when_others_have_begun_since(
-    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = await counted(runner, 2)
-
-    async def happens() -> None:
-        await runner.run_step(task)
-
-    meanwhile(monkeypatch, happens)
-    receipt = await runner.rewind(task, to="s1")
-    assert receipt.steps == ("s2", "s3")
-    assert await counts(runner, task) == [(0, 1)]
-
-
-async def test_steps_are_told_apart_over_undos_rollovers_and_forks(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting(99), roll_events=50)
-    task = await counted(runner, 3)
-    await runner.undo_step(task)
-    await runner.run_step(task)
-    await runner.undo_step(task)
-    for _ in range(8):
-        await runner.run_step(task)
-    await until_rolled(runner.client, task.task_id)
-    steps = await runner.get_completed_steps(task)
-    assert [o.branch for o in steps[:4]] == [0, 0, 2, 2]
-    await runner.rewind(task, to=steps[3])
-    await runner.run_step(task)
-    steps = await runner.get_completed_steps(task)
-    assert [o.branch for o in steps] == [0, 0, 2, 2, 3]
-    fork = await runner.fork(task, at=steps[3])
-    await runner.run_step(fork)
-    await runner.run_step(fork)
-    found = await runner.get_completed_steps(fork)
-    receipt = await runner.rewind(fork, to=found[4])
-    assert receipt.steps == (found[5].task_step.step_id,)
 
 
 async def test_an_undo_of_the_newest_step_does_not_take_back_a_newer_one(

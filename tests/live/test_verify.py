@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.api.common.v1 import Payload
 
-from holdfast import AgentRunner, Budget, Image, Task, tool
+from holdfast import AgentRunner, Budget, Task, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.names import blob_path
@@ -31,10 +31,8 @@ from tests.support.pictures import png, url_of
 from tests.support.rig import (
     MakeRunner,
     Rig,
-    forget,
     histories,
     read_record,
-    until_rolled,
     until_status,
 )
 
@@ -123,30 +121,6 @@ async def test_the_history_of_a_run_seals_its_record_and_one_that_was_changed_is
     assert ENDED_OUTSIDE not in found.unproved
 
 
-async def test_a_recorded_answer_of_an_open_step_that_was_changed_is_found(
-    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
-) -> None:
-    @tool(effect="irreversible", needs_approval=True)
-    def pay(amount: int) -> str:
-        """Pay."""
-        return f"paid {amount}"
-
-    def ask_for_more(record: dict[str, Any], _: list[Any]) -> None:
-        record["opens"] = json.loads(json.dumps(record["opens"]).replace("please", "gladly"))
-
-    runner = await make_runner(pay)
-    model.call("pay", {"amount": 5}, text="yes, please")
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await runner.abandon(task, "enough", by="ann")
-    await until_status(runner, task, "abandoned")
-    assert await runner.verify(task) == []
-    rewrite(rig.engine.archive, task.task_id, ask_for_more)
-    assert "its recorded answers do not give their digest" in [
-        found.text for found in await runner.verify(task)
-    ]
-
-
 # ---- segments
 
 
@@ -211,38 +185,6 @@ async def test_a_last_segment_that_is_lost_or_older_or_left_out_is_found(
     assert "it was written anew" in found.text
 
 
-# ---- values that records name
-
-
-async def test_an_image_that_was_changed_is_found(
-    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
-) -> None:
-    @tool(effect="read")
-    def look() -> list[str | Image]:
-        """Look."""
-        return ["seen", Image.from_bytes(png(1))]
-
-    runner = await make_runner(look)
-    model.call("look", {})
-    model.reply("done")
-    no_reference = {"file": {"sha256": "0" * 64, "size": 5}}  # it only looks like one
-    task = await runner.create_task(
-        "q", images=[Image.from_bytes(png(2))], extra_state=no_reference
-    )
-    await runner.run_task(task)
-    await runner.finalize_response(task)
-    assert await runner.verify(task) == []
-    for part in [part for message in await runner.transcript(task) for part in message.images]:
-        assert part.stored is not None
-        file = file_of(rig.engine.archive, part.stored.sha256)
-        whole = file.read_bytes()
-        file.write_bytes(png(3))
-        texts = [found.text for found in await runner.verify(task)]
-        assert [part.stored.sha256 in text for text in texts] == [True]
-        file.write_bytes(whole)
-    assert await runner.verify(task) == []
-
-
 # ---- sessions
 
 
@@ -288,18 +230,6 @@ async def test_a_turn_of_a_session_that_was_changed_is_found_by_all_that_know_of
     assert await session.verify() == []
 
 
-async def test_a_session_that_was_begun_anew_is_not_taken_for_what_a_task_saw(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    _, second = await talk(runner, model, 2)
-    await forget(runner, Task(task_id=runner.session("s").id))
-    await talk(runner, model, 2)
-    found = await runner.verify(second)
-    assert (found, found.proved) == ([], [CONSISTENT, IN_MEMO])
-    assert "it was begun anew" in found.unproved[0]
-
-
 async def test_what_is_no_part_of_a_session_is_not_verified_and_a_changed_image_is_found(
     make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
 ) -> None:
@@ -318,29 +248,6 @@ async def test_what_is_no_part_of_a_session_is_not_verified_and_a_changed_image_
     file_of(rig.engine.archive, image.stored.sha256).write_bytes(b"nothing")
     [damaged] = await session.verify()
     assert image.stored.sha256 in damaged.text
-
-
-async def test_an_old_list_of_turns_that_was_changed_is_found(
-    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
-) -> None:
-    runner = await make_runner()
-    session = runner.session("s")
-    await runner.client.start_workflow(
-        "Session",
-        SessionState(roll_events=10, index_size=2),
-        id=session.id,
-        task_queue=session.queue,
-    )
-    for k in range(8):
-        await session.append([user(f"message {k}")])
-    await until_rolled(runner.client, session.id)
-    state = await state_of(runner)
-    assert state.older
-    assert await session.verify() == []
-    file = file_of(rig.engine.archive, state.older[0])
-    file.write_bytes(b"[]")
-    [found] = await session.verify()
-    assert found.text.startswith("list 1 of ")
 
 
 async def test_without_a_worker_a_task_is_verified_and_its_session_is_not(

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Message, Runner, Task, TaskStep, TaskStepOutput, tool
-from holdfast.testing import FakeOpenAI
+from holdfast import Message, Runner, Task, TaskStep, TaskStepOutput
 from holdfast.values.messages import assistant, user
 from holdfast.workers import (
     CustomAgentWorker,
     FunctionAgentWorker,
-    FunctionCallingAgentWorker,
     FunctionComponent,
     PipelineAgentWorker,
     StepContext,
@@ -32,10 +30,6 @@ ITEMS: list[Any] = [
 class Echo(CustomAgentWorker):
     def next_state(self, state: dict[str, Any], ctx: StepContext) -> tuple[dict[str, Any], bool]:
         return {"output": f"re {state['input']}"}, True
-
-
-async def echo(question: str) -> str:
-    return f"re {question}"
 
 
 async def echo_step(step: TaskStep, ctx: StepContext) -> str:
@@ -119,45 +113,9 @@ class Duck:
         return [user(task.input), transcript[-1]]
 
 
-class Least:
-    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        ctx.add(assistant(f"re {step.input}"))
-        return TaskStepOutput(output=f"re {step.input}", is_last=True)
-
-
 async def test_any_object_with_the_methods_is_a_worker(make_runner: MakeRunner) -> None:
     runner = await make_runner(worker=Duck())
     task = await runner.create_task("q", session="s")
     assert [(await runner.run_step(task)).output for _ in range(2)] == ["more", "quack"]
     await runner.finalize_response(task)
     assert said(await runner.session("s").chat_history()) == [("user", "q"), ("assistant", "quack")]
-
-
-async def test_run_step_alone_is_enough(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Least())
-    assert str(await runner.chat("q")) == "re q"
-
-
-# ---- function calling: a failed call that would have been the answer
-
-
-@tool(return_direct=True, effect="read")
-def broken() -> str:
-    """Fail."""
-    raise ValueError("broken")
-
-
-async def test_a_refused_call_is_told_once(make_runner: MakeRunner, model: FakeOpenAI) -> None:
-    @tool(effect="read")
-    def look() -> str:
-        """Look."""
-        return "seen"
-
-    worker = FunctionCallingAgentWorker(allow_parallel_tool_calls=False)
-    runner = await make_runner(broken, look, worker=worker)
-    model.calls([("look", {}), ("look", {})])
-    model.call("broken")
-    model.reply("done")
-    assert str(await runner.chat("q")) == "done"
-    told = [i for i in model.requests[2].body["input"] if i.get("type") == "function_call_output"]
-    assert len(told) == len({item["call_id"] for item in told}) == 3
