@@ -71,10 +71,3 @@ def test_sdist_has_the_real_directories_and_no_second_copy(built: Built) -> None
     assert {name for name in built.sdist if name.startswith("activities/")}
     assert not {name for name in built.sdist if name.startswith("holdfast/workflows/")}
     assert not {name for name in built.sdist if name.startswith("holdfast/activities/")}
-
-
-def test_links_change_nothing_in_the_sdist_that_the_wheel_is_built_from(
-    built: Built, tmp_path: Path
-) -> None:
-    build(tmp_path, "--sdist", links=False)
-    assert sdist_names(tmp_path) == built.sdist

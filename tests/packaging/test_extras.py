@@ -11,12 +11,7 @@ import pytest
 
 from holdfast.engine.dev_server.command import DATABASE
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
-from tests.packaging.environments import (
-    Environment,
-    build,
-    made_once,
-    make_environment,
-)
+from tests.packaging.environments import Environment, build, made_once, make_environment
 
 AGENTS = """
 from holdfast import Agent, tool
@@ -120,11 +115,7 @@ def test_commands_without_extras_work_on_a_cluster(
     bare: Environment, cluster: dict[str, str]
 ) -> None:
     asked, listed, nothing_typed, approved = bare.holdfast(
-        "run bare Pay --task-id bare-1",
-        "tasks --json",
-        "inbox",
-        "approve bare-1 --wait",
-        **cluster,
+        "run bare Pay --task-id bare-1", "tasks --json", "inbox", "approve bare-1 --wait", **cluster
     )
     assert asked.code == 3, asked.err
     assert "bare-1" in [line["task_id"] for line in listed.lines]

@@ -49,8 +49,3 @@ def test_clocks_are_allowed_elsewhere() -> None:
 @pytest.mark.parametrize("code", BARE_IMPORTS)
 def test_bare_import_is_refused_everywhere(code: str, path: str) -> None:
     assert "TID251" in violations(code, path)
-
-
-def test_directories_at_the_root_need_no_init() -> None:
-    assert "INP001" not in violations('"""Doc."""', "workflows/x.py")
-    assert "INP001" not in violations('"""Doc."""', "activities/x.py")

@@ -116,12 +116,7 @@ class Cli:
     def environment(self, **more: str) -> dict[str, str]:
         """Leave out what would choose another engine or model."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(HIDDEN)}
-        return {
-            **kept,
-            "PYTHONPATH": str(ROOT),
-            "HOLDFAST_DATA_DIR": str(self.data_dir),
-            **more,
-        }
+        return {**kept, "PYTHONPATH": str(ROOT), "HOLDFAST_DATA_DIR": str(self.data_dir), **more}
 
     def __call__(
         self,

@@ -115,25 +115,6 @@ def test_a_workflow_task_without_commands_in_the_history_goes_before_another(
     assert len(inner.seen) == 3
 
 
-def test_the_commands_of_a_workflow_task_are_counted_together() -> None:
-    whole = WholeTasks(Inner("accepted", "completed"))
-    whole.activate(act(1, 3, "do_update"))
-    whole.activate(act(1, 3, "resolve_activity"))
-    whole.activate(act(2, 10, "do_update"))  # 4 events of commands, 3 of workflow tasks
-    with pytest.raises(SplitWorkflowTaskError, match="tried again as a whole"):
-        whole.activate(act(3, 14, "do_update"))
-
-
-def test_replayed_commands_are_not_looked_for() -> None:
-    inner = Inner("schedule_activity")
-    whole = WholeTasks(inner)
-    replayed = act(1, 3, "initialize_workflow")
-    replayed.is_replaying = True
-    whole.activate(replayed)
-    whole.activate(act(2, 6, "do_update"))
-    assert len(inner.seen) == 2
-
-
 def test_a_workflow_task_for_a_query_alone_is_between_two() -> None:
     inner = Inner("upsert_workflow_search_attributes", "schedule_activity")
     whole = WholeTasks(inner)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any, get_origin
+from typing import Any
 
 import pytest
 
-from holdfast import Agent, RunContextWrapper, TaskStep, TaskStepOutput, UserError
-from holdfast.agents import agent_base
-from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
-from holdfast.agents.handoffs.handoff import Handoff
-from holdfast.agents.hooks import AgentHooks, RunHooks
-from holdfast.agents.runs.teams import members
+from holdfast import Agent, TaskStep, TaskStepOutput, UserError
 from holdfast.workers import AgentWorker, ReActAgentWorker, StepContext
 
 
@@ -82,22 +76,6 @@ def test_tools_and_handoffs_may_be_appended() -> None:
     assert (Agent(name="c").tools, Agent(name="c").handoffs) == ([], [])
 
 
-def test_of_two_tools_of_one_name_the_last_is_offered() -> None:
-    given = [look]
-    agent: Any = Agent(name="a", tools=given)
-    newer = copy.copy(agent.tools[0])
-    agent.tools.append(newer)
-    assert len(given) == 1
-    assert agent.made_tools == (newer,)
-    assert agent.tool("look") is newer
-    assert agent.name_clashes == ["look"]
-
-
-def test_an_agent_may_be_a_key() -> None:
-    agent = Agent(name="a", tools=[look], handoffs=[Agent(name="b")])
-    assert {agent: 1}[agent] == 1
-
-
 def test_an_object_with_run_step_is_completed_and_keeps_its_name() -> None:
     duck = Duck()
     agent = Agent(name="a", worker=duck)
@@ -110,29 +88,3 @@ def test_an_object_with_run_step_is_completed_and_keeps_its_name() -> None:
     assert type(agent.made_worker).__qualname__ == "Duck"
     assert agent.snapshot("m").worker == f"{__name__}.Duck"
     assert agent.clone(instructions="x").worker is duck
-
-
-def test_types_name_the_context_as_in_the_agents_sdk() -> None:
-    assert isinstance(Agent[dict[str, int]](name="typed"), Agent)
-    typed = {
-        AgentHooks[int]: AgentHooks,
-        RunHooks[int]: RunHooks,
-        InputGuardrail[int]: InputGuardrail,
-        OutputGuardrail[int]: OutputGuardrail,
-        RunContextWrapper[int]: RunContextWrapper,
-        Handoff[int, Agent[int]]: Handoff,
-    }
-    for kind, origin in typed.items():
-        assert get_origin(kind) is origin
-
-
-def test_an_agent_that_makes_new_ones_without_end_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Endless(Agent):
-        def nested(self) -> tuple[Agent, ...]:
-            return (Endless(name="again"),)
-
-    monkeypatch.setattr(agent_base, "MOST_AGENTS", 10)
-    with pytest.raises(UserError, match="More than 10 agents can be reached, as 'again'"):
-        members(Endless(name="first"))

@@ -36,10 +36,6 @@ def test_line_ends_of_the_text_are_kept() -> None:
     assert apply_diff("", "+a\r\n+", mode="create") == "a\r\n"
 
 
-def test_a_hunk_at_the_end_is_looked_for_there() -> None:
-    assert apply_diff("x\nb\nx", "@@\n-x\n+y\n*** End of File\n*** End Patch") == "x\nb\ny"
-
-
 @pytest.mark.parametrize(
     ("text", "diff", "why"),
     [
@@ -59,19 +55,6 @@ def test_a_new_file_has_only_lines_that_are_put_in() -> None:
     assert apply_diff("", "+a\n+b\n*** End Patch", mode="create") == "a\nb"
     with pytest.raises(ValueError, match="Invalid Add File Line"):
         apply_diff("", "a", mode="create")
-
-
-@pytest.mark.parametrize(
-    ("text", "diff", "made"),
-    [
-        ("a\n", "@@\n+b\n*** End of File", "a\nb\n"),
-        ("", "+x\n*** End of File", "x\n"),
-        ("a", "@@\n+b\n*** End of File", "a\nb"),
-        ("a\n", "*** End of File", "a\n"),
-    ],
-)
-def test_what_is_put_in_at_the_end_is_the_last_line(text: str, diff: str, made: str) -> None:
-    assert apply_diff(text, diff) == made
 
 
 def outcome(apply: Callable[..., str], text: str, diff: str) -> str | None:

@@ -14,10 +14,8 @@ from holdfast.task.ledger.archived_steps import (
     LINES_KEPT,
     TEXTS_KEPT,
     Packed,
-    StepLine,
     line_of,
     lines_after,
-    pack,
     unpacked,
 )
 from holdfast.values.messages import Blob, Message, ToolCall
@@ -76,18 +74,6 @@ def test_no_part_of_a_secret_is_in_a_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert line_of(made).output == "The word that you want is [redacted], a…"
 
 
-def test_a_line_names_the_first_of_many_tools() -> None:
-    calls = tuple(ToolCall(id=f"{k}", name="look") for k in range(30))
-    outcomes = (Outcome(content="seen", effect="read"),) * 30
-    assert line_of(record(1, calls=calls, outcomes=outcomes)).tools == (*["look"] * 8, "+22")
-
-
-def test_lines_come_back_as_they_were_packed() -> None:
-    lines = [StepLine(1, "s1", ("a", "b!"), "ünï ✓"), StepLine(2, "p1:ask", (), "")]
-    assert unpacked(pack(lines)) == lines
-    assert (pack([]), unpacked(())) == ((), [])
-
-
 def test_lines_of_steps_that_were_undone_or_done_again_are_replaced() -> None:
     packed = lines_after((), entries(*(record(n, f"old {n}") for n in (1, 2, 3))), 3)
     again = [record(2, "new 2"), record(3, "undone"), record(3, "new 3"), record(4, "undone")]
@@ -113,13 +99,6 @@ def test_a_long_task_carries_little_more_than_a_short_one() -> None:
     assert max(long) < 2 * max(short)
 
 
-def test_archiving_reads_no_chunk_of_older_steps() -> None:
-    *_, packed = rolled(4000)
-    old = tuple(f"{chunk[0]}unreadable {k}" for k, chunk in enumerate(packed[:-2]))
-    after = lines_after((*old, *packed[-2:]), entries(record(4001)), 4001)
-    assert after[: len(old)] == old
-
-
 def test_the_newest_lines_have_outputs_and_the_oldest_are_dropped() -> None:
     steps = LINES_KEPT + 2 * CHUNK
     *_, packed = rolled(steps)
@@ -130,11 +109,3 @@ def test_the_newest_lines_have_outputs_and_the_oldest_are_dropped() -> None:
     assert with_output == list(range(with_output[0], steps + 1))
     assert TEXTS_KEPT <= len(with_output) <= TEXTS_KEPT + CHUNK
     assert {line.step_id for line in kept} == {f"s{line.n}" for line in kept}
-
-
-def test_an_undo_over_many_chunks_leaves_the_lines_before_it() -> None:
-    *_, packed = rolled(3000)
-    packed = lines_after(packed, entries(record(701, "again")), 701)
-    kept = unpacked(packed)
-    assert [line.n for line in kept] == list(range(1, 702))
-    assert kept[-1].output == "again"

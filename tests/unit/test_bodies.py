@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 import httpx2
@@ -14,7 +13,6 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.models import from_response_items
 from holdfast.models.base import Delta, ModelRequest, ToolSpec
 from holdfast.models.openai.chat import ChatCompletionsModel
-from holdfast.models.openai.http import bodies
 from holdfast.models.openai.http.bodies import EncodedMessages, RequestBody
 from holdfast.models.openai.model import OpenAIModel
 from holdfast.models.openai.responses import ResponsesModel
@@ -80,40 +78,6 @@ async def test_a_reference_is_never_sent(
         assert api.requests == []
 
 
-async def test_a_text_may_speak_of_references() -> None:
-    text = f'"image_url":"{REFERENCE}'
-    [piece] = await EncodedMessages().pieces([user(REFERENCE + text)], written)
-    assert json.loads(piece)["content"] == REFERENCE + text
-
-
-async def test_the_bound_drops_what_was_used_longest_ago() -> None:
-    seen: list[str] = []
-
-    def write(message: Message) -> list[Json]:
-        seen.append(message.text)
-        return written(message)
-
-    one, two, three = (user(each * 400) for each in "abc")
-    kept = EncodedMessages(limit_bytes=1000)
-    await kept.pieces((one, two), write)
-    await kept.pieces((one,), write)
-    await kept.pieces((three,), write)
-    await kept.pieces((one, three, two), write)
-    assert [text[0] for text in seen] == ["a", "b", "c", "b"]
-
-
-@pytest.mark.parametrize(("size", "leaves"), [(10, False), (bodies.HEAVY_BYTES + 1, True)])
-async def test_heavy_encoding_leaves_the_event_loop(size: int, leaves: bool) -> None:
-    threads: list[threading.Thread] = []
-
-    def write(message: Message) -> list[Json]:
-        threads.append(threading.current_thread())
-        return written(message)
-
-    await EncodedMessages().pieces((user("x" * size),), write)
-    assert (threads[0] is not threading.current_thread()) is leaves
-
-
 @pytest.mark.parametrize(
     ("fields", "pieces"),
     [
@@ -135,9 +99,7 @@ def test_a_body_is_the_same_as_bytes_and_as_data(
 @pytest.mark.parametrize("api", ["responses", "chat"])
 @pytest.mark.parametrize("streams", [False, True])
 async def test_what_is_sent_is_what_the_clients_own_method_sends(
-    api: str,
-    streams: bool,
-    model: FakeOpenAI,
+    api: str, streams: bool, model: FakeOpenAI
 ) -> None:
     model.add("one", "two")
     async with AsyncOpenAI(base_url=model.base_url, api_key="sk-1", max_retries=0) as client:

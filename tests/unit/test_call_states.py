@@ -11,7 +11,6 @@ from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import LongCall, Outcome, StandingRule
 from holdfast.task.data.children import ChildState, child_ids
 from holdfast.task.data.commands import Command, RunRequest, Verb
-from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import AGENTS_SDK, RunRules, SessionRef, TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger
@@ -283,9 +282,7 @@ ROWS: list[tuple[str, ToolPolicy | None, RunRules, list[Event], CallState]] = [
 
 
 @pytest.mark.parametrize(
-    ("policy", "rules", "events", "state"),
-    [row[1:] for row in ROWS],
-    ids=[row[0] for row in ROWS],
+    ("policy", "rules", "events", "state"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
 )
 def test_events_lead_to_a_state(
     policy: ToolPolicy | None, rules: RunRules, events: list[Event], state: CallState
@@ -311,19 +308,3 @@ def test_a_call_of_a_server_of_the_provider_is_passed_on_once_it_is_approved() -
 
 def test_every_state_has_a_row() -> None:
     assert {row[4] for row in ROWS} | {"to_pass"} == set(get_args(CallState))
-
-
-@pytest.mark.parametrize(
-    ("trouble", "status"), [("", "running"), ("a sibling", "needs_attention"), ("ann", "paused")]
-)
-def test_a_task_that_checks_an_edit_does_not_say_that_it_waits_for_a_person(
-    trouble: str, status: TaskStatus
-) -> None:
-    ledger, call = make(YES, PLAIN)
-    for event in (asks, edit):
-        event(ledger, call)
-    if status == "needs_attention":
-        ledger.fail(Failure(type="UserError", message=trouble), now=5.0, n=N)
-    elif trouble:
-        ledger.change(paused=trouble)
-    assert (approvals.pending(ledger), ledger.status) == ([], status)

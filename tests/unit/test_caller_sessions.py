@@ -46,30 +46,10 @@ def item(text: str, role: str = "user") -> dict[str, Any]:
     return {"role": role, "content": text}
 
 
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_what_a_session_holds_of_a_turn_is_counted(is_whole: bool) -> None:
-    for count in range(4):
-        found = stored_count(OLD, [*OLD, *TURN[:count]], TURN, is_whole=is_whole)
-        assert found == count
-
-
-def test_a_turn_is_found_among_those_of_others() -> None:
-    now = [*OLD, "x", *TURN, "y"]
-    assert stored_count(OLD, now, TURN, is_whole=True) == 3
-    assert stored_count(OLD, ["older", *now], TURN, is_whole=False) == 3
-
-
 def test_it_cannot_be_told_what_a_changed_session_holds() -> None:
     assert stored_count(OLD, [], TURN, is_whole=True) is None  # it was cleared
     assert stored_count(OLD, [*OLD, "x"], TURN, is_whole=True) is None
     assert stored_count(OLD, [*OLD, "q", "x"], TURN, is_whole=True) is None
-
-
-def test_a_conversation_that_repeats_itself_is_told_apart_by_its_length_or_not_at_all() -> None:
-    again = ["q", "a"]
-    assert stored_count(again, again, again, is_whole=True) == 0
-    assert stored_count(again, again * 2, again, is_whole=True) == 2
-    assert stored_count(again, again * 2, again, is_whole=False) is None
 
 
 @given(
@@ -194,14 +174,6 @@ async def test_items_are_added_wholly_or_not_at_all(tmp_path: Path) -> None:
     session.close()
 
 
-async def test_many_tasks_and_objects_add_to_one_file(tmp_path: Path) -> None:
-    sessions = [SQLiteSession("a", tmp_path / "s.db") for _ in range(3)]
-    await asyncio.gather(*(each.add_items([item(f"{n}")]) for n in range(10) for each in sessions))
-    assert len(await sessions[0].get_items()) == 30
-    for each in sessions:
-        each.close()
-
-
 @pytest.mark.parametrize(
     ("given", "kind"),
     [
@@ -238,21 +210,6 @@ def test_settings_are_a_dict_of_their_fields_whichever_of_both_is_changed(
     assert settings.limit == 6
     assert settings.pop("limit") == 6
     assert settings == SessionSettings()
-
-
-async def test_a_conversation_is_made_once_for_programs_that_ask_for_its_id() -> None:
-    made: list[Any] = []
-
-    async def create(*, items: list[Any]) -> Any:
-        made.append(items)
-        return SimpleNamespace(id="conv_1")
-
-    client: Any = SimpleNamespace(conversations=SimpleNamespace(create=create))
-    session: Any = OpenAIConversationsSession(openai_client=client)
-    # By this name the programs of the Agents SDK ask for it, its own examples too.
-    assert await session._get_session_id() == "conv_1"
-    assert await session._get_session_id() == session.session_id
-    assert made == [[]]
 
 
 async def test_a_large_turn_is_added_by_requests_that_the_client_does_not_repeat() -> None:

@@ -44,15 +44,6 @@ def test_results_take_the_place_of_calls_and_of_their_names() -> None:
     assert chain.filled({1: "5"}) == "It is 5. So 5 and y2 pears."
 
 
-def test_a_dollar_sign_in_an_argument_stays_one() -> None:
-    [call] = parse_chain('[FUNC search("$1 a piece") = y1]', [SEARCH]).plan.calls
-    assert (call.arguments, call.needs) == ({"query": "$$1 a piece"}, ())
-
-
-def test_a_text_without_calls_is_a_chain() -> None:
-    assert parse_chain("There is nothing to look up.", [ADD]).plan.calls == ()
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

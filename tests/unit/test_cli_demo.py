@@ -6,11 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from holdfast.agents.tools.context import ToolContext
-from holdfast.cli.demo.agent import arithmetic_tools, power
 from holdfast.cli.demo.expected import expected_value, is_right
 from holdfast.cli.demo.log import ExecutionLog, count, in_flight
 from holdfast.cli.demo.page import join_calls
@@ -56,13 +52,6 @@ def test_what_has_no_value_is_refused(question: str, said: str) -> None:
         expected_value(question)
 
 
-@given(st.integers(-999, 999), st.integers(1, 999), st.sampled_from("+-*/"))
-def test_the_value_is_that_of_python(left: int, right: int, sign: str) -> None:
-    results = {"+": left + right, "-": left - right, "*": left * right, "/": left / right}
-    _, value = expected_value(f"What is {left} {sign} {right}?")
-    assert value == pytest.approx(results[sign])
-
-
 @pytest.mark.parametrize(
     ("answer", "value", "right"),
     [
@@ -102,25 +91,6 @@ def test_a_line_that_a_kill_cut_short_is_left_out(tmp_path: Path) -> None:
     with (tmp_path / "log").open("a") as file:
         file.write('{"kind": "mod')
     assert [each.event for each in log.read()] == ["start", "end"]
-
-
-async def test_the_tools_calculate_and_write_down_that_they_did(tmp_path: Path) -> None:
-    log = ExecutionLog(tmp_path / "log")
-    tools = {tool.name: tool for tool in arithmetic_tools(log)}
-    given = {"add": 9, "subtract": 5, "multiply": 14, "divide": 3.5, "power": 49}
-    for name, value in given.items():
-        assert tools[name].policy().effect == "read"
-        ctx: ToolContext = ToolContext(tool_call_id=name)
-        assert await tools[name].run(ctx, '{"a": 7, "b": 2}') == value
-    assert {key: c.completions for (_, key), c in count(log.read()).items()} == dict.fromkeys(
-        given, 1
-    )
-
-
-@pytest.mark.parametrize(("base", "exponent"), [(9, 9**9), (-8, 0.5)])
-def test_a_power_without_a_printable_value_is_refused(base: float, exponent: float) -> None:
-    with pytest.raises(InvalidArgumentError):
-        power(base, exponent)
 
 
 def test_calls_of_the_ledger_stand_beside_their_executions(tmp_path: Path) -> None:

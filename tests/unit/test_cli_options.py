@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from typer.main import get_command
 
-from holdfast.cli.app import Status, app
-from holdfast.cli.commands.control import print_waiting
-from holdfast.cli.exits import MEANINGS, ExitCode, exit_code_of
+from holdfast.cli.app import app
+from holdfast.cli.exits import exit_code_of
 from holdfast.cli.options import Common
 from holdfast.errors import (
     AgentNotFoundError,
@@ -27,8 +26,6 @@ from holdfast.errors import (
     TaskNotFoundError,
     UserError,
 )
-from holdfast.values.runs.status import TaskStatus
-from holdfast.values.steps import TaskStepOutput
 
 
 def common(**given: Any) -> Common:
@@ -78,12 +75,6 @@ def options(command: Any) -> list[str]:
     return [name for each in command.params for name in each.opts]
 
 
-def test_a_command_to_copy_names_the_engine() -> None:
-    given = common(address="host:7233", namespace="n", archive="s3://a b")
-    assert given.arguments() == " --address host:7233 --namespace n --archive 's3://a b'"
-    assert common(data_dir=Path("here")).arguments() == " --data-dir here"
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -103,23 +94,3 @@ def test_a_command_to_copy_names_the_engine() -> None:
 )
 def test_the_exit_code_tells_whose_turn_it_is(error: HoldfastError, code: int) -> None:
     assert exit_code_of(error) == code
-
-
-def test_every_exit_code_is_explained() -> None:
-    assert set(MEANINGS) == set(ExitCode)
-
-
-def test_status_takes_every_status_of_a_task() -> None:
-    assert tuple(Status) == get_args(TaskStatus)
-
-
-@pytest.mark.parametrize("approvals", [(), ("t:1",)])
-def test_the_inbox_is_shown_where_something_is_to_be_decided_whatever_the_texts_say(
-    approvals: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    common = Common(data_dir=None, address=None, namespace=None, archive=None, json=False)
-    text = "t:2 in words" if not approvals else "words"
-    print_waiting(
-        common, TaskStepOutput(status="waiting", waiting_for=(text,), approvals=approvals)
-    )
-    assert ("holdfast inbox" in capsys.readouterr().err) == bool(approvals)

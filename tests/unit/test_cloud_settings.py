@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,9 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from temporalio.service import TLSConfig
 
-from holdfast.engine.connect import connect_client
 from holdfast.engine.target import resolve_target
-from holdfast.errors import ConnectError
 from tests.support.pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "recipes" / "temporal_cloud.md"
@@ -79,33 +75,3 @@ def test_what_the_page_exports_is_what_a_client_connects_with(
     assert isinstance(found.tls, TLSConfig)
     assert found.tls.client_cert == b"certificate"
     assert found.tls.client_private_key == b"key"
-
-
-async def test_a_server_that_asks_for_a_certificate_gets_the_one_of_the_environment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    server_files = certificate("temporal.test", tmp_path)
-    client_files = certificate("shop.test", tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_verify_locations(client_files[0])
-    context.load_cert_chain(*server_files)
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.set_alpn_protocols(["h2"])
-    seen: list[str] = []
-
-    async def handler(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        shown = writer.get_extra_info("peercert")
-        seen.extend(value for [(_, value)] in shown["subject"])
-        writer.close()
-
-    server = await asyncio.start_server(handler, "127.0.0.1", 0, ssl=context)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{port}")
-        monkeypatch.setenv("TEMPORAL_TLS_SERVER_NAME", "temporal.test")
-        monkeypatch.setenv("TEMPORAL_TLS_SERVER_CA_CERT_PATH", str(server_files[0]))
-        monkeypatch.setenv("TEMPORAL_TLS_CLIENT_CERT_PATH", str(client_files[0]))
-        monkeypatch.setenv("TEMPORAL_TLS_CLIENT_KEY_PATH", str(client_files[1]))
-        with pytest.raises(ConnectError):  # it shakes hands, and is no Temporal server
-            await connect_client()
-    assert "shop.test" in seen

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import subprocess
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,18 +13,7 @@ from holdfast.activities.data.registry import Registry
 from holdfast.archive.archive import Archive
 from holdfast.errors import NotFoundError
 from holdfast.task.data.head import RunRules, TaskHead
-from holdfast.values.code.code_refs import (
-    forget,
-    hold,
-    known,
-    look_up,
-    refer,
-    release,
-    take_back,
-)
-
-USED = (subprocess, OrderedDict)
-"""Imported, as programs import things."""
+from holdfast.values.code.code_refs import forget, hold, known, look_up, refer, release, take_back
 
 
 @dataclass
@@ -77,18 +64,6 @@ def test_a_context_is_made_by_its_class_and_by_nothing_else(registry: Registry) 
     assert registry.context(head(f"{__name__}:Caller"), dict(state)) == Caller("ann")
     with pytest.raises(UserError, match="must be a dataclass"):
         registry.context(head(f"{__name__}:greet"), dict(state))
-
-
-def test_a_name_is_not_passed_on_to_what_takes_the_place_of_a_thing_in_memory() -> None:
-    refs: set[str] = set()
-    for _ in range(100):
-        thing = eval("lambda: None")
-        ref = refer(thing)
-        assert ref not in refs
-        refs.add(ref)
-        forget([ref])
-        assert known(ref) is None
-        del thing
 
 
 def test_what_tasks_hold_is_released_once_for_each() -> None:

@@ -14,7 +14,6 @@ from openai import AsyncOpenAI
 from holdfast import (
     OpenAIConversationsSession,
     OpenAIResponsesCompactionSession,
-    SessionSettings,
     SQLiteSession,
 )
 from holdfast.client.caller_sessions.shown import was_shown
@@ -82,23 +81,6 @@ async def test_what_comes_in_while_the_api_folds_is_kept() -> None:
     late = {"role": "user", "content": "late"}
     _, items = await folded([late])
     assert items == [*ITEMS, late]
-
-
-async def test_who_decides_whether_to_fold_reads_what_would_be_sent() -> None:
-    session, told = SQLiteSession("s"), list[dict[str, Any]]()
-    await session.add_items(list(ITEMS))
-
-    def decide(about: dict[str, Any]) -> bool:
-        told.append(about)
-        return False
-
-    folding = OpenAIResponsesCompactionSession("s", session, should_trigger_compaction=decide)
-    await folding.run_compaction({"response_id": "r1"})
-    await folding.run_compaction({"response_id": "r1", "store": False})
-    assert [(each["response_id"], each["compaction_mode"]) for each in told] == [
-        ("r1", "previous_response_id"),
-        ("r1", "input"),
-    ]
 
 
 async def test_more_items_than_may_be_folded_are_refused_before_the_api_is_called() -> None:
@@ -195,23 +177,6 @@ class Living(Failing):
         self.kept.clear()
 
 
-@pytest.mark.parametrize("error", [OSError("disk"), None], ids=repr)
-async def test_items_of_a_session_that_gives_its_own_list_are_not_lost(
-    error: Exception | None,
-) -> None:
-    session = Living()
-    late = {"role": "user", "content": "late"}
-    api = Api(session, [] if error else [late])
-    folding = OpenAIResponsesCompactionSession("s", session, client=cast("AsyncOpenAI", api))
-    session.error = error
-    if error is None:
-        await folding.run_compaction({"force": True})
-    else:
-        with pytest.raises(OSError, match="disk"):
-            await folding.run_compaction({"force": True})
-    assert session.kept == (ITEMS if error else [*ITEMS, late])
-
-
 @pytest.mark.parametrize("stored", [[], [FOLDED]], ids=["nothing", "all"])
 async def test_what_others_have_added_is_kept_when_the_exchange_fails(stored: list[Any]) -> None:
     others = {"role": "user", "content": "of another process"}
@@ -255,27 +220,6 @@ async def test_who_reads_a_session_while_its_items_are_exchanged_waits() -> None
     await work
 
 
-async def test_a_run_cancelled_while_items_are_put_back_is_cancelled() -> None:
-    session = Halting(OSError("disk"))
-    session.may.set()
-    folding = folds(session, Api(session, []))
-    ready = asyncio.Event()
-
-    async def get_items(limit: int | None = None) -> list[Any]:
-        if not session.kept:  # the exchange has failed
-            ready.set()
-            await asyncio.sleep(0)
-        return session.kept
-
-    session.get_items = get_items  # type: ignore[method-assign]
-    work = asyncio.ensure_future(folding.run_compaction({"force": True}))
-    await ready.wait()
-    work.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await work
-    assert session.kept == ITEMS
-
-
 async def test_a_session_may_be_used_from_several_event_loops() -> None:
     session, api, folding = await filled()
     late = {"role": "user", "content": "late"}
@@ -299,31 +243,6 @@ async def test_a_session_may_be_used_from_several_event_loops() -> None:
     assert await session.get_items() == [FOLDED, late]
 
 
-async def test_all_items_are_folded_also_where_runs_read_the_newest_only() -> None:
-    session = SQLiteSession("s", session_settings=SessionSettings(limit=1))
-    await session.add_items(list(ITEMS))
-    api = Api(session, [])
-    folding = folds(session, api)
-    await folding.run_compaction({"force": True})
-    assert api.sent == [{"model": "gpt-4.1", "input": ITEMS}]
-
-
-async def test_an_empty_answer_folds_nothing() -> None:
-    session, _, folding = await filled(gives=[])
-    await folding.run_compaction({"force": True})
-    assert await session.get_items() == ITEMS
-
-
-async def test_what_is_added_while_the_api_folds_comes_behind_what_it_has_made() -> None:
-    session, api, folding = await filled()
-    late = {"role": "user", "content": "late"}
-    api.during = lambda: adding.append(asyncio.ensure_future(folding.add_items([late])))
-    adding = list[asyncio.Task[None]]()
-    await folding.run_compaction({"force": True})
-    await adding[0]
-    assert await session.get_items() == [FOLDED, late]
-
-
 async def test_what_the_api_has_made_is_kept_in_the_form_in_which_it_takes_it() -> None:
     answer: dict[str, Any] = {"id": "m1", "type": "message", "role": "assistant", "content": []}
     image = {"type": "input_image", "image_url": "https://x.example/a.png"}
@@ -338,14 +257,6 @@ async def test_what_the_api_has_made_is_kept_in_the_form_in_which_it_takes_it() 
         session, _, folding = await filled(gives=gives)
         await folding.run_compaction({"force": True})
         assert await session.get_items() == made
-
-
-async def test_a_missing_response_is_told_of_however_little_there_is() -> None:
-    folding = OpenAIResponsesCompactionSession(
-        "s", SQLiteSession("s"), compaction_mode="previous_response_id"
-    )
-    with pytest.raises(ValueError, match="needs response_id"):
-        await folding.run_compaction()
 
 
 def test_a_conversation_that_the_provider_keeps_is_refused() -> None:

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast import tool
 from holdfast.models.base import ToolSpec
 from holdfast.values.base import Json
 from holdfast.workers.compiler.join import parse_decision, without_grammar
-from holdfast.workers.compiler.plan import MOST_CALLS, Call, Plan, PlanError, parse_plan
-from holdfast.workers.compiler.prompts import described, planner_instructions
+from holdfast.workers.compiler.plan import Call, Plan, PlanError, parse_plan
 from holdfast.workers.compiler.references import fill, references, typed
 from tests.support.tables import table
 
@@ -95,21 +93,9 @@ def test_what_is_neither_a_text_nor_plain_is_refused(written: str, tool: str) ->
     assert "is no value: write a text in one pair of quotes" in told[0] or "closing '" in told[0]
 
 
-def test_a_text_that_is_never_closed_is_one_problem() -> None:
-    told = problems('1. search("""print(1)\nprint(2)\n2. search("b")\n3. join()')
-    [only] = told.splitlines()
-    assert 'the closing """ of a text is missing' in only
-
-
 def test_every_problem_is_said_at_once() -> None:
     told = problems("what\n1. search(q='a')\n2. search('a'\n3. join()")
     assert len(told.splitlines()) == 3
-
-
-def test_a_plan_of_too_many_calls_is_refused() -> None:
-    lines = [f"{k}. search('a')" for k in range(MOST_CALLS + 1)]
-    assert "more than" in problems("\n".join([*lines, "join()"]))
-    assert len(parse_plan("\n".join([*lines[1:], "join()"]), TOOLS).calls) == MOST_CALLS
 
 
 # ---- lines
@@ -131,36 +117,6 @@ def test_a_tool_named_join_is_called_when_it_gets_arguments() -> None:
     named = spec("join", left=STRING, right=STRING)
     plan = parse_plan("1. join('a', 'b')\n2. join()", [named])
     assert [call.arguments for call in plan.calls] == [{"left": "a", "right": "b"}]
-
-
-def test_arguments_take_the_order_of_the_tools_own_parameters() -> None:
-    @tool
-    def move(zone: str, amount: int, reason: str = "") -> str:
-        """Move something."""
-        return zone + reason
-
-    assert arguments('1. move("a", 2)', spec("x"), move_spec := _spec_of(move)) == {
-        "zone": "a",
-        "amount": 2,
-    }
-    assert "move(zone: string, amount: integer, reason: string" in described(move_spec)
-
-
-def _spec_of(made: Any) -> ToolSpec:
-    from holdfast import Agent
-
-    [found] = Agent(name="a", model="offline", tools=[made]).snapshot("m").tools
-    return found
-
-
-def test_the_planner_is_told_of_every_tool_in_full() -> None:
-    nested = spec("deep", items={"type": "array", "items": {"type": "integer"}, "description": "D"})
-    text = planner_instructions("Be brief.", [SEARCH, nested])
-    assert text.startswith("Be brief.\n\n")
-    assert "- search(query?: string)" in text
-    assert "  items: D" in text
-    assert '"items": {"type": "integer"}' in text
-    assert "$1 or ${1}" in text
 
 
 # ---- results in the place of references
@@ -369,12 +325,3 @@ def test_any_text_is_a_decision_or_none(text: str) -> None:
     decision = parse_decision(text)
     assert decision is None or decision.kind == "replan" or decision.text
     without_grammar(text)
-
-
-@given(st.text(min_size=1).map(str.strip).filter(bool))
-@settings(deadline=None)
-def test_an_answer_in_quotes_is_given_as_it_is(answer: str) -> None:
-    decision = parse_decision(f"Thought: t\nAction: finish({json.dumps(answer)})")
-    assert decision is not None
-    if decision.kind == "finish":
-        assert decision.text == answer

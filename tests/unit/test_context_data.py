@@ -127,17 +127,6 @@ def test_each_update_counts_from_the_one_before() -> None:
     assert context.spent == 2
 
 
-def test_a_fresh_object_gets_what_a_run_has_made_of_it_before() -> None:
-    context = Plain()
-    begun(context).update({**dump(context), "spent": 5, "log": ["a"]})
-    assert (context.spent, context.log) == (5, ["a"])
-
-
-def test_data_that_do_not_fit_the_class_are_refused() -> None:
-    with pytest.raises(UserError, match="does not fit Plain"):
-        begun(Plain()).update({"spent": "much"})
-
-
 @pytest.mark.parametrize(
     ("context", "lost"),
     [
@@ -166,14 +155,6 @@ def test_a_class_of_serializers_gets_nested_and_unnamed_members_too() -> None:
     assert (context.region.code, context.stats.hits, context.seen) == ("us", 2, [1])  # type: ignore[attr-defined]
     assert context.held is held
     assert {"region", "stats"} <= context.model_fields_set
-
-
-def test_a_number_is_no_truth_value_and_keys_stay_what_they_are() -> None:
-    context: dict[Any, Any] = {1: "a", 2: "b", "n": 0}
-    own = begun(context)
-    own.update({"1": "c", "n": False})
-    assert context == {1: "c", "n": False}
-    assert context["n"] is False
 
 
 def test_a_run_goes_on_from_what_the_object_was_brought_up_to() -> None:
@@ -216,21 +197,6 @@ def test_a_class_that_is_imported_for_checkers_only_is_found() -> None:
     assert account.funds == [Funded(settings.Budget(max_tokens=8))]
 
 
-def test_classes_beside_a_local_class_are_found_by_what_the_context_holds() -> None:
-    @dataclass
-    class Part:
-        n: int
-
-    @dataclass
-    class Cart:
-        parts: dict[str, list[Part]]
-
-    cart = Cart({"a": [Part(0)]})
-    own = begun(cart)
-    own.update({"parts": {"a": [{"n": 0}, {"n": 1}]}})
-    assert cart == Cart({"a": [Part(0), Part(1)]})
-
-
 def test_an_annotation_that_names_nothing_is_told_when_the_run_begins(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -244,34 +210,6 @@ def test_an_annotation_that_names_nothing_is_told_when_the_run_begins(
     assert re.search(f"Tools cannot get the context of this run: {said}", caplog.text)
     with pytest.raises(UserError, match=said):
         load({"names": []}, Lost)
-
-
-def test_parts_with_slots_and_those_of_other_contexts_are_noted() -> None:
-    @dataclass(slots=True)
-    class Part:
-        n: int
-
-    @dataclass(slots=True)
-    class Cart:
-        parts: list[Part] = field(default_factory=list["Part"])
-        names: list[str] = field(default_factory=list[str])
-
-    begun(Cart([Part(n) for n in range(1200)]))
-    begun(Cart())
-    assert load({"parts": [{"n": 2}]}, Cart) == Cart([Part(2)])
-
-
-class NoData:
-    """Of a kind that pydantic does not know."""
-
-
-@dataclass
-class Linked:
-    link: NoData | None = None
-
-
-def test_a_run_begins_with_a_class_that_pydantic_cannot_describe() -> None:
-    assert begun(Linked()).object == Linked()
 
 
 MODULES = {
@@ -356,11 +294,6 @@ def test_what_a_part_in_another_module_imports_for_checkers_is_found(holder: Any
     assert type(made.parts["a"][0].late).__module__.endswith("_latest")
 
 
-def test_a_name_that_means_two_things_is_refused(holder: Any) -> None:
-    with pytest.raises(UserError, match=r"mean two things by 'Late', in modules .*_holder.* and"):
-        load({}, holder.Twofold)
-
-
 def test_a_module_for_checkers_that_cannot_be_imported_does_not_end_a_run(
     holder: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -368,12 +301,3 @@ def test_a_module_for_checkers_that_cannot_be_imported_does_not_end_a_run(
     assert "_broken' raised SystemExit: no arguments given." in caplog.text
     begun(holder.Scripted())
     assert "names 'Relative', which cannot be found" in caplog.text
-
-
-def test_the_main_module_is_not_imported_again(
-    holder: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    late = importlib.import_module(holder.__name__.replace("_holder", "_late"))
-    monkeypatch.delitem(sys.modules, late.__name__)
-    monkeypatch.setitem(sys.modules, "__main__", late)
-    assert type(load({"late": {"n": 1}}, holder.Plain).late) is late.Late

@@ -13,7 +13,6 @@ from holdfast import Agent, ModelSettings, Prompt, RunConfig
 from holdfast.agents.runs.rules import run_head
 from holdfast.models.openai.default_settings import default_settings
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.head import AGENTS_SDK, TaskHead
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
 
@@ -71,12 +70,6 @@ def test_the_model_of_a_run_brings_its_own() -> None:
     assert asked(Agent("a", model="gpt-4.1"), RunConfig(model="gpt-5")) == LOW
 
 
-def test_settings_of_a_run_are_put_over_those_of_the_model() -> None:
-    high = RunConfig(model_settings=ModelSettings(reasoning_effort="high", temperature=1))
-    settings = asked(Agent("a", model="gpt-5"), high)
-    assert settings == {"reasoning_effort": "high", "verbosity": "low", "temperature": 1}
-
-
 @pytest.mark.parametrize("copied", [deepcopy, replace, Agent.clone])
 def test_a_copy_of_an_agent_was_given_none_either(copied: Any) -> None:
     agent = Agent("a", model="gpt-5")
@@ -86,11 +79,3 @@ def test_a_copy_of_an_agent_was_given_none_either(copied: Any) -> None:
     assert asked(agent.clone(model="gpt-5.1")) == NONE
     own = agent.model_settings.resolve(ModelSettings(top_p=0.5))
     assert asked(agent.clone(model_settings=own)) == {"top_p": 0.5}
-
-
-def test_a_task_of_the_step_api_and_one_that_began_earlier_send_what_was_written() -> None:
-    agent = Agent("a", model="gpt-5")
-    began = agent.snapshot("gpt-5")
-    assert began.settings_in(TaskHead(agent="a")) == ModelSettings()
-    earlier = began.model_copy(update={"of_model": None})
-    assert earlier.settings_in(TaskHead(agent="a", dialect=AGENTS_SDK)) == ModelSettings()

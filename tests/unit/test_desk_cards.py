@@ -9,12 +9,12 @@ import pytest
 from holdfast.cli.commands.inbox import choices_of
 from holdfast.desk.views.arguments import differences, fields_of, parsed
 from holdfast.desk.views.buttons import buttons_of
-from holdfast.desk.views.cards import Card, Context, card_of, shown_rule
+from holdfast.desk.views.cards import Card, Context, card_of
 from holdfast.desk.views.filters import InboxFilter, choices
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
-from holdfast.task.data.calls import Approval, StandingRule, Vote, call_digest
+from holdfast.task.data.calls import Approval, Vote, call_digest
 from holdfast.task.people.deciders import Person
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.steps import Task
@@ -87,26 +87,6 @@ def test_an_argument_that_does_not_fit_its_schema_is_shown_as_data() -> None:
     assert (more.name, more.kind, more.text) == ("more", "json", "[\n  1\n]")
 
 
-def test_a_reference_of_a_schema_may_be_percent_encoded() -> None:
-    schema = {
-        "properties": {"mode": {"$ref": "#/definitions/One%20of"}},
-        "definitions": {"One of": {"enum": ["wire", "card"]}},
-    }
-    [mode] = fields_of('{"mode": "card"}', schema)
-    assert (mode.kind, mode.choices) == ("choice", ("wire", "card"))
-
-
-@pytest.mark.parametrize("text", ["[1]", "no json", "3"])
-def test_arguments_that_are_no_object_are_shown_as_text(text: str) -> None:
-    shown = card(approval(arguments=text))
-    assert shown.fields == ()
-    assert shown.raw.replace("\n", "").replace(" ", "") == text.replace(" ", "")
-
-
-def test_a_cut_card_says_that_its_arguments_are_not_whole() -> None:
-    assert not card(approval(arguments='{"to": "Ki')).is_whole
-
-
 def test_a_card_says_how_the_call_would_be_undone() -> None:
     assert card().undo == "The tool declares no undo: what it does stays."
     reversible = approval(effect="reversible")
@@ -149,18 +129,6 @@ def test_buttons_say_what_they_do_in_the_case() -> None:
         ("reject", "Finish now"),
     ]
     assert labels["undo"][0] == ("a", "approve", "Undo pay")
-
-
-@pytest.mark.parametrize(
-    ("effect", "asks_twice"), [("irreversible", True), ("reversible", False), ("read", False)]
-)
-def test_what_cannot_be_undone_is_asked_twice(effect: str, asks_twice: bool) -> None:
-    assert card(approval(effect=effect)).is_final is asks_twice
-
-
-def test_a_second_run_of_what_may_have_happened_is_asked_twice() -> None:
-    [again, *_] = buttons_of(approval(kind="unknown", effect="reversible"))
-    assert again.warning == "If pay has happened after all, it happens twice."
 
 
 def test_secrets_are_not_on_a_card() -> None:
@@ -236,13 +204,3 @@ def test_a_call_that_the_provider_runs_is_approved_as_it_stands_or_rejected() ->
     assert (same_name.fields[0].description, same_name.undo) == ("", "")
     assert {each.verb for each in buttons_of(approval())} > {"edit", "respond"}
     assert {each.verb for each in choices_of(approval()).values()} > {"edit", "respond"}
-
-
-def test_a_standing_rule_reads_as_a_sentence() -> None:
-    rule = StandingRule(verb="approve", by="ann", id="t1:4", tool="pay")
-    assert shown_rule(rule) == "ann has approved all calls of pay."
-    wide = rule.model_copy(update={"session": "books", "agent": "clerk"})
-    assert shown_rule(wide) == "ann has approved all calls of pay by clerk in session books."
-    bounded = rule.model_copy(update={"verb": "reject", "values": {"to": "Kim"}, "until": 60.0})
-    said = shown_rule(bounded)
-    assert said.startswith("ann has rejected calls of pay with to = Kim until ")

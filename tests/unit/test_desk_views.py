@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.desk.views.axis import Bar, axis_of
-from holdfast.desk.views.branches import branches_of, origin_of, path_of
+from holdfast.desk.views.branches import path_of
 from holdfast.desk.views.comparison import compare, prompt_of, prompts_differ
 from holdfast.desk.views.effects import effects_of
 from holdfast.desk.views.sessions import turn_of
@@ -96,17 +96,6 @@ def test_calls_that_ran_side_by_side_overlap_on_the_timeline() -> None:
     assert tools[1].words == "mail: done, 2.5 s, started 2 times"
 
 
-def test_a_running_call_ends_at_the_present() -> None:
-    *_, lane = timeline(opens=(running(),), now=40.0).lanes
-    [call] = lane.bars
-    assert (call.state, call.end, lane.step.state) == ("running", 40.0, "running")
-
-
-def test_a_model_call_that_was_cut_off_is_lost() -> None:
-    [lane] = timeline(step(unheard=(10.1,))).lanes
-    assert [bar.state for bar in lane.bars if bar.label == "model, cut off"] == ["lost"]
-
-
 def test_what_waits_for_a_person_is_a_bar_until_it_is_decided() -> None:
     asked = event("asked", at=20.0, id="t:1", kind="tool", tool="pay")
     approved = event("command", at=25.0, by="ann", verb="approve", arguments={"approval": "t:1"})
@@ -138,19 +127,8 @@ def test_a_long_gap_is_compressed_and_said() -> None:
     assert axis.place(10_010.0) == pytest.approx(100.0)
 
 
-def test_a_short_pause_is_drawn_as_long_as_it_was() -> None:
-    bars = [
-        Bar(kind="tool", label="a", start=0.0, end=4.0),
-        Bar(kind="tool", label="b", start=5.0, end=10.0),
-    ]
-    axis = axis_of(bars, bars)
-    assert axis.gaps == ()
-    assert axis.place(5.0) == pytest.approx(50.0)
-
-
 AGENT = AgentSnapshot(
-    name="a",
-    policies={"pay": ToolPolicy(), "mail": ToolPolicy(effect="reversible", has_undo=True)},
+    name="a", policies={"pay": ToolPolicy(), "mail": ToolPolicy(effect="reversible", has_undo=True)}
 )
 
 
@@ -178,12 +156,6 @@ def test_a_call_without_an_outcome_runs_or_is_unknown() -> None:
     assert states(closed, opens=(running(),)) == [("pay", "unknown")]
 
 
-def test_reads_and_calls_that_never_ran_are_no_effects() -> None:
-    look = MAILED.model_copy(update={"effect": "read"})
-    rejected = PAID.model_copy(update={"attempts": 0})
-    assert states(step(outcomes=(rejected, look))) == []
-
-
 def test_an_effect_names_who_approved_it_with_which_arguments() -> None:
     edited = PAID.model_copy(
         update={"edited": '{"euros": 5}', "decided": (Decided(approval="t:1", by="ann"),)}
@@ -194,14 +166,6 @@ def test_an_effect_names_who_approved_it_with_which_arguments() -> None:
 
 def undo(at: float = 20.0) -> Entry:
     return event("undone", at=at, by="ann", text="wrong", n=2, steps=["s2"], remains=["pay()"])
-
-
-def test_each_undo_begins_a_branch() -> None:
-    entries = [step(1), step(2), undo(), step(2, branch=1)]
-    old, new = branches_of(list(happenings(entries)))
-    assert (old.number, old.steps, old.is_present, old.reason) == (0, (1, 2), False, "wrong")
-    assert (old.by, old.remains) == ("ann", ("pay()",))
-    assert (new.number, new.after, new.steps, new.is_present) == (1, 1, (2,), True)
 
 
 def test_a_branch_that_was_left_keeps_its_steps_for_a_comparison() -> None:
@@ -221,22 +185,6 @@ def test_bars_say_what_model_calls_cost_once_a_price_is_known() -> None:
     assert not any(bar.cost for bar in (unknown.step, *unknown.bars))
 
 
-def test_undone_steps_are_void_on_the_timeline() -> None:
-    shown = timeline(step(1), step(2), undo(), step(2, branch=1))
-    assert sorted((lane.step.n, lane.step.branch, lane.is_undone) for lane in shown.lanes) == [
-        (1, 0, False),
-        (2, 0, True),
-        (2, 1, False),
-    ]
-
-
-def test_a_fork_names_where_it_comes_from() -> None:
-    origin = origin_of(list(happenings([step(), event("forked", by="ann", at=1.0)])))
-    assert origin is not None
-    assert origin.by == "ann"
-    assert origin_of(list(happenings([step()]))) is None
-
-
 def test_a_comparison_marks_the_first_difference() -> None:
     other = step(2, adds=(user("q"), assistant("No."), tool("c1", "paid"), tool("c2", "sent")))
     found = compare(path_of([step(1), step(2)]), path_of([step(1), other, step(3)]))
@@ -245,21 +193,6 @@ def test_a_comparison_marks_the_first_difference() -> None:
     assert found.pairs[2].left is None
     assert (found.first, [each.total_tokens for each in found.usages]) == (1, [30, 45])
     assert compare(path_of([step()]), path_of([step()])).first is None
-
-
-def test_an_edited_call_is_compared_as_it_ran() -> None:
-    edited = PAID.model_copy(update={"edited": '{"euros": 5}'})
-    found = compare(path_of([step()]), path_of([step(outcomes=(edited, MAILED))]))
-    assert found.pairs[0].differs == ("calls",)
-
-
-def test_a_difference_at_the_end_of_a_long_text_is_found() -> None:
-    long = "x" * 10_000
-    one, other = (
-        step(1, adds=(user("q"), assistant(f"{long}{end}"), tool("c1", "paid"), tool("c2", "sent")))
-        for end in "ab"
-    )
-    assert compare(path_of([one]), path_of([other])).first == 0
 
 
 def test_agents_are_compared_by_what_models_get_of_them() -> None:
@@ -278,12 +211,6 @@ def test_a_row_says_what_its_task_waits_for() -> None:
     assert (row.waits_for, row.input, row.age) == ("approval of pay and 1 more", "a b", "1 min")
     paused = task.model_copy(update={"status": "paused", "paused": "ann: lunch"})
     assert row_of(paused, now=160.0).waits_for == "resume: paused by ann: lunch"
-
-
-def test_what_only_lists_know_of_a_task_shows_no_numbers() -> None:
-    row = row_of(Task(task_id="t"), now=0.0, is_detailed=False)
-    assert row.steps is None
-    assert row.usage is None
 
 
 def test_the_filter_of_tasks_is_its_url() -> None:

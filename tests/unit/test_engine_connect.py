@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engine.connect import connect_client
-from holdfast.engine.target import Target, default_identity, resolve_target
+from holdfast.engine.target import Target, resolve_target
 from holdfast.errors import ConnectError
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -112,9 +112,3 @@ def test_a_configuration_that_cannot_be_read_is_explained(environment: Path) -> 
     environment.write_text("not toml [", encoding="utf-8")
     with pytest.raises(ConnectError, match="TEMPORAL_CONFIG_FILE"):
         resolve_target()
-
-
-def test_identities_are_short_and_distinct() -> None:
-    identities = {default_identity() for _ in range(1000)}
-    assert len(identities) > 990
-    assert {len(each) for each in identities} == {4}

@@ -3,19 +3,15 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
     DataConverter,
-    StorageDriverClaim,
     StorageDriverRetrieveContext,
     StorageDriverStoreContext,
 )
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.external_storage import THRESHOLD_BYTES, ArchiveStorageDriver, archive_storage
-from holdfast.errors import BlobMissingError
-from holdfast.values.base import digest
 
 
 async def test_payloads_come_back_in_order_and_equal_ones_are_stored_once(tmp_path: Path) -> None:
@@ -25,13 +21,6 @@ async def test_payloads_come_back_in_order_and_equal_ones_are_stored_once(tmp_pa
     assert claims[0] == claims[2]
     assert await driver.retrieve(StorageDriverRetrieveContext(), claims) == payloads
     assert sum(path.is_file() for path in tmp_path.rglob("*")) == 2
-
-
-async def test_a_payload_of_another_archive_is_missed_by_name(tmp_path: Path) -> None:
-    driver = ArchiveStorageDriver(Archive(tmp_path))
-    claim = StorageDriverClaim(claim_data={"sha256": digest(b"elsewhere")})
-    with pytest.raises(BlobMissingError, match=digest(b"elsewhere")):
-        await driver.retrieve(StorageDriverRetrieveContext(), [claim])
 
 
 async def test_a_converter_stores_only_large_values(tmp_path: Path) -> None:

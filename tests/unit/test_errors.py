@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-from dataclasses import replace
-from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -13,8 +11,6 @@ from temporalio.testing import ActivityEnvironment
 
 from holdfast import errors
 from holdfast.activities.failures import not_started, text_of, typed_failures
-from holdfast.agents.output_type import AgentOutputSchema
-from holdfast.agents.tools.guardrails import ToolInputGuardrail
 from holdfast.errors import (
     ArchiveError,
     ModelRequestError,
@@ -22,10 +18,6 @@ from holdfast.errors import (
     NoWorkerError,
     StepFailedError,
     TaskNotFoundError,
-    ToolInputGuardrailTripwireTriggered,
-    UserError,
-    message_of,
-    remedy_of,
 )
 from holdfast.reading.server_errors import failure_in, to_error
 from holdfast.task.data.failures import Failure
@@ -85,21 +77,6 @@ async def test_a_wait_of_zero_is_the_shortest_that_the_server_has(
     assert (None if delay is None else delay.total_seconds()) == wait
 
 
-@pytest.mark.parametrize(("most", "attempt", "ends"), [(1, 1, True), (2, 1, False), (0, 9, False)])
-async def test_a_failed_model_call_ends_the_step_at_the_last_attempt_of_its_agent(
-    most: int, attempt: int, *, ends: bool
-) -> None:
-    def call() -> None:
-        with typed_failures(attempts=most):
-            raise ModelUnavailableError("busy")
-
-    environment = ActivityEnvironment()
-    environment.info = replace(environment.info, attempt=attempt)
-    with pytest.raises(ApplicationError) as caught:
-        environment.run(call)
-    assert caught.value.non_retryable == ends
-
-
 def as_client(failure: Failure) -> Exception:
     """Bring a failure with which a task waits from the workflow to a client."""
     found = failure_in(refusal(failure, parked=True))
@@ -116,14 +93,6 @@ def test_an_error_that_wraps_none_says_what_happened_and_what_to_do() -> None:
     assert str(NoWorkerError("q", task_id="t")) == (
         "No worker process serves queue 'q'. The task 't' waits and nothing is lost. Start yours,"
         " made with HoldfastPlugin, then ask again."
-    )
-
-
-def test_an_error_without_a_remedy_of_its_own_says_how_a_step_is_run_again() -> None:
-    assert str(as_client(failed_with(ValueError("odd")))) == (
-        "Step 's1' of task 't' failed: ValueError: odd\n"
-        "The step stays first in the queue and nothing it had done is lost. Heal the cause, then"
-        " run the step again: run_step(task), or Runner.run(agent, RunState.of('t'))."
     )
 
 
@@ -157,14 +126,6 @@ def test_a_remedy_stands_once_at_the_end_however_often_its_error_was_wrapped() -
     assert "'/data' cannot be written." in text
 
 
-def test_a_wrapped_error_is_quoted_without_its_remedy_which_goes_on_beside_it() -> None:
-    assert (message_of(FULL), remedy_of(FULL)) == ("'/data' cannot be written.", "Free some space.")
-    assert (message_of(ValueError("odd")), remedy_of(ValueError("odd"), "Mend it.")) == (
-        "odd",
-        "Mend it.",
-    )
-
-
 def test_the_place_of_an_error_stands_before_its_remedy() -> None:
     def fails() -> None:
         raise ArchiveError("Full.", remedy="Free some space.")
@@ -177,22 +138,6 @@ def test_the_place_of_an_error_stands_before_its_remedy() -> None:
     assert second.endswith(" Free some space.")
 
 
-def test_an_output_type_that_is_not_precise_gets_one_remedy() -> None:
-    with pytest.raises(UserError) as caught:
-        AgentOutputSchema(dict[str, Any])
-    text = str(caught.value)
-    assert text.endswith("strict_json_schema=False).")
-    assert "Give it a precise type" not in text
-
-
 def test_a_remedy_outlasts_a_process() -> None:
     again = pickle.loads(pickle.dumps(FULL))
     assert (str(again), again.remedy) == (str(FULL), FULL.remedy)
-
-
-def test_an_error_made_as_the_agents_sdk_makes_it_has_guardrail_and_output() -> None:
-    function: Any = print
-    guard: ToolInputGuardrail[Any] = ToolInputGuardrail(function, "check")
-    error = ToolInputGuardrailTripwireTriggered(guard, "found")
-    assert str(error) == "ToolInputGuardrail 'check' triggered its tripwire."
-    assert (error.guardrail, error.output) == (guard, "found")

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.following.history import LiveEvent
-from holdfast.cli.following.live import line
 from holdfast.reading.step_events import (
     ApprovalDecided,
     Attempt,
@@ -63,11 +61,3 @@ def made(kind: Any, **facts: Any) -> StepEvent:
 )
 def test_an_event_beside_the_steps_is_one_line(event: StepEvent, text: str) -> None:
     assert event_text(event) == text
-
-
-@pytest.mark.parametrize(("seconds", "when"), [(20.0, " in 20 s"), (0.0, "")])
-def test_the_live_view_says_when_a_lost_call_is_tried_again(seconds: float, when: str) -> None:
-    event = LiveEvent(
-        kind="retried", step=1, name="look", text="worker lost", attempt=2, seconds=seconds
-    )
-    assert line(event) == f"  step 1  look: worker lost; attempt 2{when}"

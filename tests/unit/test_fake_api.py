@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import openai
 import pytest
 
-from holdfast.errors import InvalidArgumentError
 from holdfast.testing import FakeOpenAI, FakeRequest, call, reply
 
 
@@ -36,23 +34,6 @@ TOOL: Any = {
     "parameters": {"type": "object", "properties": {}},
     "strict": False,
 }
-
-
-async def test_text_by_both_endpoints_also_when_it_is_slow(api: FakeOpenAI) -> None:
-    api.slow(0.01, then="one")
-    api.reply("two")
-    async with api.client() as client:
-        first = await client.responses.create(model="m", input="hello")
-        second = await client.chat.completions.create(model="m", messages=say("hello"))
-    assert first.output_text == "one"
-    assert second.choices[0].message.content == "two"
-    assert [request.last_user for request in api.requests] == ["hello", "hello"]
-
-
-def test_serves_a_client_that_blocks_its_thread(api: FakeOpenAI) -> None:
-    api.reply("one")
-    with openai.OpenAI(base_url=api.base_url, api_key="k", max_retries=0) as client:
-        assert client.responses.create(model="m", input="hello").output_text == "one"
 
 
 async def test_call_ids_count_up_over_both_endpoints(api: FakeOpenAI) -> None:
@@ -121,34 +102,6 @@ async def test_chat_stream_gives_the_same_as_the_plain_answer(api: FakeOpenAI) -
     assert usage.total_tokens > 0
 
 
-async def test_refusal_by_plain_answer_and_stream(api: FakeOpenAI) -> None:
-    for _ in range(3):
-        api.refuse("I cannot.")
-    async with api.client() as client:
-        chat = await client.chat.completions.create(model="m", messages=say("x"))
-        async with client.responses.stream(model="m", input="x") as stream:
-            kinds = [event.type async for event in stream]
-        chunks = await client.chat.completions.create(model="m", messages=say("x"), stream=True)
-        said = [choice.delta.refusal or "" async for chunk in chunks for choice in chunk.choices]
-    assert chat.choices[0].message.refusal == "I cannot."
-    assert "response.refusal.delta" in kinds
-    assert "".join(said) == "I cannot."
-
-
-async def test_raw_body_is_sent_and_streamed_as_given(api: FakeOpenAI) -> None:
-    message = {"role": "assistant", "content": "raw text"}
-    choice = {"index": 0, "finish_reason": "stop", "message": message}
-    body = {"id": "x", "object": "chat.completion", "model": "m", "choices": [choice]}
-    api.raw(body)
-    api.raw(body)
-    async with api.client() as client:
-        plain = await client.chat.completions.create(model="m", messages=say("x"))
-        stream = await client.chat.completions.create(model="m", messages=say("x"), stream=True)
-        said = [choice.delta.content or "" async for chunk in stream for choice in chunk.choices]
-    assert plain.choices[0].message.content == "raw text"
-    assert "".join(said) == "raw text"
-
-
 async def test_failure_carries_status_code_and_headers(api: FakeOpenAI) -> None:
     api.fail(429, message="Slow down", retry_after=2.5, code="rate_limit_exceeded")
     async with api.client() as client:
@@ -182,34 +135,6 @@ async def test_held_request_whose_client_goes_away_uses_no_reply(api: FakeOpenAI
     assert answer.output_text == "for the second attempt"
 
 
-async def test_stopping_turns_held_requests_away() -> None:
-    async with FakeOpenAI() as api:
-        api.hang()
-        client = api.client()
-        asked = asyncio.create_task(client.responses.create(model="m", input="x"))
-        await api.until_held()
-    async with client:
-        with pytest.raises(openai.InternalServerError, match="stopped"):
-            await asked
-
-
-@pytest.mark.parametrize("is_stream", [False, True])
-async def test_cut_connection_is_noticed(api: FakeOpenAI, is_stream: bool) -> None:
-    api.cut()
-    async with api.client() as client:
-
-        async def ask() -> None:
-            if is_stream:
-                async with client.responses.stream(model="m", input="x") as stream:
-                    await stream.until_done()
-            else:
-                await client.responses.create(model="m", input="x")
-
-        # Older clients let the transport's own error through when a stream is cut.
-        with pytest.raises((openai.APIConnectionError, httpx.TransportError)):
-            await ask()
-
-
 async def test_exhausted_script_is_told_recorded_and_fails_the_test() -> None:
     async def run() -> None:
         async with FakeOpenAI() as api, api.client() as client:
@@ -221,29 +146,12 @@ async def test_exhausted_script_is_told_recorded_and_fails_the_test() -> None:
         await run()
 
 
-async def test_exhausted_script_is_not_asked_again_by_a_client_with_retries() -> None:
-    async with FakeOpenAI(strict=False) as api, api.client(max_retries=5) as client:
-        with pytest.raises(openai.InternalServerError):
-            await client.responses.create(model="m", input="x")
-        assert len(api.requests) == 1
-
-
 def test_unused_replies_fail_the_test() -> None:
     def run() -> None:
         with FakeOpenAI() as api:
             api.reply("never asked for")
 
     with pytest.raises(AssertionError, match="1 replies of the script were not used"):
-        run()
-
-
-def test_error_of_the_test_itself_is_not_covered() -> None:
-    def run() -> None:
-        with FakeOpenAI() as api:
-            api.reply("never asked for")
-            raise KeyError
-
-    with pytest.raises(KeyError):
         run()
 
 
@@ -318,26 +226,6 @@ async def test_both_endpoints_are_seen_in_one_form(api: FakeOpenAI) -> None:
     assert "fake-key" not in repr(api.requests)
 
 
-async def test_models_are_listed(api: FakeOpenAI) -> None:
-    async with api.client() as client:
-        assert [model.id async for model in client.models.list()] == ["fake-model"]
-
-
-async def test_reset_forgets_everything(api: FakeOpenAI) -> None:
-    api.reply("a")
-    api.reply("unused")
-    async with api.client() as client:
-        await client.responses.create(model="m", input="x")
-    api.reset()
-    assert api.requests == []
-    api.assert_done()
-
-
-def test_a_wait_that_fails_says_what_was_there(api: FakeOpenAI) -> None:
-    with pytest.raises(TimeoutError, match="2 requests; the fake API got 0 requests"):
-        api.wait_requests(2, timeout=0)
-
-
 def http(url: str, body: object = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"authorization": "Bearer k"})
@@ -348,13 +236,7 @@ def http(url: str, body: object = None) -> Any:
 def test_serves_from_a_process_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('["first", {"kind": "answer", "calls": [{"name": "add"}]}]')
-    command = [
-        sys.executable,
-        "-m",
-        "holdfast.testing.fake_api",
-        "--script",
-        str(script),
-    ]
+    command = [sys.executable, "-m", "holdfast.testing.fake_api", "--script", str(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -378,8 +260,3 @@ def test_serves_from_a_process_of_its_own(tmp_path: Path) -> None:
                 http(f"{root}/_fake/script", [{"kind": "nonsense"}])
         finally:
             process.terminate()
-
-
-def test_a_list_is_no_responder() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"api\.reply"):
-        FakeOpenAI(["hello"])  # type: ignore[arg-type]

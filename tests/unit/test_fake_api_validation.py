@@ -49,13 +49,6 @@ def test_good_response_items_pass(items: list[Any]) -> None:
     assert problem_of("responses", {"model": "m", "input": items}) == ""
 
 
-@pytest.mark.parametrize("key", ["previous_response_id", "conversation"])
-def test_the_call_of_an_output_may_be_in_history_that_the_provider_keeps(key: str) -> None:
-    body = {"model": "m", "input": [RESULT], key: "x_1"}
-    assert problem_of("responses", body) == ""
-    assert "Duplicate" in problem_of("responses", {**body, "input": [RESULT, RESULT]})
-
-
 BAD_ITEMS: list[tuple[list[Any], str]] = [
     ([USER, RESULT], "No tool call found for function call output with call_id 1"),
     ([RESULT, CALL], "No tool call found"),
@@ -86,14 +79,6 @@ BAD_ITEMS: list[tuple[list[Any], str]] = [
 @pytest.mark.parametrize(("items", "reason"), BAD_ITEMS)
 def test_bad_response_items_are_refused(items: list[Any], reason: str) -> None:
     assert reason in problem_of("responses", {"model": "m", "input": items})
-
-
-def test_reasoning_that_is_not_stored_cannot_be_found() -> None:
-    items: list[Any] = [USER, REASONING, CALL, RESULT]
-    body: dict[str, Any] = {"model": "m", "input": items, "store": False}
-    assert "'rs_1' not found" in problem_of("responses", body)
-    items[1] = {**REASONING, "encrypted_content": "..."}
-    assert problem_of("responses", body) == ""
 
 
 @pytest.mark.parametrize(
@@ -183,10 +168,6 @@ def test_bad_chat_messages_are_refused(messages: Any, reason: str) -> None:
 def test_bad_parameters_are_refused(endpoint: str, more: dict[str, Any], reason: str) -> None:
     content: dict[str, Any] = {"input": "x"} if endpoint == "responses" else {"messages": [USER]}
     assert reason in problem_of(endpoint, {"model": "m", **content, **more})
-
-
-def test_missing_input_is_refused() -> None:
-    assert problem_of("responses", {"model": "m"}) == "Missing required parameter: 'input'."
 
 
 def test_strict_rules_reach_inner_schemas() -> None:

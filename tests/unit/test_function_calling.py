@@ -81,14 +81,6 @@ def call(name: str = "look", **arguments: Any) -> ToolCall:
     return ToolCall(id="", name=name, arguments=json.dumps(arguments))
 
 
-async def test_a_text_ends_the_task() -> None:
-    got = await Bench(FunctionCallingAgentWorker(), ScriptedModel(["hello"])).run()
-    assert got.result is not None
-    assert got.result.last
-    assert (got.result.echo, got.result.output) == (True, None)
-    assert got.result.adds == ("input", "j0")
-
-
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("limit", ["", "finish"])
 async def test_an_answer_that_a_worker_makes_anew_is_said_once_whatever_its_ids(
@@ -120,14 +112,6 @@ async def test_calls_end_the_step_and_are_named_not_repeated() -> None:
     assert len(got.result.next) == 1
 
 
-async def test_the_tool_choice_reaches_the_model_in_the_first_step_only() -> None:
-    for n, expected in ((1, "required"), (2, "auto")):
-        model = ScriptedModel(["x"])
-        head = TaskHead(agent="a", tool_choice="required")
-        await Bench(FunctionCallingAgentWorker(), model, look, head=head, n=n).run()
-        assert model.requests[0].tool_choice == expected
-
-
 async def test_refused_calls_get_a_result_in_the_next_step() -> None:
     worker = FunctionCallingAgentWorker(max_function_calls=1)
     got = await Bench(worker, ScriptedModel([(call(), call())]), look).run()
@@ -144,15 +128,6 @@ async def test_refused_calls_get_a_result_in_the_next_step() -> None:
     assert model.requests[0].tool_choice == "none"
 
 
-async def test_a_limit_makes_the_next_answer_the_last() -> None:
-    answer = ModelAnswer(message=assistant("so far", calls=(ToolCall(id="1", name="look"),)))
-    bench = Bench(FunctionCallingAgentWorker(), ScriptedModel([answer]), look, limit="finish")
-    got = await bench.run()
-    assert got.result is not None
-    assert got.result.last
-    assert got.result.adds[-1] == assistant("so far")
-
-
 async def test_a_forbidden_model_call_is_reported_and_not_made() -> None:
     model = ScriptedModel(["never"])
     got = await Bench(FunctionCallingAgentWorker(), model, limit="stop").advance()
@@ -164,23 +139,6 @@ async def test_a_direct_result_is_the_answer() -> None:
     assert got.result is not None
     assert (got.result.output, got.result.last) == ("result of direct", True)
     assert got.result.adds == ("input", "j0", "j1.0", assistant("result of direct"))
-
-
-async def test_finally_blocks_run_when_a_step_is_interrupted_and_except_blocks_do_not() -> None:
-    seen: list[str] = []
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        try:
-            await ctx.call_tools([ToolCall(id="1", name="look")])
-        except Exception:
-            seen.append("except")
-            raise
-        finally:
-            seen.append("finally")
-        return ends(step)
-
-    await Bench(Doing(body), ScriptedModel([]), look).advance()
-    assert seen == ["finally"]
 
 
 @pytest.mark.parametrize("change", ["messages", "tools", "choice", "kind"])

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from holdfast import Agent, UserError, tool
 from holdfast.agents.guardrails import (
     GuardrailFunctionOutput,
-    InputGuardrail,
     OutputGuardrail,
     input_guardrail,
     output_guardrail,
@@ -23,13 +22,6 @@ from holdfast.agents.runs.guardrail_results import (
     guardrail_results,
     tripped_result,
     with_known,
-)
-from holdfast.agents.runs.rules import run_head
-from holdfast.agents.tools.guardrails import (
-    ToolGuardrailFunctionOutput,
-    ToolInputGuardrail,
-    tool_input_guardrail,
-    tool_output_guardrail,
 )
 from holdfast.errors import OutputGuardrailTripwireTriggered
 from holdfast.models.base import ModelAnswer
@@ -45,7 +37,6 @@ from holdfast.task.data.records import (
     OpenStep,
     StepResult,
 )
-from holdfast.values.code.code_refs import look_up
 from holdfast.values.messages import Message, ToolCall, assistant
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import TaskStep
@@ -61,35 +52,12 @@ async def wrong(ctx: Any, agent: Any, output: Any) -> Any:
     return output
 
 
-def test_a_guardrail_is_named_like_its_function_unless_told_otherwise() -> None:
-    assert checked.get_name() == "checked"
-    assert checked.run_in_parallel
-    assert wrong.get_name() == "other name"
-
-
 async def test_a_guardrail_must_return_its_finding() -> None:
     context = RunContextWrapper(context=None)
     result = await checked.run("agent", "text", context)
     assert result.output.output_info == "text"
     with pytest.raises(UserError, match="'other name' returned str"):
         await wrong.run(context, "agent", "text")
-
-
-async def test_a_guardrail_of_a_tool_must_return_its_finding() -> None:
-    @tool_input_guardrail
-    def vague(data: Any) -> Any:
-        return True
-
-    with pytest.raises(UserError, match="'vague' returned True"):
-        await vague.run(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-
-@pytest.mark.parametrize(
-    "make", [input_guardrail, output_guardrail, tool_input_guardrail, tool_output_guardrail]
-)
-def test_what_cannot_be_called_is_no_guardrail(make: Any) -> None:
-    with pytest.raises(UserError, match="needs a function"):
-        make()(3)
 
 
 def test_agents_and_tools_refuse_what_is_no_guardrail() -> None:
@@ -105,12 +73,6 @@ def test_hooks_of_an_agent_are_no_hooks_of_a_run() -> None:
         check_run_hooks(AgentHooks())
     with pytest.raises(TypeError, match="no RunHooks"):
         check_run_hooks(asyncio)
-
-
-def test_a_decorated_guardrail_can_be_named_by_reference() -> None:
-    rules = run_head("a", RunConfig(input_guardrails=[checked])).run
-    assert rules.input_guardrails == (f"{__name__}:checked",)
-    assert look_up(rules.input_guardrails[0], [__name__]) is checked
 
 
 def event(**body: Any) -> Entry:
@@ -132,16 +94,6 @@ def test_results_are_read_from_the_ledger() -> None:
     undone = [*entries, Entry(event=EventRecord(kind="undone", at=2.0, body={"n": 1}))]
     assert guardrail_results(undone, first="a").output == []
     assert len(guardrail_results(undone, first="a").input) == 1
-
-
-def test_of_guardrails_that_ended_together_the_one_that_tripped_is_last() -> None:
-    entries = [
-        event(kind="input", name="trips", agent="a", tripped=True),
-        event(kind="input", name="first", agent="a"),
-        event(kind="input", name="second", agent="a"),
-    ]
-    results = guardrail_results(entries, first="a")
-    assert [each.guardrail.get_name() for each in results.input] == ["first", "second", "trips"]
 
 
 def test_the_error_of_a_trip_has_the_result() -> None:
@@ -193,20 +145,6 @@ def test_a_blocked_step_keeps_the_question_and_withholds_the_answer() -> None:
     assert kept[1] == assistant("", calls=(call,))
     assert kept[-1].content == WITHHELD
     assert after_block(current, "gone")[-1].content == "gone"
-
-
-def test_a_tool_with_guardrails_says_so_to_the_task() -> None:
-    def allow(data: Any) -> ToolGuardrailFunctionOutput:
-        return ToolGuardrailFunctionOutput.allow()
-
-    @tool(tool_input_guardrails=[ToolInputGuardrail(allow)])
-    def guarded() -> str:
-        return ""
-
-    assert guarded.policy().guarded
-    agent = Agent(name="a", input_guardrails=[InputGuardrail(print, "p", run_in_parallel=False)])  # type: ignore[arg-type]
-    [rule] = agent.snapshot("m").guards
-    assert (rule.name, rule.kind, rule.blocks) == ("p", "input", True)
 
 
 async def words(_args: Any) -> str:

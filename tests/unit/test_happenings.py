@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.calls import Called, Decided, Outcome
-from holdfast.task.data.failures import Failure
+from holdfast.task.data.calls import Called, Outcome
 from holdfast.task.data.records import (
     Entry,
     EventRecord,
@@ -28,7 +27,6 @@ from holdfast.task.happenings import (
     InStep,
     ModelAnswered,
     Noted,
-    OfCall,
     StepsUndone,
     TaskClosed,
     happenings,
@@ -37,7 +35,6 @@ from holdfast.task.happenings import (
 )
 from holdfast.task.ledger.references import SAID_IN_ADDS
 from holdfast.task.step_body import answer_places, body_of
-from holdfast.values.base import ChainRef
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.values.steps import TaskStep
 
@@ -184,15 +181,6 @@ def test_each_kind_of_record_tells_what_happened(
     assert told(happenings([entry] if entry else [], opens)) == expected
 
 
-def test_a_call_that_was_not_run_did_not_begin_and_was_done_when_it_was_decided() -> None:
-    decided = (Decided(approval="t:1", status="rejected", at=12.0),)
-    record = completed(
-        calls=(LOOK,), outcomes=(Outcome(attempts=0, at=2, decided=decided),), marks=()
-    )
-    calls = [each for each in happenings([Entry(step=record)]) if isinstance(each, OfCall)]
-    assert told(calls) == [("CallAsked", 11.0, 0), ("CallDone", 12.0, 0)]
-
-
 def test_the_time_of_a_happening_stays_within_its_step() -> None:
     early, late = Outcome(ended=3.0, at=2), Outcome(ended=99.0, at=3)
     found = happenings([Entry(step=completed(outcomes=(early, late)))])
@@ -246,18 +234,6 @@ def test_what_happened_side_by_side_is_put_in_order_and_a_step_that_was_left_is_
     assert [each.number for each in found] == [2, 3, 4, 5, 6, 7, 8]
 
 
-def test_an_open_step_runs_on_the_branch_that_the_newest_undo_began() -> None:
-    fold = Fold()
-    list(fold.entries([Entry(step=completed()), Entry(event=event("undone", n=1, number=9))]))
-    assert [each.body.branch for each in fold.opens([current()])][:1] == [1]
-
-
-def test_a_step_that_is_open_in_a_closed_task_is_over() -> None:
-    [*_, last] = happenings([Entry(event=event("closed"))], [current()])
-    assert isinstance(last, InStep)
-    assert (last.body.status, last.body.is_over) == ("open", True)
-
-
 def test_a_step_has_the_same_body_open_and_completed() -> None:
     known = {0: Outcome(content="seen", ended=15.0), 1: Outcome(content="gone", ended=13.0, took=1)}
     open_, done = body_of(current(outcomes=known, marks=MARKS)), body_of(completed())
@@ -279,13 +255,6 @@ def test_calls_of_several_batches_and_answers_are_told_apart() -> None:
     assert [(c.batch, c.asked, c.done) for c in body.all_calls()] == [(0, 2, 3), (1, 4, 0)]
     answers = [each for each in step_happenings(body) if isinstance(each, ModelAnswered)]
     assert [each.k for each in answers] == [0, 1]
-
-
-def test_the_last_step_and_one_that_has_failed_say_so() -> None:
-    why = Failure(type="ModelError", message="no")
-    assert body_of(completed(last=True)).status == "last"
-    assert body_of(current(failure=why, stops={0: why})).failure == why
-    assert body_of(current(stops={0: why})).calls[0].stop == why
 
 
 def test_a_step_that_was_left_is_read_without_what_it_found() -> None:
@@ -313,10 +282,3 @@ def test_answers_are_found_in_the_transcript(
     journal: list[JournalEntry], adds: list[Message], expected: dict[int, int]
 ) -> None:
     assert answer_places(journal, adds) == expected
-
-
-def test_a_body_is_made_of_what_is_recorded_and_of_nothing_else() -> None:
-    before = current(at=ChainRef(4, "d")).wire()
-    made = OpenState.model_validate(before)
-    body_of(made)
-    assert made.wire() == before

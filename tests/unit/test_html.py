@@ -52,9 +52,3 @@ def test_an_empty_row_is_left_out_and_a_long_value_is_cut() -> None:
     assert "x" * LONGEST in shown
     assert "x" * (LONGEST + 1) not in shown
     assert "(5 more characters)" in shown
-
-
-def test_a_call_that_failed_says_so() -> None:
-    failed = CALL.model_copy(update={"is_error": True})
-    assert ">failed<" in shown_in_notebook(failed)
-    assert ">failed<" not in shown_in_notebook(CALL)

@@ -9,7 +9,6 @@ import pytest
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import from_response_items
 from holdfast.models.openai.chat_messages import chat_message, result_files
-from holdfast.models.openai.items import assistant_message
 from holdfast.values.messages import FilePart, ImagePart, Message, TextPart
 
 TEXT = {"type": "input_text", "text": "What?"}
@@ -71,25 +70,10 @@ def test_sound_in_a_result_follows_it() -> None:
     assert result_files(message) == [SOUND]
 
 
-def test_a_content_that_was_replaced_is_what_is_sent() -> None:
-    message = asked(TEXT, SOUND).model_copy(update={"content": "[redacted]"})
-    [sent] = chat_message(message)
-    assert sent["content"] == "[redacted]"
-
-
 def test_chat_completions_are_told_the_highest_detail_that_they_know() -> None:
     image = ImagePart(kind="image", url=URL, detail="original")
     [sent] = chat_message(Message(role="user", content=(image,)))
     assert sent["content"] == [{"type": "image_url", "image_url": {"url": URL, "detail": "high"}}]
-
-
-def test_a_models_answer_names_no_image_in_the_words_of_chat_either() -> None:
-    said: dict[str, Any] = {"type": "output_text", "text": "See", "annotations": []}
-    content = [said, OF_CHAT[1]]
-    message = assistant_message([{"type": "message", "role": "assistant", "content": content}])
-    assert message.text == "See"
-    assert not message.images
-    assert not any("image_url" in str(item) for item in message.items)
 
 
 def test_a_file_that_is_named_by_its_address_is_refused_by_chat_completions() -> None:

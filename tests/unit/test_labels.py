@@ -11,7 +11,7 @@ from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.queries.labels import STEPS_SHOWN, Details, call_label, cut, details_of, title_of
+from holdfast.task.queries.labels import STEPS_SHOWN, Details, call_label, details_of, title_of
 from holdfast.values.messages import ToolCall, assistant
 from holdfast.values.steps import TaskStep
 
@@ -35,11 +35,6 @@ def test_a_call_is_labelled_with_its_arguments_on_one_short_line(
     assert call_label(ToolCall(id="c", name="multiply", arguments=arguments)) == label
 
 
-def test_the_label_of_a_read_only_call_is_shorter() -> None:
-    call = ToolCall(id="c", name="multiply", arguments='{"a": 123456789, "b": 987654321}')
-    assert call_label(call, short=True) == "multiply {a: 123456789,…"
-
-
 def test_secrets_are_in_no_label_and_no_title(monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "very-secret-value-123"
     monkeypatch.setenv("MY_SERVICE_TOKEN", secret)
@@ -57,11 +52,6 @@ def test_the_title_and_details_of_a_task_show_its_agent_and_input() -> None:
         None,
     )
     assert details_of("sums", "What\nis it?") == "**Agent** `sums`\n\n> What\n> is it?"
-
-
-def test_a_text_is_cut_to_one_line() -> None:
-    assert (cut("a  b\nc", 10), cut("abcdef", 6), cut("abcdef", 5)) == ("a b c", "abcdef", "abcd…")
-    assert cut("a" + " " * 1000 + "b", 5) == "a…"
 
 
 def test_the_details_of_a_task_show_the_newest_steps_each_with_its_own_output() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.queries.last_page import MOST_PAGES, drop, hand_over, take
+from holdfast.task.queries.last_page import MOST_PAGES, hand_over, take
 
 
 def a_ledger() -> Ledger:
@@ -31,15 +31,6 @@ def test_a_page_of_another_ledger_is_not_taken() -> None:
     ledger = a_ledger()
     hand_over(ledger, "t", "run")
     ledger.note("feedback", now=3.0, text="and on")
-    assert take("t", "run", ledger.chain) is None
-
-
-def test_a_page_that_is_dropped_is_not_taken() -> None:
-    ledger = a_ledger()
-    hand_over(ledger, "t", "run")
-    drop("t", "another")
-    drop("t", "run")
-    drop("t", "run")
     assert take("t", "run", ledger.chain) is None
 
 

@@ -6,36 +6,27 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 from typing import Any, cast
 
 import pytest
-from pydantic import ValidationError
 
-from holdfast import Agent, RequestUsage, handoff, tool
-from holdfast import Usage as RunUsage
+from holdfast import Agent, handoff, tool
 from holdfast.agents.items.run_items import ToolCallItem, member_of
 from holdfast.agents.runs import later_items
 from holdfast.agents.runs.item_reading import step_items
-from holdfast.agents.runs.teams import team_of
 from holdfast.archive.archive import Archive
 from holdfast.archive.segments import write_record, write_segment
-from holdfast.errors import ArchiveError, DigestMismatchError
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import Recorded, read_recorded
-from holdfast.reading.runs.resolved import LONG_STEPS
 from holdfast.reading.runs.run_results import run_data, run_result
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, EventRecord, JournalEntry, StepRecord
 from holdfast.task.data.state import TaskRecord
-from holdfast.task.guardrails_due import GUARDRAIL
 from holdfast.task.ledger.references import SAID_IN_ADDS
-from holdfast.values.base import canonical
 from holdfast.values.messages import Blob, Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import Task, TaskStep
 
@@ -173,25 +164,6 @@ def test_what_is_read_later_is_what_is_made_at_once(recorded: Recorded) -> None:
         assert [each.total_tokens for each in entries] == [0, 12, 12]
 
 
-def test_two_threads_that_read_at_once_get_the_same(
-    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    both = Barrier(2, timeout=60)
-
-    def together(of: Any, team: Any) -> Any:
-        both.wait()
-        return step_items(of, team)
-
-    monkeypatch.setattr(later_items, "step_items", together)
-    result = run_result(recorded, ann())
-    with ThreadPoolExecutor(2) as pool:
-        items = pool.submit(lambda: result.new_items)
-        answers = pool.submit(lambda: result.raw_responses)
-        assert items.result() is result.new_items
-        assert answers.result() is result.raw_responses
-    assert types(result) == KINDS
-
-
 # ---- what has changed meanwhile
 
 
@@ -238,15 +210,6 @@ def test_a_result_says_what_it_would_have_said_before_its_agent_was_changed(
     called = later.new_items[0]
     assert isinstance(called, ToolCallItem)
     assert called.description == "Look somewhere."
-
-
-def test_the_name_of_an_agent_as_a_tool_is_that_of_the_run() -> None:
-    low = Agent("low")
-    alone = team_of(Agent("ann", tools=[low.as_tool("look", "Ask.")])).alone("ann", ["look"])
-    low.name = "other"
-    told = alone.told(alone.of("ann"), "look")
-    assert told is not None
-    assert told.origin.agent_name == "low"
 
 
 async def test_what_the_archive_has_lost_is_read_before(archive: Archive, tmp_path: Path) -> None:
@@ -303,27 +266,6 @@ async def test_items_of_other_runs_are_made_at_once(
     assert len(result.tool_input_guardrail_results) == len(steps[0].outcomes[0].guards)
 
 
-async def test_items_of_a_long_run_or_a_large_ledger_are_made_at_once(archive: Archive) -> None:
-    long = [answered(n) for n in range(1, LONG_STEPS + 2)]
-    large = [asked(patch={"seen": "x" * later_items.LARGEST_UNREAD}), answered()]
-    for steps in (long, large):
-        recorded = await read_recorded(await closed(archive, *steps), "t")
-        assert not is_unread(run_result(recorded, ann()))
-
-
-async def test_results_of_guardrails_of_the_run_are_there_beside_items_that_are_not(
-    archive: Archive,
-) -> None:
-    body: dict[str, Any] = {"kind": "output", "name": "g", "agent": "ann", "tripped": False}
-    event = EventRecord(kind=GUARDRAIL, at=1.0, body=body)
-    recorded = await read_recorded(await closed(archive, asked(), answered(), event), "t")
-    result = run_result(recorded, ann())
-    [found] = result.output_guardrail_results
-    assert (found.agent_output, found.guardrail.get_name()) == ("done", "g")
-    assert result.input_guardrail_results == []
-    assert is_unread(result)
-
-
 async def test_undone_steps_are_no_part_of_what_is_read_later(archive: Archive) -> None:
     undo = EventRecord(kind="undone", at=1.0, body={"n": 2, "steps": ["s2"]})
     ledger = (asked(), answered(text="wrong"), undo, answered(text="right"))
@@ -332,42 +274,6 @@ async def test_undone_steps_are_no_part_of_what_is_read_later(archive: Archive) 
     assert is_unread(later)
     assert shown(later) == shown(soon)
     assert (types(later), "wrong" in shown(later)) == (KINDS, False)
-
-
-# ---- what is wrong
-
-
-async def test_what_the_archive_has_of_a_run_is_checked_before_its_result(archive: Archive) -> None:
-    reader = await closed(archive, asked(), answered())
-    newest = (await read_recorded(reader, "t")).data[-1]
-    [blob] = [each for each in Path(archive.url).rglob("*") if _bytes(each) == newest]
-    blob.write_bytes(newest.replace(b"done", b"gone"))
-    with pytest.raises(DigestMismatchError):
-        await read_recorded(reader, "t")
-    blob.unlink()
-    with pytest.raises(ArchiveError):
-        await read_recorded(reader, "t")
-
-
-def _bytes(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() else b""
-
-
-async def test_an_entry_that_cannot_be_read_fails_the_run_and_not_its_reader(
-    archive: Archive,
-) -> None:
-    odd = {"before": None, "entries": [{"step": {"n": "one"}}]}
-    segment = await write_segment(archive, [Entry(step=answered())])
-    name = await archive.aput(canonical(odd))
-    task = Task(task_id="t", agent="ann", status="finished")
-    record = TaskRecord(
-        task=task.wire(),
-        head=TaskHead(agent="ann"),
-        segment=segment.model_copy(update={"sha256": name}),
-    )
-    await write_record(archive, "t", record)
-    with pytest.raises(ValidationError):
-        await read_recorded(Reader(cast("Any", None), archive), "t")
 
 
 # ---- what programs do with a result
@@ -402,79 +308,3 @@ def test_copies_have_the_items_whenever_they_are_made(
         shares = copied in (copy.copy, dataclasses.replace)
         assert (made.new_items is result.new_items) is shares
         assert (made.raw_responses is result.raw_responses) is shares
-
-
-@pytest.mark.parametrize("copied", COPIES)
-def test_copies_have_what_was_set_by_hand(recorded: Recorded, copied: Callable[[Any], Any]) -> None:
-    result = run_result(recorded, plain_agent())
-    result.new_items = []
-    made = copied(result)
-    assert made.new_items == []
-    assert len(made.__dict__["raw_responses"]) == 2
-    assert "_unread" not in vars(made)
-
-
-def test_a_result_that_was_not_read_is_equal_to_one_that_was(recorded: Recorded) -> None:
-    agent = ann()
-    mine, other = run_result(recorded, agent), run_result(recorded, agent)
-    other.context_wrapper = mine.context_wrapper
-    assert other.new_items
-    assert is_unread(mine)
-    assert mine == other
-    mine, other = run_result(recorded, agent), run_result(recorded, agent)
-    other.context_wrapper, other.raw_responses = mine.context_wrapper, []
-    assert mine != other
-
-
-def test_a_result_lists_its_members_and_lacks_others(recorded: Recorded) -> None:
-    result: Any = run_result(recorded, ann())
-    assert set(dir(result)) >= LATER
-    assert is_unread(result)
-    for _ in range(2):
-        assert result.new_items
-        with pytest.raises(AttributeError, match="new_item'"):
-            _ = result.new_item
-    del result.new_items
-    with pytest.raises(AttributeError, match="new_items"):
-        _ = result.new_items
-
-
-def test_agents_are_released_with_items_that_nobody_has_read(recorded: Recorded) -> None:
-    for is_whole in (True, False):
-        agent = ann()
-        result = run_result(recorded, agent)
-        result.release_agents(release_new_items=is_whole)
-        items = [each.agent for each in result.new_items]
-        assert {each is agent for each in items} == {True}
-        held = ["agent" in vars(each) for each in result.new_items]
-        assert set(held) == {not is_whole}
-
-
-def test_a_state_has_the_items(recorded: Recorded) -> None:
-    result = run_result(recorded, ann())
-    state = result.to_state().to_json()
-    assert [each["type"] for each in state["generated_items"]] == KINDS
-
-
-# ---- the cost of each call
-
-
-def test_costs_of_calls_are_made_once_for_all_threads_and_shallow_copies(
-    recorded: Recorded,
-) -> None:
-    usage = run_result(recorded, ann()).usage
-    shallow, deep = copy.copy(usage), copy.deepcopy(usage)
-    both = Barrier(2, timeout=60)
-
-    def read(of: RunUsage) -> list[RequestUsage]:
-        both.wait()
-        return of.request_usage_entries
-
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(read, (usage, shallow))
-    assert first is second is usage.request_usage_entries
-    assert first == deep.request_usage_entries == pickle.loads(pickle.dumps(usage))._entries
-    assert first is not deep.request_usage_entries
-    usage.add(COST)
-    assert [each.total_tokens for each in usage.request_usage_entries] == [0, 12, 12, 12]
-    assert len((usage + deep).request_usage_entries) == 7

@@ -16,13 +16,7 @@ from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities import heartbeat as lease
-from holdfast.activities.heartbeat import (
-    NotOursError,
-    current_lease,
-    ensure_ours,
-    heartbeats,
-)
-from holdfast.engine import clocks as here
+from holdfast.activities.heartbeat import NotOursError, current_lease, ensure_ours, heartbeats
 from holdfast.engine.clocks import Clocks
 from holdfast.engine.loop import LoopThread
 
@@ -70,31 +64,11 @@ async def test_a_cancelled_attempt_is_told_to_the_worker_from_the_workers_own_lo
     assert set(shown) == {threading.current_thread()}
 
 
-def test_the_first_activity_gives_no_delay() -> None:
-    clocks = Clocks()
-    assert clocks.delay(started=100.0, here=100.1) is None
-    assert clocks.delay(started=200.0, here=200.3) == pytest.approx(0.2)
-
-
 def test_clocks_that_differ_do_not_count_as_a_delay() -> None:
     clocks = Clocks()
     clocks.delay(started=100.0, here=40.0)
     assert clocks.delay(started=200.0, here=140.0) == pytest.approx(0.0)
     assert clocks.delay(started=300.0, here=270.0) == pytest.approx(30.0)
-
-
-def test_a_clock_that_was_set_back_counts_from_its_first_activity(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clocks = Clocks()
-    clocks.delay(started=100.0, here=100.0)
-    assert clocks.delay(started=200.0, here=140.0) == pytest.approx(0.0)
-    assert clocks.delay(started=300.0, here=300.0) == pytest.approx(60.0)
-    passed = here.now() + 2 * here.CLOCKS_SECONDS
-    monkeypatch.setattr(here, "now", lambda: passed)
-    assert clocks.delay(started=400.0, here=400.0) == pytest.approx(60.0)
-    passed += 2 * here.CLOCKS_SECONDS
-    assert clocks.delay(started=500.0, here=500.0) == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize(("on_its_way", "asked"), [(0.0, 0), (30.0, 1)])

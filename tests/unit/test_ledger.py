@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import ModelRefusalError
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.closing import EntriesRequest
@@ -17,7 +16,7 @@ from holdfast.task.data.commands import Command, RunRequest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, Offset, SegmentRef, StepResult
-from holdfast.task.data.state import Described, TaskInput
+from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.indexes import KnownIds
 from holdfast.task.ledger.ledger import Ledger
@@ -25,7 +24,6 @@ from holdfast.task.ledger.recording import CHAINED_TOGETHER
 from holdfast.task.people import approvals
 from holdfast.task.queries.pages import entries_page, step_view, view
 from holdfast.task.queries.views import ViewRequest
-from holdfast.task.refusals import verdict_of
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import ChainRef, extend
 from holdfast.values.messages import ImagePart, Message, ToolCall, Usage, assistant, user
@@ -92,16 +90,6 @@ def test_a_chain_digest_can_be_continued(texts: list[str], cut: int) -> None:
     assert extend(extend("", messages[:cut]), messages[cut:]) == whole
 
 
-@given(st.lists(st.text(max_size=20), min_size=1, max_size=6), st.data())
-def test_a_chain_digest_shows_any_change(texts: list[str], data: st.DataObject) -> None:
-    messages = [user(text) for text in texts]
-    at = data.draw(st.integers(0, len(messages) - 1))
-    changed = [*messages]
-    changed[at] = assistant(texts[at])
-    assert extend("", changed) != extend("", messages)
-    assert extend("", messages[:-1]) != extend("", messages)
-
-
 def pause(ledger: Ledger, by: str, after: object = None) -> str:
     body: dict[str, Any] = {} if after is None else {"after": after}
     return obey(ledger, Command(id="c", verb="pause", by=by, body=body), now=2.0)
@@ -133,32 +121,6 @@ def test_only_the_pause_of_a_run_that_stopped_after_its_turn_is_marked_as_such()
     obey(ledger, Command(id="4", verb="pause", by="Runner", body=of_run), now=4.0)
     obey(ledger, Command(id="5", verb="resume"), now=5.0)
     assert not ledger.task().paused_by_run
-
-
-def test_what_stands_in_the_way_is_shown_as_a_failure_where_its_text_has_no_type() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
-    assert view(ledger, ViewRequest(failure=True)).failure is None
-    ledger.change(failure=Failure(type="ArchiveError", message="disk: full"))
-    assert view(ledger, ViewRequest()).failure is None
-    found = view(ledger, ViewRequest(failure=True)).failure
-    assert found == Failure(type="ArchiveError", message="disk: full")
-
-
-def test_a_decision_is_known_once_it_was_made() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
-    asked = approvals.ask(ledger, 1, 0, "undo", now=2.0, text="?")
-    assert not approvals.is_decided(ledger, asked.id)
-    body: dict[str, Any] = {"approval": asked.id}
-    assert obey(ledger, Command(id="c", verb="approve", by="ann", body=body), now=3.0) == ""
-    assert approvals.is_decided(ledger, asked.id)
-    assert not approvals.is_decided(ledger, "t:99")
-
-
-def test_a_refusal_of_the_model_is_read_from_its_fact_and_not_from_its_text() -> None:
-    failure = Failure(type="ModelRefusalError", message="other words", data={"refusal": "no"})
-    verdict = verdict_of(failure)
-    assert isinstance(verdict, ModelRefusalError)
-    assert verdict.refusal == "no"
 
 
 def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
@@ -201,19 +163,6 @@ def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None
     assert ledger.s.usage.requests == 1
 
 
-def test_results_of_calls_in_mid_step_are_in_call_order_whatever_ends_first() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
-    ledger.begin(RunRequest(), now=2.0)
-    calls = tuple(ToolCall(id=str(i), name="f") for i in range(3))
-    ledger.advanced(ledger.last_opened, Advanced(result=None, calls=calls, asked="r"))
-    for i in (2, 0, 1):
-        ledger.outcome(ledger.last_opened, i, Outcome(content=f"result {i}"))
-    ledger.answer_calls(ledger.last_opened)
-    current = ledger.find(ledger.last_opened)
-    assert current is not None
-    assert [o.content for o in current.journal[0].outcomes] == ["result 0", "result 1", "result 2"]
-
-
 def test_when_a_call_ended_is_left_out_where_the_answer_before_it_says_so() -> None:
     ends = {"at once": 100.253, "late": 100.300, "clock set back": 99.9}
     ran = {name: Outcome(ended=at, took=0.25, worker="w") for name, at in ends.items()}
@@ -230,18 +179,6 @@ def test_when_a_call_ended_is_left_out_where_the_answer_before_it_says_so() -> N
     [record] = [each.step for each in ledger.entries if each.step is not None]
     assert [each.ended for each in record.outcomes] == [100.25, 100.300, 99.9, 0.0]
     assert [each.worker for each in record.outcomes] == ["w", "w", "w", ""]
-
-
-def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> None:
-    from holdfast.task.data.commands import RunReply
-    from holdfast.task.ledger.recording import SEEN_KEPT
-
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
-    for k in range(SEEN_KEPT + 5):
-        ledger.remember(f"r{k}", RunReply(n=k + 1))
-    assert len(ledger.s.seen) == SEEN_KEPT
-    assert ledger.s.seen[f"r{SEEN_KEPT + 4}"].n == SEEN_KEPT + 5
-    assert "r4" not in ledger.s.seen
 
 
 def test_a_set_of_known_ids_is_carried_and_forgets_the_first() -> None:
@@ -266,27 +203,6 @@ def test_the_chain_of_the_ledger_is_that_of_all_its_entries(events: int) -> None
     further = Ledger(TaskInput(head=HEAD, carried=kept), task_id="t", now=4.0)
     further.note("paused", now=5.0)
     assert further.chain == ChainRef(events + 3, extend("", further.entries))
-
-
-def test_the_journal_of_a_step_is_chained_when_an_activity_needs_its_digest() -> None:
-    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
-    ledger.described(Described(snapshot="x"))
-    ledger.begin(RunRequest(), now=2.0)
-    n = ledger.last_opened
-    for k in range(3):
-        answer = ModelAnswer(message=assistant(f"thought {k}"))
-        ledger.advanced(n, Advanced(result=None, request=str(k), answer=answer))
-        assert ledger.at(n).chain == ChainRef()
-    journal = ledger.at(n).journal
-    whole = ChainRef(3, extend("", journal))
-    assert ledger.advance_input(n, now=3.0).journal == whole
-    answer = ModelAnswer(message=assistant("thought 3"))
-    ledger.advanced(n, Advanced(result=None, request="3", answer=answer))
-    journal = ledger.at(n).journal
-    assert ledger.at(n).chain == whole
-    [shown] = entries_page(ledger, EntriesRequest(opens=True)).opens
-    assert shown.chain == ChainRef(4, extend("", journal))
-    assert ledger.advance_input(n, now=3.0).journal == ChainRef(4, extend("", journal))
 
 
 def test_a_step_that_gets_a_new_input_loses_the_images_of_the_old_one() -> None:

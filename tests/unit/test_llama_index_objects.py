@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -21,7 +20,6 @@ from holdfast.llama_index import (
     FunctionTool,
     HoldfastLLM,
     OpenAI,
-    OpenAIAgentWorker,
     ReActAgentWorker,
     Task,
     TaskStep,
@@ -33,9 +31,7 @@ from holdfast.llama_index.llms.wrapped import CallParsingModel
 from holdfast.llama_index.query_pipeline import QueryPipeline, StatefulFnComponent
 from holdfast.llama_index.step_code.state import StateCodec
 from holdfast.llama_index.step_code.worker import TaskMemory
-from holdfast.llama_index.tasks import Tasks
 from holdfast.models.base import ModelRequest
-from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import Message, ToolCall, assistant, user
 
@@ -94,27 +90,6 @@ def test_objects_in_several_parts_of_a_state_are_the_same_in_this_step_and_the_n
     assert peers[0] is peer
 
 
-def test_dataclasses_that_refer_to_each_other_are_the_same_objects_again() -> None:
-    one, two = Peer("one"), Peer("two")
-    one.others, two.others, two.length = [two], [one], 3
-    made = restored(one)
-    assert made.others[0].others[0] is made
-    assert made.others[0].length == 3
-
-
-class Derived(Peer):
-    """Makes one of its fields itself."""
-
-    @property
-    def length(self) -> int:  # type: ignore[override]
-        return len(self.others)
-
-
-def test_a_field_that_is_a_property_is_made_by_the_class() -> None:
-    made = restored(Derived("one", [Peer("two")]))
-    assert (made.name, made.length) == ("one", 1)
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -132,39 +107,11 @@ def test_a_dataclass_whose_fields_have_changed_is_refused(
         StateCodec({}).decode(written)
 
 
-@dataclass
-class Held:
-    """Holds one more."""
-
-    name: str
-    inner: Peer = field(init=False)
-
-
-class Fresh(Held):
-    """Makes what it holds anew for each reader."""
-
-    @property
-    def inner(self) -> Peer:  # type: ignore[override]
-        return Peer(self.name)
-
-
-def test_objects_that_live_for_one_reader_are_not_taken_for_each_other() -> None:
-    written = StateCodec({}).encode([Fresh(str(n)) for n in range(50)])
-    assert [each["value"]["inner"]["value"]["name"] for each in written] == [
-        str(n) for n in range(50)
-    ]
-
-
 def test_a_list_that_holds_itself_is_refused_with_its_place() -> None:
     state: dict[str, Any] = {"plan": ["a"]}
     state["plan"].append(state["plan"])
     with pytest.raises(InvalidArgumentError, match=r"state\['plan'\]\[1\] is a list that holds"):
         StateCodec({}).encode(state)
-
-
-def test_a_list_in_two_places_is_two_lists() -> None:
-    shared = ["a"]
-    assert restored({"one": shared, "two": shared}) == {"one": ["a"], "two": ["a"]}
 
 
 def test_what_is_nested_too_deep_is_refused() -> None:
@@ -191,16 +138,6 @@ def test_the_state_of_a_pipeline_is_recorded_and_each_copy_has_its_own() -> None
     again.reset_state()
     again.update_state({"seen": ["x"]})
     assert again.run(input="y") == "x y"
-
-
-async def test_a_pipeline_is_run_by_its_async_names() -> None:
-    def loud(state: dict[str, Any], input: str) -> str:
-        del state
-        return input + "!"
-
-    pipeline = QueryPipeline(chain=[StatefulFnComponent(loud)])
-    assert await pipeline.arun(input="a") == "a!"
-    assert await pipeline.arun_multi({"0": {"input": "b"}}) == {"0": {"output": "b!"}}
 
 
 def test_tasks_and_steps_become_plain_data() -> None:
@@ -275,15 +212,6 @@ def test_a_chat_takes_settings_and_fields_of_the_body() -> None:
     assert settings.extra_args == {"seed": 3}
 
 
-def test_a_completion_and_a_stream_take_the_same_options() -> None:
-    model = ScriptedModel(["yes", "no", "so"])
-    llm = HoldfastLLM(model)
-    llm.complete("a", temperature=0.1)
-    list(llm.stream_complete("b", temperature=0.2))
-    list(llm.stream_chat([ChatMessage(content="c")], temperature=0.3))
-    assert [request.settings.temperature for request in model.requests] == [0.1, 0.2, 0.3]
-
-
 def test_openai_takes_an_address_headers_and_more_of_the_body() -> None:
     with FakeOpenAI() as api:
         api.reply("yes")
@@ -300,43 +228,6 @@ def test_openai_takes_an_address_headers_and_more_of_the_body() -> None:
     [request] = api.requests
     assert (request.body["seed"], request.headers["x-team"]) == (3, "red")
     assert request.headers["x-stainless-read-timeout"] == "5.0"
-
-
-class NewerPolicy(ToolPolicy):
-    """The rules of a tool in a later release."""
-
-    is_newer: bool = False
-
-
-class NewerSnapshot(AgentSnapshot):
-    """An agent as data in a later release."""
-
-    policies: Mapping[str, NewerPolicy]  # type: ignore[assignment]
-    is_newer: bool = False
-
-
-class Names:
-    """Names agents and tasks by what they are named after."""
-
-    def agent(self, kind: str) -> str:
-        return kind
-
-    def task(self, agent: str, asked: str) -> str:
-        return f"{agent} {asked}"
-
-
-def test_a_release_with_more_fields_finds_the_tasks_of_the_one_before() -> None:
-    worker = OpenAIAgentWorker.from_tools([FunctionTool.from_defaults(add)])
-    tasks = Tasks(worker, cast("Any", Names()), None)
-    before = tasks.name_of("q")
-    newer = NewerSnapshot.model_validate(tasks.agent.snapshot("").model_dump())
-    assert list(newer.policies) == ["add"]
-
-    def again(_: str) -> AgentSnapshot:
-        return newer
-
-    tasks.agent = cast("Any", SimpleNamespace(name=tasks.agent.name, snapshot=again))
-    assert tasks.name_of("q") == before
 
 
 PARSERS: list[Callable[[Any], Any]] = [
@@ -371,17 +262,6 @@ class Parser:
 def test_a_grammar_of_its_own_is_refused_and_not_ignored() -> None:
     with pytest.raises(InvalidArgumentError, match=r"output_parser=.* has its own parse\(\)"):
         ReActAgentWorker.from_tools([], output_parser=Parser())
-
-
-def test_the_grammar_of_llama_index_is_taken() -> None:
-    class ReActOutputParser(Parser):
-        pass
-
-    class Same(ReActOutputParser):
-        """Changes nothing."""
-
-    ReActOutputParser.parse = Parser.parse  # type: ignore[method-assign]
-    ReActAgentWorker.from_tools([], output_parser=Same())
 
 
 def test_a_memory_that_is_written_back_is_not_doubled_by_what_chat_messages_cannot_hold() -> None:

@@ -10,7 +10,6 @@ import pytest
 from holdfast import Agent, AgentRunner
 from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.errors import ConnectError, InvalidArgumentError
-from holdfast.models import resolve_model
 
 
 @pytest.mark.parametrize("agents", [(), ([Agent(name="a"), Agent(name="b")],), ("a",)])
@@ -36,8 +35,3 @@ async def test_an_address_and_a_data_dir_exclude_each_other(tmp_path: Path) -> N
 )
 def test_an_id_needs_no_quotes_in_a_shell(agent: str, slug: str) -> None:
     assert new_id(agent).rpartition("-")[0] == slug
-
-
-def test_a_slash_may_be_part_of_a_models_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
-    assert resolve_model("meta-llama/Llama-3-8B") is not None

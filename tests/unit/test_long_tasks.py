@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import threading
 from collections.abc import Sequence
@@ -23,7 +22,6 @@ from holdfast.task.ledger.references import output_digest
 from holdfast.task.queries.pages import StepView
 from holdfast.task.queries.views import View, ViewRequest
 from holdfast.values.base import ChainRef, extend
-from holdfast.values.code import collection
 from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import ImagePart, Message, assistant, user
 from holdfast.values.steps import HistoryRef, TaskStep
@@ -130,20 +128,6 @@ async def test_what_an_undo_took_from_the_archive_is_not_in_the_transcript() -> 
     assert await ActivityEnvironment().run(transcript) == (*kept, *other)
 
 
-async def test_what_an_undo_has_just_taken_from_the_archive_is_not_in_the_transcript() -> None:
-    archive = Reading()
-    parts = await three_parts(archive)
-    source = Archived(archive, parts[-1], base=3)  # steps 4 to 6 are undone, which is not archived
-    source.said = [assistant("b3")]
-    at = ChainRef(4, extend("", [*SAID[:3], assistant("b3")]))
-
-    async def transcript() -> tuple[Message, ...]:
-        source.knows(*SAID[:1])
-        return await source.transcript(at)
-
-    assert await ActivityEnvironment().run(transcript) == (*SAID[:3], assistant("b3"))
-
-
 def test_what_is_expected_next_outlives_a_task_that_continued_as_new() -> None:
     cache = Cache()
     before = cache.task("t", "run1")
@@ -181,21 +165,6 @@ async def test_the_output_of_an_archived_step_is_read_from_the_newest_segment_th
 
 
 # ---- images
-
-
-def test_a_memory_knows_which_messages_hold_more_than_a_text() -> None:
-    cache = Cache()
-    memory = cache.task("t", "run1")
-    for messages in ([user("a"), PICTURE], [assistant("b")], [PICTURE, PICTURE]):
-        memory.append(messages, messages)
-    assert memory.not_text == [1, 3, 4]
-    assert cache.task("t", "run2").not_text == [1, 3, 4]
-    memory.cut(4)
-    assert memory.not_text == [1, 3]
-    memory.cut(3)
-    assert memory.not_text == [1]
-    memory.forget()
-    assert memory.not_text == []
 
 
 @pytest.mark.parametrize(
@@ -246,27 +215,6 @@ async def test_the_places_of_images_are_those_of_what_the_agent_sees(
     assert (found.given, found.transcript) == (2, tuple(own[skip or 0 :]))
 
 
-async def test_the_places_of_images_are_known_of_a_task_that_was_forgotten_meanwhile() -> None:
-    own = [user("a"), PICTURE, user("b"), PICTURE]
-    archive = Reading()
-
-    class Forgetful(Archived):
-        async def _view(self, asked: ViewRequest) -> View:
-            self.cache.drop("test")
-            return await super()._view(asked.model_copy(update={"upto": 4}))
-
-    source = Forgetful(archive, await write_segment(archive, []), base=0)
-    source.said = own
-    environment = ActivityEnvironment()
-    environment.info = dataclasses.replace(environment.info, workflow_id="test")
-
-    async def seen() -> Any:
-        head, at = TaskHead(agent="a", snapshot="s"), ChainRef(3, extend("", own[:3]))
-        return await seen_before(source, head, TaskStep(), at)
-
-    assert (await environment.run(seen)).whole == Conversation.of(own[:3])
-
-
 # ---- garbage collection
 
 
@@ -288,33 +236,3 @@ def test_nothing_is_collected_until_the_last_thread_has_left() -> None:
     leave.set()
     thread.join()
     assert gc.isenabled()
-
-
-def test_a_block_that_comes_late_does_not_join_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collection, "LONGEST_SECONDS", 0.0)
-    first = uncollected()
-    with first:
-        assert not gc.isenabled()
-        late = uncollected()
-        late.__enter__()
-    assert gc.isenabled()
-    late.__exit__(None, None, None)
-    assert gc.isenabled()
-    with uncollected():
-        assert not gc.isenabled()
-
-
-def test_garbage_is_collected_again_after_an_error() -> None:
-    with pytest.raises(ZeroDivisionError), uncollected():
-        raise ZeroDivisionError
-    assert gc.isenabled()
-
-
-def test_a_program_that_collects_nothing_goes_on_without() -> None:
-    gc.disable()
-    try:
-        with uncollected():
-            pass
-        assert not gc.isenabled()
-    finally:
-        gc.enable()

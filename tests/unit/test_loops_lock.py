@@ -10,20 +10,6 @@ import pytest
 from holdfast.client.caller_sessions.loops_lock import LoopsLock
 
 
-async def test_those_who_wait_get_it_in_their_order() -> None:
-    lock, got = LoopsLock(), list[int]()
-
-    async def take(n: int) -> None:
-        async with lock:
-            got.append(n)
-            await asyncio.sleep(0)
-
-    async with asyncio.TaskGroup() as group:
-        for n in range(5):
-            group.create_task(take(n))
-    assert got == [0, 1, 2, 3, 4]
-
-
 @pytest.mark.parametrize("late", [False, True])
 async def test_who_is_cancelled_while_waiting_does_not_keep_it(*, late: bool) -> None:
     lock = LoopsLock()

@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.models.base import ModelAnswer
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.commands import Command, RunRequest, Verb
 from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
-from holdfast.task.data.records import JournalEntry, StepResult
+from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.handoff_calls import IGNORED, transfer_message
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.task.requests.tools_to_find import tools_to_find
-from holdfast.values.messages import ToolCall, assistant
+from holdfast.values.messages import ToolCall
 
 N = 1
 POLICIES = {
@@ -69,22 +68,11 @@ def wanted(
     return [each.i for each in given.calls], given.handoff and given.handoff.name
 
 
-def test_nothing_is_looked_up_before_a_person_has_decided() -> None:
-    assert wanted(make("look", "look"), 0, 1) is None
-
-
 def test_a_decision_for_later_calls_that_stood_before_looks_nothing_up() -> None:
     ledger = make("pay", "look")
     asks(ledger, 0)
     decides(ledger, "approve", 0, at=3.0)
     assert wanted(ledger, 0, 1) is None
-
-
-def test_a_single_call_is_looked_up_where_it_runs() -> None:
-    ledger = make("pay")
-    asks(ledger, 0)
-    decides(ledger, "approve", 0)
-    assert wanted(ledger, 0) is None
 
 
 def test_an_approved_call_has_all_open_calls_of_its_answer_looked_up() -> None:
@@ -114,14 +102,6 @@ def test_calls_that_were_looked_up_are_not_again_until_another_one_is_approved()
     assert wanted(ledger, 1, 2, found=[0, 2], begun=[0]) == ([1, 2], None)
 
 
-def test_a_call_of_unknown_outcome_waits_for_a_person_without_its_tool() -> None:
-    ledger = make("pay", "look", "look")
-    asks(ledger, 0)
-    decides(ledger, "approve", 0)
-    approvals.ask(ledger, N, 1, "unknown", now=3.0)
-    assert wanted(ledger, 0, 2) == ([0, 2], None)
-
-
 @pytest.mark.parametrize(
     ("told", "handoff"), [(transfer_message("other"), "go"), (IGNORED, None), ("not found", None)]
 )
@@ -134,38 +114,8 @@ def test_the_handoff_that_a_step_has_settled_is_looked_up(told: str, handoff: st
     assert wanted(ledger, 0, 2) == ([0, 2], handoff)
 
 
-def test_the_first_handoff_that_follows_the_open_calls_is_looked_up() -> None:
-    ledger = make("pay")
-    calls = (call("pay", 0), call("go", 1), call("go", 2))
-    entry = JournalEntry(request="", answer=ModelAnswer(message=assistant("", calls=calls)))
-    put(ledger, journal=(entry,))
-    asks(ledger, 0)
-    decides(ledger, "approve", 0)
-    given = tools_to_find(ledger, N, [0], begun=(), found=())
-    assert given is not None
-    assert given.handoff == calls[1]
-    put(ledger, calls=calls[:2])
-    assert wanted(ledger, 0) == ([0, 1], None)
-
-
 def test_a_run_that_tells_the_model_has_a_single_call_looked_up_once_it_is_approved() -> None:
     ledger = make("pay", "pay", tool_not_found="return_error_to_model")
     asks(ledger, 0, 1)
     decides(ledger, "approve", 1)
     assert wanted(ledger, 1) == ([1], None)
-
-
-def test_of_the_calls_of_a_tool_that_wait_for_a_person_one_is_looked_up() -> None:
-    ledger = make("pay", "look", "pay", "pay", "pay")
-    asks(ledger, 0, 2, 3, 4)
-    decides(ledger, "approve", 3)
-    assert wanted(ledger, 1, 3) == ([0, 1, 3], None)
-
-
-def test_an_approved_call_that_the_provider_runs_looks_nothing_up() -> None:
-    ledger = make("crm", "pay", "pay")
-    first = call("crm", 0).model_copy(update={"server": "crm"})
-    put(ledger, calls=(first, *ledger.at(N).calls[1:]))
-    asks(ledger, 0, 1, 2)
-    decides(ledger, "approve", 0)
-    assert wanted(ledger, 0) is None

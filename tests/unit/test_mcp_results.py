@@ -13,7 +13,6 @@ from mcp.types import (
     EmbeddedResource,
     ImageContent,
     TextContent,
-    TextResourceContents,
 )
 
 from holdfast.mcp.results import read_call_result
@@ -64,8 +63,3 @@ def test_an_image_that_models_read_is_one() -> None:
 )
 def test_what_no_model_reads_is_named_and_costs_nothing_else(block: Any, said: str) -> None:
     assert read(TEXT, block) == f"charged, receipt 17\n{said}"
-
-
-def test_a_resource_of_text_is_read() -> None:
-    resource = TextResourceContents(uri="file:///a.txt", text="hello")
-    assert "hello" in read(EmbeddedResource(resource=resource))

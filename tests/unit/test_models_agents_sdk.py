@@ -31,12 +31,11 @@ from holdfast import (
     RunConfig,
     Usage,
     UserError,
-    WebSearchTool,
     set_default_openai_api,
     set_default_openai_client,
     set_default_openai_key,
 )
-from holdfast.errors import ModelBehaviorError, ModelError, ModelRequestError, ModelUnavailableError
+from holdfast.errors import ModelBehaviorError, ModelRequestError, ModelUnavailableError
 from holdfast.models import Model as OneMethodModel
 from holdfast.models import ModelRequest, OutputSpec, ToolSpec, defaults, resolve_model, user
 from holdfast.models.base import Delta, StreamingModel
@@ -150,18 +149,6 @@ async def test_a_model_of_the_agents_sdk_is_asked_by_its_signature() -> None:
     assert asked["previous_response_id"] is asked["conversation_id"] is asked["prompt"] is None
 
 
-@pytest.mark.parametrize(
-    "given", [{"reasoning": {"effort": "high", "new": 1}}, {"reasoning_effort": "high"}]
-)
-async def test_a_model_is_asked_for_reasoning_by_an_object(given: dict[str, Any]) -> None:
-    own = Own(message("hello"))
-    asked = ASKED.model_copy(update={"settings": ModelSettings(**given)})
-    await resolve_model(own).respond(asked)
-    await resolve_model(own).respond(ASKED)
-    high, none = (each["model_settings"] for each in own.asked)
-    assert (high.reasoning.effort, high.reasoning_effort, none.reasoning) == ("high", None, None)
-
-
 async def test_its_events_are_passed_on_and_the_last_one_is_the_answer() -> None:
     told: list[Delta] = []
     made = resolve_model(Own(message("hello")))
@@ -169,29 +156,6 @@ async def test_its_events_are_passed_on_and_the_last_one_is_the_answer() -> None
     answer = await made.stream(ASKED, told.append)
     assert [each.text for each in told] == ["he", "llo"]
     assert (answer.text, answer.response_id) == ("hello", "r2")
-
-
-@pytest.mark.parametrize("kind", ["error", "response.error", "response.failed"])
-async def test_a_stream_that_ends_in_a_failure_is_a_failed_call(kind: str) -> None:
-    class Failing(Own):
-        async def stream_response(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
-            yield {"type": kind, "message": "boom", "response": {"id": "r", "output": []}}
-
-    made = resolve_model(Failing())
-    assert isinstance(made, StreamingModel)
-    with pytest.raises(ModelError):
-        await made.stream(ASKED, lambda _: None)
-
-
-async def test_it_gets_tools_that_the_provider_runs() -> None:
-    own = Own(message("hello"))
-    hosted = ToolSpec(name="web_search", hosted={"type": "web_search"})
-    made = resolve_model(own)
-    await made.respond(ASKED.model_copy(update={"tools": (*ASKED.tools, hosted)}))
-    assert [each.name for each in own.asked[0]["tools"]] == ["look", "web_search"]
-    assert own.asked[0]["tools"][1].tool_config == {"type": "web_search"}
-    agent = Agent("a", model=own, tools=[WebSearchTool()], prompt={"id": "pmpt_1"})
-    assert [each.name for each in agent.hosted_tools] == ["web_search"]
 
 
 async def test_a_model_that_does_not_stream_answers_in_one_piece() -> None:
@@ -271,17 +235,6 @@ async def test_the_client_of_the_process_calls_models_that_have_none() -> None:
     assert paths[0].endswith("/responses")
     assert paths[1].endswith("/chat/completions")
     assert [request.headers.get("x-client") for request in api.requests] == ["own", None]
-
-
-def test_a_provider_makes_each_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    provider = OpenAIProvider(use_responses=False)
-    model = provider.get_model("m")
-    assert provider.get_model("m") is model
-    assert type(model).__name__ == "ChatCompletionsModel"
-    monkeypatch.setenv("HOLDFAST_MODEL", "mine")
-    assert provider.get_model(None).name == "mine"
-    with pytest.raises(UserError, match="excludes api_key"):
-        OpenAIProvider(api_key="k", openai_client=AsyncOpenAI(api_key="k"))
 
 
 class Named(ModelProvider):

@@ -13,15 +13,7 @@ from holdfast.models import from_response_items, to_response_items
 from holdfast.models.openai.item_contents import without_empty_logprobs
 from holdfast.models.openai.items import assistant_message
 from holdfast.models.openai.output_items import shown_items
-from holdfast.values.messages import (
-    Blob,
-    ImagePart,
-    Message,
-    TextPart,
-    ToolCall,
-    assistant,
-    user,
-)
+from holdfast.values.messages import ImagePart, Message, TextPart, ToolCall, assistant, user
 
 Item = dict[str, Any]
 
@@ -164,20 +156,6 @@ def plain(item: Item) -> Item:
     return {"role": "assistant", "content": parts}
 
 
-def test_a_text_after_calls_is_of_their_message_while_results_are_to_come() -> None:
-    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
-    said = {"type": "message", "role": "assistant", "content": "looking"}
-    result = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
-    made = from_response_items([call, said, result, said])
-    assert [(each.role, each.text, len(each.calls)) for each in made] == [
-        ("assistant", "looking", 1),
-        ("tool", "seen", 0),
-        ("assistant", "looking", 0),
-    ]
-    kinds = [each.get("type", "message") for each in to_response_items(made)]
-    assert kinds == ["function_call", "message", "function_call_output", "message"]
-
-
 def said_item(text: str, **more: Any) -> Item:
     part: Item = {"type": "output_text", "text": text, "annotations": []}
     item: Item = {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
@@ -250,12 +228,6 @@ def test_bad_item_is_named_by_index_and_reason(item: object, reason: str) -> Non
     with pytest.raises(InvalidArgumentError, match=r"Item 1 of the input list") as caught:
         from_response_items([{"role": "user", "content": "x"}, item])
     assert reason in str(caught.value)
-
-
-def test_an_unresolved_reference_is_refused() -> None:
-    message = Message(role="user", content=Blob(sha256="0" * 64, size=9))
-    with pytest.raises(InvalidArgumentError, match="Resolve references"):
-        to_response_items([message])
 
 
 @pytest.mark.parametrize("more", [{}, {"image_url": None, "detail": None}])

@@ -104,14 +104,6 @@ async def test_what_it_raises_is_healed_by_time_or_by_a_person(
         await made.respond(ASKED)
 
 
-async def test_errors_of_the_api_are_known_through_a_proxy(model: FakeOpenAI) -> None:
-    model.fail(400, message="no such model")
-    async with AsyncOpenAI(base_url=model.base_url, api_key="sk-1", max_retries=0) as client:
-        made = ResponsesModel("m", client=Tracer(client, []))  # type: ignore[arg-type]
-        with pytest.raises(ModelRequestError, match=r"HTTP 400.*no such model"):
-            await made.respond(ASKED)
-
-
 async def test_a_client_is_called_by_the_method_that_it_has() -> None:
     client: Any = Fake(None)
     with pytest.raises(InvalidArgumentError, match=r"has no chat\.completions\.create"):
@@ -136,29 +128,3 @@ def test_a_client_that_blocks_is_refused() -> None:
     client: Any = OpenAI(api_key="sk-1")
     with pytest.raises(InvalidArgumentError, match=r"would block .* Pass an openai\.AsyncOpenAI"):
         ResponsesModel("m", client=client)
-
-
-class Failing:
-    """Has a member that cannot be read."""
-
-    @property
-    def output(self) -> Any:
-        raise LookupError("sk-of-the-fake")
-
-
-class Endless:
-    """Has itself as a member."""
-
-    def __init__(self) -> None:
-        self.more = self
-
-
-@pytest.mark.parametrize(
-    ("answer", "text"),
-    [(Failing(), r"LookupError: \[key\]"), (Endless(), "ValueError: Circular reference")],
-    ids=["fails", "has no end"],
-)
-async def test_an_answer_that_is_no_data_is_a_failed_call(answer: Any, text: str) -> None:
-    made = ResponsesModel("m", client=Fake(answer))  # type: ignore[arg-type]
-    with pytest.raises(ModelRequestError, match=rf"The client of model 'm' raised {text}"):
-        await made.respond(ASKED)

@@ -16,12 +16,11 @@ from holdfast.models import (
     ResponsesModel,
     ToolSpec,
 )
-from holdfast.models.base import Delta, StreamingModel
-from holdfast.models.draft import Draft, Frame, deltas_of, goes_on, merged
-from holdfast.models.offline import OfflineModel
+from holdfast.models.base import Delta
+from holdfast.models.draft import Draft, Frame, deltas_of, goes_on
 from holdfast.models.openai.http.sse import EventReader
-from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.values.messages import ToolCall, user
+from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import user
 
 KINDS = (ResponsesModel, ChatCompletionsModel)
 ADD = ToolSpec(name="add", parameters={"type": "object", "properties": {}})
@@ -134,18 +133,6 @@ async def test_pieces_are_told_while_the_answer_is_made(api: FakeOpenAI, kind: A
     assert "".join(delta.text for delta in told) == "one two"
 
 
-@pytest.mark.parametrize(
-    "model",
-    [ScriptedModel([ToolCall(id="", name="add", arguments='{"a": 12345}')]), OfflineModel()],
-)
-async def test_models_of_this_process_stream_too(model: StreamingModel) -> None:
-    assert isinstance(model, StreamingModel)
-    told: list[Delta] = []
-    answer = await model.stream(REQUEST, told.append)
-    assert len(told) > 1
-    assert list(merged(told)) == deltas_of(answer)
-
-
 def test_events_are_read_whatever_the_pieces_of_bytes_are() -> None:
     body = (
         'event: a\r\ndata: {"x":"\u2028é"}\r\n\r\n: comment\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n'
@@ -167,18 +154,3 @@ def test_a_frame_gives_what_comes_after_a_place() -> None:
     assert list(draft.frame(5).after(5)) == told[1:]
     assert draft.frame(8) == Frame(1, 8, ())
     assert list(Frame(1, 5, tuple(told[1:])).after(3)) == []
-
-
-def test_a_window_holds_the_newest_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.models.draft.WINDOW", 4)
-    draft = Draft(attempt=2)
-    for letter in "abcdefgh":
-        draft.add(Delta("text", letter))
-    assert draft.window() == Frame(2, 4, (Delta("text", "efgh"),))
-
-
-def test_another_answer_does_not_go_on_with_what_was_told() -> None:
-    told = [Delta("reasoning", "hm"), Delta("text", "he"), Delta("text", "l")]
-    assert goes_on(told, [Delta("text", "hello")])
-    assert not goes_on(told, [Delta("text", "he")])
-    assert not goes_on(told, [Delta("call", "", 0, "c", "add")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,23 +10,17 @@ import pytest
 
 import holdfast
 from holdfast import Agent, SQLiteSession, ToolContext
-from holdfast.activities.data.registry import Registry
 from holdfast.agents.nesting.agent_tool import described, summary_of
 from holdfast.agents.run_config import RunConfig
-from holdfast.archive.archive import Archive
 from holdfast.errors import UserError
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.calls import Approval, Outcome
-from holdfast.task.data.children import REPORTS, ChildReport, ChildState, child_id
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.children import ChildReport, ChildState, child_id
 from holdfast.task.data.commands import RunRequest
-from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.requests.signals import hear
-from holdfast.values.base import Json
-from holdfast.values.checks import gate
 from holdfast.values.messages import Message, ToolCall, Usage
 
 PLACE = (0, 2, 1, 3)
@@ -53,24 +46,6 @@ def test_a_report_from_before_the_newest_saying_is_dropped_unless_the_child_has_
     assert ended.after(ChildReport(id="c", status="running", heard=9)) is ended
 
 
-def test_a_childs_question_is_about_the_call() -> None:
-    asked = Approval(id="c:1", n=7, i=0)
-    child = ChildState(place=PLACE).after(ChildReport(id="c", status="waiting", approvals=(asked,)))
-    assert [(a.id, a.n, a.i) for a in child.approvals] == [("c:1", 2, 3)]
-    assert child.is_awaited
-    assert not child.is_over
-
-
-def test_a_report_is_heard_with_the_deepest_value_that_may_enter() -> None:
-    info: Json = "flawed"
-    for _ in range(gate.DEEPEST):
-        info = [info]
-    gate.check(info)
-    tripped = Failure(type="InputGuardrailTripwireTriggered", message="no", data={"info": info})
-    report = ChildReport(id="c", status="needs_attention", failure=tripped)
-    assert hear(REPORTS, [report.model_dump_json().encode()]) == report
-
-
 def test_the_cost_of_a_child_is_the_tasks_but_its_turns_are_not() -> None:
     ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=0)
     ledger.begin(RunRequest(), now=0)
@@ -89,15 +64,6 @@ def test_the_cost_of_a_child_is_the_tasks_but_its_turns_are_not() -> None:
     assert (before.usage, before.turns) == (Usage(), 0)
     ledger.answer_calls(1)
     assert (ledger.before().usage, ledger.before().turns) == (Usage(), 0)
-
-
-def test_a_left_child_is_not_the_calls_any_more() -> None:
-    ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=0)
-    ledger.begin(RunRequest(), now=0)
-    ledger.put_child("t~0.1.0.0", ChildState(place=(0, 1, 0, 0), left=True))
-    assert ledger.child(1, 0) == ""
-    ledger.put_child("t~0.1.0.0.2", ChildState(place=(0, 1, 0, 0)))
-    assert ledger.child(1, 0) == "t~0.1.0.0.2"
 
 
 def test_structured_input_is_plain_json_unless_there_is_something_to_say_of_it() -> None:
@@ -153,19 +119,6 @@ def test_options_of_the_nested_run_that_cannot_be_used_are_refused(
         Agent(name="low").as_tool(**options)
 
 
-def test_code_of_a_tools_run_config_has_one_name_in_every_process(tmp_path: Path) -> None:
-    def named_filter() -> tuple[str, object]:
-        def edit(data: object) -> object:
-            return data
-
-        nested = Agent(name="low").as_tool(run_config=RunConfig(call_model_input_filter=edit))
-        registry = Registry([Agent(name="top", tools=[nested])], Archive(tmp_path))
-        ref = registry.refer(edit)
-        return ref, registry.code(ref) is edit
-
-    assert named_filter() == named_filter() == ("local:top.low:call_model_input_filter", True)
-
-
 @pytest.mark.parametrize("own", [None, RunConfig(workflow_name="own")])
 async def test_a_run_outside_of_a_task_has_the_settings_of_its_tool_or_of_the_call(
     own: RunConfig | None, monkeypatch: pytest.MonkeyPatch
@@ -187,23 +140,3 @@ async def test_a_run_outside_of_a_task_has_the_settings_of_its_tool_or_of_the_ca
     assert await made.on_invoke_tool(ctx, arguments) == "deep"
     [options] = asked
     assert options["run_config"] is options["context"].run_config is (own or above)
-
-
-@pytest.mark.parametrize(("guards", "told"), [([], "aside"), ([object()], "")])
-async def test_only_an_output_that_no_guardrail_has_seen_is_replaced_when_it_is_empty(
-    guards: list[object], told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    message = {"type": "message", "role": "assistant", "content": "aside"}
-    item = SimpleNamespace(type="message_output_item", to_input_item=lambda: message)
-
-    class Recorder:
-        @staticmethod
-        async def run(*_: Any, **_options: Any) -> Any:
-            return SimpleNamespace(
-                final_output="", new_items=[item], output_guardrail_results=guards
-            )
-
-    monkeypatch.setattr(holdfast, "Runner", Recorder)
-    made, arguments = Agent(name="inner").as_tool("ask", "Ask."), '{"input": "q"}'
-    ctx = ToolContext(None, tool_name="ask", tool_call_id="c1", tool_arguments=arguments)
-    assert await made.on_invoke_tool(ctx, arguments) == told

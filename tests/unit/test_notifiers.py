@@ -14,7 +14,6 @@ from holdfast import Apprise, Notice, Webhook
 from holdfast.activities.notices import notifiers
 from holdfast.activities.notices.notifiers import (
     body_of,
-    card_url,
     checked_notifiers,
     notifiers_from_environment,
 )
@@ -71,15 +70,6 @@ def test_a_body_has_type_time_and_data() -> None:
     assert body == {"type": "approval.asked", "timestamp": "2023-11-14T22:13:20Z"}
 
 
-def test_a_notice_reads_as_title_and_body() -> None:
-    assert NOTICE.title == "buyer wants to call pay"
-    assert NOTICE.body == (
-        '{"euros": 3}\nTask t1\nhttp://127.0.0.1:8080/?card=t1%3A2'  # the text is empty
-    )
-    later = NOTICE.model_copy(update={"type": "approval.escalated", "kind": "budget", "tool": ""})
-    assert later.title == "buyer wants to have an answer (budget) (escalated)"
-
-
 async def test_a_webhook_posts_a_signed_message(receiver: Receiver) -> None:
     await Webhook(receiver.url, SECRET).send(NOTICE)
     [got] = receiver.got
@@ -87,8 +77,7 @@ async def test_a_webhook_posts_a_signed_message(receiver: Receiver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "is_final"),
-    [(503, False), (429, False), (408, False), (410, True), (307, True)],
+    ("status", "is_final"), [(503, False), (429, False), (408, False), (410, True), (307, True)]
 )
 async def test_a_refused_message_is_an_error(
     receiver: Receiver, status: int, is_final: bool
@@ -108,12 +97,6 @@ async def test_a_receiver_that_is_down_is_an_error_to_try_again() -> None:
     assert not raised.value.is_final
 
 
-async def test_an_id_that_no_header_can_hold_is_encoded(receiver: Receiver) -> None:
-    await Webhook(receiver.url, SECRET).send(NOTICE.model_copy(update={"id": " bücher:1:asked"}))
-    [got] = receiver.got
-    assert (got.id, got.is_signed) == ("%20b%C3%BCcher:1:asked", True)
-
-
 async def test_an_address_is_not_logged(
     receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,18 +104,6 @@ async def test_an_address_is_not_logged(
     await Webhook(f"{receiver.url}/T0/secret", SECRET).send(NOTICE)
     assert receiver.got
     assert "secret" not in caplog.text
-
-
-async def test_an_answer_without_end_accepts_the_message() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\nno end")
-        await reader.read()  # until the sender has hung up
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        await Webhook(f"http://127.0.0.1:{port}/", SECRET).send(NOTICE)
 
 
 async def test_a_receiver_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,13 +195,3 @@ class Sends:
 def test_what_is_no_notifier_is_refused(given: object) -> None:
     with pytest.raises(InvalidArgumentError, match="notif"):
         checked_notifiers(given)  # type: ignore[arg-type]
-
-
-def test_a_class_of_ones_own_is_a_notifier() -> None:
-    own = Sends()
-    assert checked_notifiers([own]) == (own,)
-
-
-def test_a_card_has_an_address_when_the_desk_has_one() -> None:
-    assert card_url("https://desk.example/", "t 1:2") == "https://desk.example/?card=t%201%3A2"
-    assert card_url("", "t1:2") == ""

@@ -61,15 +61,6 @@ def test_requirement_names_the_origin_without_credentials(
     assert Requirement(text).extras == {"local", "desk"}
 
 
-def test_what_a_build_left_in_a_checkout_hides_no_origin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(tmp_path / "b", monkeypatch, {"url": "file:///a", "dir_info": {}})
-    install(tmp_path / "a", monkeypatch)
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "a"), str(tmp_path / "b")])
-    assert origin().requirement("local").endswith(" @ file:///a")
-
-
 @pytest.mark.parametrize(
     ("direct", "fetched", "mounted"),
     [

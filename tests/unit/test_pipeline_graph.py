@@ -148,17 +148,6 @@ def test_a_function_gets_by_link_what_has_no_other_source() -> None:
     assert component.special == {"state", "ctx"}
 
 
-def test_a_model_takes_its_prompt_and_a_function_with_stars_takes_any_name() -> None:
-    graph = Graph([("m", ModelComponent("m").slots)], [link("input", "m")], "m")
-    assert graph.links[0].to == "prompt"
-
-    def takes_all(**more: str) -> str:
-        return ""
-
-    component = FunctionComponent("f", takes_all)
-    Graph([("f", component.slots)], [link("input", "f", to="anything")], "f")
-
-
 # ---- order and conditions
 
 
@@ -177,15 +166,6 @@ def test_a_branch_not_taken_takes_its_descendants_with_it() -> None:
         made = {"a": branch}
         assert traverse(going, lambda name, _: made.get(name, name)) == ran  # noqa: B023  used here
         assert going.skipped == set("abcdz") - set(ran)
-
-
-def test_an_optional_slot_whose_link_is_off_is_left_to_its_default() -> None:
-    components = [("a", NONE), ("z", Slots(("x",), ("y",)))]
-    links = [link("a", "z", to="y", when=fixed(False)), link("input", "z", to="x")]
-    going = Traversal(Graph(components, links, "z"), {"input": "q"})
-    going.put("a", 1)
-    assert going.ready() == ["z"]
-    assert going.inputs("z") == {"x": "q"}
 
 
 def test_a_link_to_no_slot_makes_its_target_wait_and_switches_it() -> None:
@@ -266,20 +246,6 @@ def test_what_runs_does_not_depend_on_which_of_the_ready_ones_is_taken(
     assert usual.values.keys() == other.values.keys()
     assert usual.skipped == other.skipped
     assert usual.values.keys() | usual.skipped == {*graph.order, "input"}
-
-
-@given(_drawn())
-def test_the_order_is_the_first_of_all_possible_ones_by_declaration(
-    drawn: tuple[Graph, list[str]],
-) -> None:
-    graph, declared = drawn
-    left = list(declared)
-    for name in graph.order:
-        placed = {"input", *graph.order[: graph.order.index(name)]}
-        could = [n for n in left if all(e.source in placed for _, e in graph.into(n))]
-        assert could[0] == name
-        left.remove(name)
-    assert left == []
 
 
 # ---- what is of the wrong kind

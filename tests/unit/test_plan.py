@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import Any
 
@@ -11,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing.fake_api.checks.strict_schema import strict_problem
 from holdfast.workers.plan_and_solve.plan import (
-    PLAN_OUTPUT,
     Plan,
     SubTask,
     check,
@@ -29,7 +26,6 @@ from holdfast.workers.plan_and_solve.steps import (
     current,
     following,
     record,
-    results,
 )
 
 ONE: dict[str, Any] = {"name": "a", "input": "do a", "expected_output": "x", "dependencies": []}
@@ -130,25 +126,6 @@ def test_small_faults_do_not_lose_a_plan(text: str) -> None:
     assert read_plan(text).sub_tasks == (SubTask(**ONE),)
 
 
-@pytest.mark.parametrize("text", ["[]", " [ ]\n", "```json\n[]\n```", "All is known.\n[]"])
-def test_an_empty_list_alone_is_an_empty_plan(text: str) -> None:
-    assert read_plan(text) == Plan()
-    with pytest.raises(InvalidArgumentError, match="no sub-tasks"):
-        check(read_plan(text))
-
-
-@given(st.text())
-def test_any_text_is_a_plan_or_refused(text: str) -> None:
-    with contextlib.suppress(InvalidArgumentError):
-        read_plan(text)
-
-
-def test_the_structure_asked_for_may_be_enforced_by_a_provider() -> None:
-    assert PLAN_OUTPUT.strict
-    assert strict_problem(PLAN_OUTPUT.json_schema) == ""
-    assert read_plan(WRITTEN).sub_tasks[0].model_dump().keys() == ONE.keys()
-
-
 # ---- checking
 
 
@@ -217,19 +194,6 @@ def test_a_refinement_replaces_the_rest_and_keeps_what_is_done() -> None:
     assert [each.input for each in merged.sub_tasks] == ["do a", "another c", "new"]
 
 
-@pytest.mark.parametrize(
-    ("refined", "problem"),
-    [
-        (plan(d="b c"), "'d' depends on 'b'.*'d' depends on 'c'"),
-        (plan(d="e", e="d"), "wait for each other"),
-        (Plan(sub_tasks=plan(d="").sub_tasks * 2), "'d' is used more than once"),
-    ],
-)
-def test_a_refinement_that_cannot_be_carried_out_is_refused(refined: Plan, problem: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=problem):
-        merge(DIAMOND, {"a"}, refined)
-
-
 # ---- steps
 
 
@@ -249,17 +213,6 @@ def test_step_ids_are_readable_and_never_the_same() -> None:
 
 def progress(**done: str) -> Progress:
     return Progress(kind="refine", plan="p1", request=0, done=done)
-
-
-def test_without_refinement_all_sub_tasks_are_queued_with_their_links() -> None:
-    steps = following(DIAMOND, progress(), refine=False, synthesize=False)
-    assert {step.step_id: step.prev_steps for step in steps} == {
-        "p1:a": (),
-        "p1:b": ("p1:a",),
-        "p1:c": ("p1:a",),
-        "p1:d": ("p1:b", "p1:c"),
-    }
-    assert [bool(step.step_state.get("answers")) for step in steps] == [False] * 3 + [True]
 
 
 def test_with_refinement_a_wave_and_a_refinement_after_it_are_queued() -> None:
@@ -287,13 +240,6 @@ def test_steps_wait_for_what_they_need_and_only_the_one_result_answers(
     asked = [id for id, p in by_id.items() if p.kind == "answer"]
     assert len(answering) + len(asked) == 1
     assert not answering or (not synthesize and answering == list(terminal(made)))
-
-
-def test_a_missing_result_is_an_error_that_names_it() -> None:
-    waiting = progress(a="p1:a", b="p1:b")
-    assert results(waiting, {"p1:a": 1, "p1:b": 2, "other": 3}) == {"a": 1, "b": 2}
-    with pytest.raises(InvalidArgumentError, match="no result of 'b'"):
-        results(waiting, {"p1:a": "found"})
 
 
 # ---- what is kept

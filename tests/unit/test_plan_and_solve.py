@@ -18,7 +18,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenStep
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
-from holdfast.values.messages import ImagePart, TextPart, assistant, system, user
+from holdfast.values.messages import assistant, system, user
 from holdfast.workers import PlanAndSolveAgentWorker, StepContext
 from holdfast.workers.context.model_calls import LAST_CALL
 from holdfast.workers.driver import advance
@@ -31,12 +31,6 @@ from tests.support.workers import said
 def look(where: str = "here") -> str:
     """Look somewhere."""
     return f"seen {where}"
-
-
-@tool(effect="read", return_direct=True)
-def direct() -> str:
-    """Answer directly."""
-    return "direct"
 
 
 def look_at(where: str) -> ToolCall:
@@ -199,13 +193,6 @@ async def test_the_plan_is_asked_for_with_its_structure_the_tools_and_the_conver
     assert [step.step_id for step in work.queue] == ["p1:a", "p1:b", "p1:c", "p1:d"]
 
 
-async def test_a_server_without_structured_output_is_not_asked_for_it() -> None:
-    work = play(f"Here:\n```json\n{DIAMOND}\n```", structured=False)
-    await work.step()
-    assert work.model.requests[0].output is None
-    assert work.reasons == ["made"]
-
-
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
@@ -239,11 +226,6 @@ async def test_without_a_valid_plan_one_sub_task_does_the_whole_request_and_it_s
     assert work.committed == [("user", "the request"), ("assistant", "the answer")]
 
 
-async def test_without_a_request_there_is_nothing_to_plan() -> None:
-    with pytest.raises(InvalidArgumentError, match="nothing to plan"):
-        await Play(PlanAndSolveAgentWorker(), ScriptedModel([]), input=None).step()
-
-
 # ---- sub-tasks
 
 
@@ -262,22 +244,6 @@ async def test_a_sub_task_sees_the_request_its_part_and_what_it_builds_on_alone(
     assert seen == [[], ["a"], ["a"], ["b", "c"]]
     assert all(request.instructions == "Be good." for request in work.model.requests[1:])
     assert all(len(request.tools) == 1 for request in work.model.requests[1:])
-
-
-async def test_tools_run_inside_a_sub_task_until_it_answers() -> None:
-    work = play(written(a=""), look_at("x"), (look_at("y"), look_at("z")), "found", tools=[look])
-    assert await work.run() == "found"
-    last = work.model.requests[-1]
-    assert [m.role for m in last.messages] == [
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "tool",
-        "tool",
-    ]
-    assert [m.call_id for m in last.messages if m.role == "tool"] == ["call_1", "call_2", "call_3"]
-    assert work.activities == 1 + 3  # one for each answer
 
 
 async def test_the_last_turn_of_a_sub_task_is_made_without_tools() -> None:
@@ -306,13 +272,6 @@ async def test_a_tool_choice_reaches_the_first_call_of_the_first_sub_tasks(refin
     assert choices == ["required", "auto", "auto"]
 
 
-async def test_the_text_of_a_direct_tool_is_the_result() -> None:
-    call = ToolCall(id="", name="direct", arguments="{}")
-    work = play(written(a=""), call, tools=[direct])
-    assert await work.run() == "seen {}"
-    assert work.transcript[-1] == assistant("seen {}")
-
-
 async def test_what_people_say_reaches_all_sub_tasks_that_come_after() -> None:
     chain = written(a="", b="a", c="b")
     work = play(chain, look_at("x"), "res a", "res b", "res c", tools=[look], refine=False)
@@ -325,20 +284,6 @@ async def test_what_people_say_reaches_all_sub_tasks_that_come_after() -> None:
     assert said_to[0] == ["be brief", "step s2 was undone"]
     assert said_to[1][:2] == said_to[0]
     assert said_to[2:] == [["be brief"], ["be brief", "in French"]]
-
-
-async def test_images_of_the_request_reach_every_sub_task() -> None:
-    image = ImagePart(kind="image", url="https://example.org/a.png")
-    parts = (TextPart(kind="text", text="what is this?"), image)
-    work = play(written(a="", b="a"), "x", "unchanged", "y")
-    work.queue = [TaskStep(step_id="s1")]
-    work.history = [Message(role="user", content=parts)]
-    await work.run()
-    for number in (1, 3):
-        content = work.model.requests[number].messages[0].content
-        assert isinstance(content, tuple)
-        assert image in content
-        assert "what is this?" in work.model.requests[number].messages[0].text
 
 
 # ---- refining
@@ -362,21 +307,6 @@ async def test_a_refinement_follows_each_wave_but_the_last() -> None:
     assert work.outputs["p1-refine-2"]["reason"] == "unchanged"
 
 
-async def test_a_refinement_sees_tools_results_the_rest_and_the_request() -> None:
-    work = play(DIAMOND, "res a", "x", "res b", "res c", "x", "res d", tools=[look])
-    await work.run()
-    asked = work.model.requests[5]
-    assert asked.output is not None
-    assert asked.tools == ()
-    assert "- look: Look somewhere." in asked.instructions
-    assert [m.role for m in asked.messages] == ["user", "user"]
-    assert asked.messages[0].text == "the request"
-    shown = asked.messages[1].text
-    assert [n for n in "abcd" if f"Result of '{n}':\nres {n}" in shown] == ["a", "b", "c"]
-    rest = json.loads(shown.split("Remaining sub-tasks:\n")[1])
-    assert [each["name"] for each in rest] == ["d"]
-
-
 @pytest.mark.parametrize("bad", ["nothing to change", written(d="b"), written(b="c", c="b")])
 async def test_an_invalid_refinement_keeps_the_plan_and_says_so(bad: str) -> None:
     work = play(DIAMOND, "res a", bad, "res b", "res c", bad, "res d")
@@ -387,22 +317,7 @@ async def test_an_invalid_refinement_keeps_the_plan_and_says_so(bad: str) -> Non
     assert [step.step_id for step in work.queue] == ["p1:b", "p1:c", "p1-refine-2"]
 
 
-async def test_an_empty_refinement_of_several_results_puts_them_together() -> None:
-    work = play(written(a="", b="", c="a b"), "res a", "res b", '{"sub_tasks": []}', "both")
-    assert await work.run() == "both"
-    assert list(work.outputs)[-1] == "p1-answer"
-
-
 # ---- answers
-
-
-async def test_several_terminal_results_are_put_into_one_answer() -> None:
-    work = play(written(a="", b=""), "res a", "res b", "the answer", refine=False)
-    assert await work.run() == "the answer"
-    last = work.model.requests[-1]
-    assert (last.tools, last.output) == ((), None)
-    assert "Result of 'a':\nres a\n\nResult of 'b':\nres b" in last.messages[-1].text
-    assert work.committed == [("user", "the request"), ("assistant", "the answer")]
 
 
 async def test_a_follow_up_makes_a_new_plan_and_each_turn_is_kept() -> None:
@@ -425,22 +340,6 @@ async def test_a_follow_up_makes_a_new_plan_and_each_turn_is_kept() -> None:
         ("user", "and now?"),
         ("assistant", "three"),
     ]
-
-
-def test_the_session_gets_words_alone() -> None:
-    transcript = [
-        user("q"),
-        LAST_CALL,
-        assistant("part one"),
-        Message(role="assistant", content="both", items=({"type": "reasoning"},)),
-    ]
-    kept = PlanAndSolveAgentWorker().finalize_task(Task(task_id="t"), transcript)
-    assert list(kept) == [user("q"), assistant("both")]
-
-
-def test_what_ran_side_by_side_when_the_budget_ended_is_joined() -> None:
-    joined = PlanAndSolveAgentWorker().join({"p1:a": "one", "p1:b": {"two": 2}})
-    assert joined == 'p1:a:\none\n\np1:b:\n{"two": 2}'
 
 
 # ---- the end of the budget

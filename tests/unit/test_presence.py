@@ -7,7 +7,7 @@ import time
 import pytest
 from temporalio.client import Client
 
-from holdfast.errors import ConnectError, NoWorkerError
+from holdfast.errors import ConnectError
 from holdfast.reading import presence
 from holdfast.reading.presence import Presence
 
@@ -66,19 +66,3 @@ async def test_a_server_that_stays_silent_ends_a_wait(
     clock[0] += presence.SILENCE_SECONDS
     with pytest.raises(ConnectError, match="did not answer"):
         await known.require("task")
-
-
-async def test_a_queue_that_nobody_serves_ends_a_wait_at_once(
-    server: Server, known: Presence
-) -> None:
-    server.says = False
-    with pytest.raises(NoWorkerError):
-        await known.require("task")
-
-
-async def test_a_request_is_not_sent_to_a_server_that_is_silent(
-    server: Server, known: Presence
-) -> None:
-    server.says = None
-    with pytest.raises(ConnectError):
-        await known.expect("queue", task_id="task")

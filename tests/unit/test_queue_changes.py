@@ -58,12 +58,6 @@ def test_a_change_leads_from_one_queue_to_the_other_and_back(
     assert json.dumps(wires(change.backward(new))) == json.dumps(wires(old))
 
 
-def test_a_change_of_another_queue_is_refused() -> None:
-    change = change_of([TaskStep(step_id="a")], [])
-    with pytest.raises(RuntimeError, match="of 1 elements, and there are 2"):
-        change.forward([TaskStep(step_id="a"), TaskStep(step_id="b")])
-
-
 def pictured(ledger: Ledger) -> str:
     """Return the whole queue and all that waits beside it, as if no step were open."""
     return json.dumps([wires(pending(ledger.s.opens, ledger.s.queue)), waiting(ledger.s).wire()])
@@ -247,44 +241,6 @@ def test_a_step_costs_the_same_however_many_are_queued(queued: int) -> None:
     assert all(undoable(record).before.found is None for record in whole.path[1:])
 
 
-def record_sizes(whole: Whole) -> list[int]:
-    return [len(json.dumps(entry.step.wire())) for entry in whole.ledger.entries if entry.step]
-
-
-@pytest.mark.parametrize("count", [0, 200])
-def test_a_step_costs_the_same_however_many_follow_ups_wait(count: int) -> None:
-    whole = Whole()
-    whole.begin(0, None)
-    for k in range(count):
-        whole.say(f"follow-up {k}", "queued")
-    for _ in range(10):
-        whole.finish(1, 1, takes_place=False)
-        whole.begin(0, None)
-    whole.finish(0, 0, takes_place=False, last=True)
-    for _ in range(min(count, 10)):
-        whole.begin(0, None)
-        whole.finish(0, 0, takes_place=False, last=True)
-    sizes = record_sizes(whole)
-    del sizes[1]  # it has all of them once, because they came before it
-    assert max(sizes) < 1500
-    whole.undo(0)
-
-
-@pytest.mark.parametrize("count", [3, 200])
-def test_a_last_step_costs_the_same_however_many_ended_before_it(count: int) -> None:
-    whole = Whole()
-    whole.begin(0, None)
-    whole.finish(0, 0, takes_place=False)
-    whole.ledger.change(queue=tuple(TaskStep(step_id=f"n{k}") for k in range(count)))
-    whole.begin(0, None)
-    for _ in range(count - 1):
-        whole.begin(0, None)
-        whole.finish(1, 0, takes_place=False, last=True)
-    assert len(whole.ledger.s.lasts) == count - 1
-    assert max(record_sizes(whole)[2:]) < 1500  # the first of them brings the queue
-    whole.undo(0)
-
-
 @pytest.mark.parametrize("order", [(0, 0), (1, 0)], ids=["ended first", "ended last"])
 @pytest.mark.parametrize("carries", [False, True], ids=["here", "archived"])
 @pytest.mark.parametrize("plain_is_last", [False, True])
@@ -319,45 +275,4 @@ def test_a_join_knows_that_the_budget_ended_one_of_its_steps(
     whole.fork(2, None)
     if order == (0, 0) or plain_is_last:  # else the undo left no other last output
         assert join().step_state == {OVER_BUDGET: True}
-    whole.undo(0)
-
-
-def test_a_join_after_the_last_sibling_was_dropped_knows_of_the_budget() -> None:
-    whole = Whole()
-    whole.begin(0, None)
-    whole.finish(1, 2, takes_place=False)
-    whole.begin(0, None)
-    whole.begin(0, None)
-    whole.finish(0, 0, takes_place=False, last=True, over=True)
-    whole.undo(2)
-    whole.command("drop_step", 0)
-    assert [step.step_state for step in whole.ledger.s.queue] == [{OVER_BUDGET: True}]
-
-
-def test_a_join_of_steps_that_ended_by_themselves_says_nothing_of_a_budget() -> None:
-    whole = Whole()
-    whole.begin(0, None)
-    whole.finish(1, 2, takes_place=False)
-    whole.begin(0, None)
-    whole.begin(0, None)
-    whole.finish(0, 0, takes_place=False, last=True)
-    whole.finish(0, 0, takes_place=False, last=True)
-    assert [(step.is_join, step.step_state) for step in whole.ledger.s.queue] == [(True, {})]
-    lasts = [change.wire() for record in whole.path if (change := record.before.waiting.lasts)]
-    assert "over_budget" not in json.dumps(lasts)
-
-
-@pytest.mark.parametrize("notes", [1, 200])
-def test_steps_beside_one_that_read_feedback_do_not_repeat_it(notes: int) -> None:
-    whole = Whole()
-    whole.begin(0, None)
-    whole.finish(0, 0, takes_place=False)
-    whole.ledger.change(queue=tuple(TaskStep(step_id=f"n{k}") for k in range(10)))
-    for k in range(notes):
-        whole.say(f"feedback {k}", "next_model_call")
-    whole.begin(0, None)
-    for _ in range(9):
-        whole.begin(0, None)
-        whole.finish(1, 0, takes_place=False)
-    assert max(record_sizes(whole)[2:]) < 1500
     whole.undo(0)

@@ -60,15 +60,6 @@ def test_an_answer_comes_out_while_it_is_written() -> None:
     assert filtered(deltas) == ["", "", "", "The", " sum", "", "\nis 3", ".", ""]
 
 
-def test_a_preamble_before_an_action_is_never_shown() -> None:
-    text = "Of course! Let me look.\nAction: look\nAction Input: {}\nObservation: x\nAnswer: y"
-    assert filtered(list(text)) == [""] * (len(text) + 1)
-
-
-def test_a_reply_without_keywords_comes_out_at_its_end() -> None:
-    assert filtered(["Just ", "42."]) == ["", "", "Just 42."]
-
-
 def test_the_answer_after_thinking_comes_out_while_it_is_written() -> None:
     deltas = ["\n<th", "ink>\nAnswer: 1", "\n</thi", "nk>\n", "Answer:", " 4", "2"]
     assert filtered(deltas) == ["", "", "", "", "", "4", "2", ""]
@@ -89,11 +80,3 @@ PIECES = st.sampled_from(
 @example(["Ob\N{LATIN SMALL LETTER LONG S}ervation", ": x"], "Answer: a\n")
 def test_the_pieces_joined_are_the_answer_or_nothing(deltas: list[str], first: str) -> None:
     assert "".join(filtered([first, *deltas])) == answer_of(first + "".join(deltas))
-
-
-@settings(max_examples=300, deadline=None)
-@given(text=st.lists(PIECES, max_size=15).map("".join), data=st.data())
-def test_any_split_of_a_text_gives_the_same(text: str, data: st.DataObject) -> None:
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
-    deltas = [text[a:b] for a, b in itertools.pairwise([0, *cuts, len(text)])]
-    assert "".join(filtered(deltas)) == answer_of(text)

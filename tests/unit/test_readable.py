@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.ledger.archived_steps import StepLine, pack
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.queries import readable, readable_effects
+from holdfast.task.queries import readable
 from holdfast.values.base import canonical
-from holdfast.values.runs.status import CLOSED, TaskStatus
 from holdfast.values.steps import TaskStep
 
 MOST = 1024 * 1024
@@ -43,17 +40,3 @@ def test_thousands_of_queued_steps_are_shown_from_the_first_as_far_as_they_fit()
 def test_a_long_text_is_cut_and_its_length_is_said() -> None:
     [step] = readable.upcoming_steps(ledger_with(queue=(TaskStep(step_id="s1", input="x" * 5000),)))
     assert step["input"] == "x" * 1000 + "… [5000 characters]"
-
-
-@pytest.mark.parametrize("status", sorted(CLOSED))
-def test_a_closed_task_has_no_upcoming_steps(status: TaskStatus) -> None:
-    ledger = ledger_with(queue=(TaskStep(step_id="s1"), TaskStep(step_id="s2")))
-    assert readable.task(ledger, status)["upcoming_steps"] == 0
-    assert readable.task(ledger, "running")["upcoming_steps"] == 2
-
-
-def test_an_effect_that_remains_is_listed_when_its_record_is_in_the_archive() -> None:
-    text = 'step 1: mail({"to":"bo"}) was done and has no undo='
-    assert readable_effects.effects(ledger_with(residue=(text,))) == [
-        {"text": text, "remains": True}
-    ]

@@ -8,12 +8,12 @@ from typing import Any
 import fsspec
 import pytest
 from fsspec import AbstractFileSystem
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError
-from holdfast.values.text.redact import REDACTED, bare_addresses, redact, without_credentials
+from holdfast.values.text.redact import REDACTED, redact, without_credentials
 
 SHAPES = [
     "sk-abcdefghijklmnop",
@@ -111,17 +111,6 @@ def test_ordinary_sentences_stay_as_they_are(text: str) -> None:
 WORDS = st.text(st.characters(categories=("Ll", "Lu", "Zs", "Po", "Nd"), codec="utf-8"))
 
 
-NOUNS = ["key", "token", "password", "secret", "Bearer", "auth", "sk", "the", "is", "7", "2026"]
-
-
-@settings(max_examples=30)
-@given(st.lists(st.sampled_from([*" .,:;/-_=?!()\n&", *NOUNS])))
-@example(["password", "=", "password"])
-def test_texts_of_ordinary_words_stay_as_they_are(words: list[str]) -> None:
-    text = " ".join([*words, *ORDINARY])
-    assert redact(text) == text
-
-
 @settings(max_examples=30)
 @given(WORDS, st.sampled_from(SHAPES), WORDS)
 def test_a_credential_is_cut_out_wherever_it_stands(before: str, secret: str, after: str) -> None:
@@ -137,10 +126,6 @@ def test_a_long_text_without_spaces_is_searched_once(unit: str) -> None:
     """Searched anew from each of its places, it takes longer than a test may."""
     long = unit * (60_000 // len(unit))
     assert redact(f"{long}; password=abc12345") == f"{long}; password={REDACTED}"
-
-
-def test_a_url_is_found_in_a_text_without_spaces() -> None:
-    assert redact("\u6f22https://ann:hunter22@host") == f"\u6f22https://ann:{REDACTED}@host"
 
 
 @pytest.mark.parametrize(
@@ -171,12 +156,6 @@ def test_a_url_is_shown_without_its_credentials(url: str, shown: str) -> None:
 )
 def test_what_stands_behind_a_name_may_be_another_name(text: str) -> None:
     assert redact(text) == text.replace("hunter22abc", REDACTED)
-
-
-@pytest.mark.parametrize("before", ["", "x ", "jwt-"])
-def test_a_jwt_with_a_long_header_is_a_secret(before: str) -> None:
-    header = "a1" * (1_000 if before == "jwt-" else 5_000)
-    assert redact(f"{before}eyJ{header}.payload12.sign") == f"{before}{REDACTED}"
 
 
 class Talkative(AbstractFileSystem):
@@ -217,23 +196,3 @@ def test_an_archive_names_no_credentials_of_its_url_or_options() -> None:
         said = "".join(traceback.format_exception(caught.value))
         for secret in ("hunter", "qwertz", "optional-word", "inner-word"):
             assert secret not in said
-
-
-def test_an_archive_that_cannot_be_opened_names_no_credentials() -> None:
-    password = f"hunter-{22}"  # so that it is not in the traceback's lines of code
-    with pytest.raises(ArchiveError, match="cannot be opened") as caught:
-        Archive(f"ftp://ann:{password}@127.0.0.1:1/x", {"timeout": 1})
-    assert password not in "".join(traceback.format_exception(caught.value))
-
-
-@pytest.mark.parametrize(
-    ("text", "bare"),
-    [
-        ("http: https://user:pw@host:8443/mcp?key=s#part", "http: https://host:8443/mcp"),
-        ("https://host/mcp and http://other?x=1", "https://host/mcp and http://other"),
-        ("Shelf", "Shelf"),
-        ("mail a@b.example", "mail a@b.example"),
-    ],
-)
-def test_an_address_is_left_bare_of_what_may_be_secret(text: str, bare: str) -> None:
-    assert bare_addresses(text) == bare

@@ -34,11 +34,6 @@ def step(content: Content, outcome: Outcome) -> StepBody:
     return body_of(record)
 
 
-async def test_a_step_of_which_nothing_is_archived_is_not_copied() -> None:
-    body = step("short", Outcome(at=1))
-    assert await resolved(body, read) is body
-
-
 async def test_the_text_of_a_result_is_put_in_wherever_the_step_has_it() -> None:
     body = await resolved(step(STORED, Outcome(at=1)), read)
     [call] = body.calls

@@ -145,16 +145,6 @@ async def test_what_the_provider_says_not_to_repeat_is_repeated_as_in_the_agents
     assert outcomes[0] == outcomes[1]
 
 
-async def test_a_policy_of_policies_may_be_part_of_another() -> None:
-    inner = retry_policies.any(retry_policies.http_status([500]), retry_policies.network_error())
-    both = retry_policies.all(inner, retry_policies.retry_after())
-    waits = RetryDecision(retry=True, delay=4)
-    assert await decided(both, context(status_code=500, retry_after=4)) == waits
-    assert await decided(both, context(is_network_error=True, retry_after=4)) == waits
-    assert not (await decided(both, context(status_code=500))).retry
-    assert not (await decided(both, context(status_code=400, retry_after=4))).retry
-
-
 @pytest.mark.parametrize(
     ("policy", "given", "expected"),
     [

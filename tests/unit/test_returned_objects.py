@@ -178,14 +178,6 @@ def test_an_object_is_described_by_its_class_or_by_its_own_text(
     assert Returned.of(value, render_result(value)) == Returned(kind=kind, text=text)
 
 
-@pytest.mark.parametrize(
-    ("behavior", "text"), [("first", "2026-01-31"), ("look,", "2026-01-31"), ("ask", "")]
-)
-def test_the_text_is_recorded_where_it_may_be_the_final_output(behavior: str, text: str) -> None:
-    value = date(2026, 1, 31)
-    assert ready(behavior).returned(value, render_result(value)) == Returned(text=text)
-
-
 def test_what_can_be_written_only_once_does_not_fail_the_call_that_returned_it() -> None:
     value = Once(name="Oslo")
     text = render_result(value)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import RPCTimeoutOrCancelledError
 from temporalio.converter import DataConverter, ExternalStorage
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -26,17 +25,11 @@ from holdfast.errors import (
     NoWorkerError,
     QueryFailedError,
 )
-from holdfast.models.base import ModelAnswer
 from holdfast.reading.queries import unanswered
-from holdfast.reading.reader import open_messages
 from holdfast.reading.server_errors import server_errors
 from holdfast.serving.plugin import HoldfastPlugin
-from holdfast.task.data.calls import Outcome
-from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepResult
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import canonical, digest
-from holdfast.values.messages import ToolCall, assistant
-from holdfast.values.steps import TaskStep
 from holdfast.workflows.session import read_commit
 
 
@@ -109,16 +102,6 @@ def test_a_query_without_an_answer_says_what_is_known_of_the_worker(
     assert text in str(error)
 
 
-def test_a_call_that_timed_out_is_a_connect_error() -> None:
-    with pytest.raises(ConnectError), server_errors():
-        raise RPCTimeoutOrCancelledError
-
-
-def test_what_is_not_found_is_passed_to_a_caller_who_knows_what_it_was() -> None:
-    with pytest.raises(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
-        raise RPCError("gone", RPCStatusCode.NOT_FOUND, b"")
-
-
 @pytest.mark.parametrize(
     ("name", "payloads"),
     [
@@ -134,13 +117,6 @@ def test_what_is_not_found_is_passed_to_a_caller_who_knows_what_it_was() -> None
 )
 def test_what_is_no_commit_is_none_and_raises_nothing(name: str, payloads: list[bytes]) -> None:
     assert read_commit(name, payloads) is None
-
-
-def test_a_commit_and_a_reset_are_read() -> None:
-    sha256 = digest(b"x")
-    data = canonical({"task": "t", "sha256": sha256, "count": 2})
-    assert read_commit("commit", [data]) == CommitRef(task="t", sha256=sha256, count=2)
-    assert read_commit("commit", [b'{"task": "r"}']) == CommitRef(task="r")
 
 
 RESETS = [[], [4], [2, 7], [0, 12]]
@@ -190,36 +166,6 @@ def test_turns_that_others_replace_are_not_in_force_however_they_are_indexed(
     for n, commit in enumerate(commits):
         assert asyncio.run(commit_at(archive, state, n)) == commit
     assert asyncio.run(commit_at(archive, state, 10)) is None
-
-
-def test_what_precedes_a_reset_is_not_read(tmp_path: Path) -> None:
-    state = SessionState(commits=(CommitRef(task="r"),), older=(digest(b"not there"),), base=500)
-    assert asyncio.run(turns(Archive(tmp_path), state)) == []
-
-
-def test_the_open_step_shows_its_input_its_answers_and_the_results_so_far() -> None:
-    call = ToolCall(id="1", name="look")
-    answer = ModelAnswer(message=assistant("thinking"))
-    current = OpenState(
-        open=OpenStep(step=TaskStep(step_id="s1", input="q")),
-        n=1,
-        started=0,
-        journal=(
-            JournalEntry(request="x", answer=answer),
-            JournalEntry(request="y", calls=(call,), outcomes=(Outcome(content="seen"),)),
-        ),
-        calls=(call, call),
-        outcomes={1: Outcome(content="seen again")},
-    )
-    said = [(m.role, m.text) for m in open_messages(current)]
-    assert said == [
-        ("user", "q"),
-        ("assistant", "thinking"),
-        ("tool", "seen"),
-        ("tool", "seen again"),
-    ]
-    over = current.model_copy(update={"result": StepResult(adds=("input", "j0"))})
-    assert [m.text for m in open_messages(over)] == ["q", "thinking", "seen again"]
 
 
 def test_the_plugin_keeps_a_teams_own_external_storage(tmp_path: Path) -> None:

@@ -150,29 +150,6 @@ def test_a_nested_run_takes_what_it_inherits() -> None:
     assert apart.head == OLD
 
 
-def test_a_run_that_works_for_one_with_settings_of_its_own_is_told_so_when_it_is_begun() -> None:
-    assert ledger().takes_settings
-    nested = ledger(parent=ParentRef(task="p"))
-    assert not nested.takes_settings
-
-
-def test_a_nested_run_refuses_error_handlers() -> None:
-    of = OLD.model_copy(update={"run": OLD.run.model_copy(update={"inherits": True})})
-    nested = ledger(of, parent=ParentRef(task="p"))
-    given = change("error_handlers", error_handlers={"max_turns": "m:new"})
-    assert "for the run itself" in configure(nested, given)
-    assert nested.s.changed is None
-
-
-def test_another_model_is_refused_while_a_step_asks_its_own() -> None:
-    task = ledger()
-    task.begin(RunRequest(), now=2.0)
-    task.asking.add(1)
-    given = change("model", "tool_execution", model="new")
-    assert configure(task, given).startswith("Step 's1' has asked old already")
-    assert not configure(task, given.without("model"))
-
-
 def test_another_model_is_refused_in_the_middle_of_a_step_and_taken_after_it() -> None:
     task = ledger()
     task.begin(RunRequest(), now=2.0)
@@ -202,11 +179,6 @@ def test_what_is_no_change_is_refused(body: dict[str, Any], text: str) -> None:
     refused = obey(task, Command(id="c", verb="configure", body=body), now=2.0)
     assert refused.startswith(text)
     assert task.head == OLD
-
-
-def test_a_change_is_told_by_the_names_of_its_settings() -> None:
-    body = change("model", "tool_execution", model="new").wire()
-    assert Command(verb="configure", body=body).said == "model, tool_execution"
 
 
 def test_what_is_added_to_requests_is_not_kept_in_the_ledger() -> None:

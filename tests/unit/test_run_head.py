@@ -206,16 +206,6 @@ def test_every_setting_of_a_run_is_in_the_head_or_stays_with_the_caller() -> Non
     assert {row[0] for row in (*SETTINGS, *CODE)} == every - STAYS
 
 
-@pytest.mark.parametrize(("name", "thing", "place"), CODE)
-def test_code_of_an_agent_tools_settings_has_one_name_in_every_process(
-    name: str, thing: Any, place: str, tmp_path: Path
-) -> None:
-    head, _ = nested(config_of(name, thing), tmp_path)
-    refs = attrgetter(place)(head)
-    numbered = (f"local:top.low:{name}.0",)
-    assert refs == (f"local:top.low:{name}" if isinstance(refs, str) else numbered)
-
-
 async def test_arguments_of_a_run_are_in_the_head_and_the_budget() -> None:
     given = await begun(
         RunConfig(), context=Context(), error_handlers={"max_turns": code}, max_turns=3
@@ -289,9 +279,3 @@ def test_settings_inside_of_a_config_are_checked_when_it_is_used(
 
 def never(_: object) -> bool:
     return False
-
-
-def test_fields_of_a_config_have_names() -> None:
-    given: Any = {1: 2}
-    with pytest.raises(UserError, match="have names"):
-        as_run_config(given)

@@ -5,30 +5,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from holdfast import Agent, ItemHelpers, RunState, Usage, function_tool
-from holdfast.agents.items.raw_items import RawItem
-
-
-def test_a_message_whose_content_is_plain_text_has_that_text() -> None:
-    plain = RawItem({"role": "assistant", "content": "yes"})
-    assert ItemHelpers.extract_text(plain) == "yes"
-    assert ItemHelpers.extract_last_content(plain) == "yes"
-
-
-def test_the_item_that_answers_a_call_names_it() -> None:
-    call = {"type": "function_call", "call_id": "c1", "name": "x", "arguments": "{}"}
-    assert ItemHelpers.tool_call_output_item(call, "found") == {
-        "type": "function_call_output",
-        "call_id": "c1",
-        "output": "found",
-    }
-
-
-def test_usage_shows_its_details_where_the_responses_api_has_them() -> None:
-    usage = Usage(input_tokens=9, output_tokens=7, cached_tokens=5, reasoning_tokens=3)
-    assert usage.input_tokens_details.cached_tokens == 5
-    assert usage.output_tokens_details.reasoning_tokens == 3
-    assert "details" not in usage.model_dump_json()
+from holdfast import Agent, RunState, function_tool
 
 
 async def test_input_that_was_added_to_a_state_can_be_read_and_taken_back() -> None:

@@ -11,10 +11,8 @@ from pydantic import BaseModel
 
 from holdfast import (
     Agent,
-    MessageOutputItem,
     ModelBehaviorError,
     RunContextWrapper,
-    RunResult,
     RunState,
     ToolApprovalItem,
     UserError,
@@ -86,26 +84,6 @@ def test_a_decision_is_none_on_another_call_of_its_id(other: ToolApprovalItem) -
         ctx.get_approval_status(other.tool_name or "", "c1", current_invocation=other)
 
 
-@pytest.mark.parametrize("same", [asked("c1", arguments="{ }"), asked("", "look")])
-def test_spaces_make_no_other_call_and_no_id_is_no_common_one(same: ToolApprovalItem) -> None:
-    ctx = RunContextWrapper(None)
-    ctx.approve_tool(asked("c1", arguments="{}"))
-    ctx.approve_tool(asked(""))
-    found = ctx.get_approval_status(
-        same.tool_name or "", same.call_id or "", current_invocation=same
-    )
-    assert found is (True if same.call_id else None)
-
-
-def test_a_tool_is_known_by_its_namespace_too() -> None:
-    ctx = RunContextWrapper(None)
-    ctx.approve_tool(asked("c1", namespace="bank"), always_approve=True)
-    assert ctx.is_tool_approved("pay", "c2") is None
-    assert ctx.get_approval_status("pay", "c2", tool_namespace="bank") is True
-    pending = asked("c2", namespace="bank")
-    assert ctx.get_approval_status("pay", "c2", existing_pending=pending) is True
-
-
 def test_a_tool_on_a_server_is_another_one_on_another_server() -> None:
     ctx = RunContextWrapper(None)
     ctx.approve_tool(on_server("c1", "a"), always_approve=True)
@@ -123,15 +101,6 @@ def test_a_tool_on_a_server_is_another_one_on_another_server() -> None:
 # ---- states of a task
 
 
-def test_an_item_made_by_hand_is_found_among_the_interruptions() -> None:
-    waits = ToolApprovalItem(ANN, asked("c1").raw_item, approval_id="task:1.1")
-    state: RunState[Any, Any] = RunState.of("task", [waits])
-    state.approve(asked("c1"))
-    assert [(each.approval, each.verb) for each in state.decisions] == [("task:1.1", "approve")]
-    with pytest.raises(UserError, match="does not wait"):
-        state.approve(asked("c2"))
-
-
 async def test_a_state_of_a_task_keeps_its_context_only_with_a_serializer() -> None:
     state: RunState[Desk] = RunState.of("task")
     state.context = RunContextWrapper(Desk(5))
@@ -143,15 +112,6 @@ async def test_a_state_of_a_task_keeps_its_context_only_with_a_serializer() -> N
     other = await RunState.from_json(ANN, state.to_json(), context_override=Desk(7))
     assert other.context is not None
     assert other.context.context == Desk(7)
-
-
-async def test_a_state_of_a_run_with_its_answer_keeps_the_context_for_the_next_run() -> None:
-    context = RunContextWrapper(Desk(5))
-    result = RunResult("q", last_agent=ANN, context_wrapper=context, task_id="task")
-    data = result.to_state().to_json()
-    again = await RunState.from_json(ANN, data, context_deserializer=lambda each: Desk(**each))
-    assert again.context is not None
-    assert again.context.context == Desk(5)
 
 
 # ---- states of runs that have not begun
@@ -212,19 +172,6 @@ def test_a_context_that_is_no_data_is_left_out_with_a_warning(
         new(Odd()).to_json(context_serializer=lambda _context: 5)
 
 
-async def test_a_state_of_an_unknown_agent_is_refused() -> None:
-    with pytest.raises(UserError, match="it is 'Ann'"):
-        await RunState.from_json(Agent("Bob"), new().to_json())
-
-
-def test_arguments_are_checked() -> None:
-    wrong: Any = {"a": 1}
-    with pytest.raises(UserError, match="RunContextWrapper"):
-        RunState(wrong, "q", ANN)
-    with pytest.raises(UserError, match="must be an Agent"):
-        RunState(None, "q", wrong)
-
-
 # ---- what is no state, and what a state cannot take
 
 
@@ -276,16 +223,6 @@ def test_input_is_refused_when_a_waiting_call_may_end_the_run(
     assert [each["content"] for each in state.pending_input] == ["More."]
 
 
-async def test_items_of_a_run_are_part_of_its_states_json() -> None:
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]}
-    result = RunResult("q", [MessageOutputItem(ANN, raw_item=said)], task_id="t", last_agent=ANN)
-    state = await RunState.from_json(ANN, result.to_state().to_json())
-    assert state.to_json()["session_items"] == state.to_json()["generated_items"]
-    assert state.to_json()["generated_items"] == [
-        {"type": "message_output_item", "agent": {"name": "Ann"}, "raw_item": said}
-    ]
-
-
 @pytest.mark.parametrize(
     ("inner", "outer", "refused"),
     [
@@ -309,16 +246,4 @@ async def test_input_is_judged_by_the_agent_of_the_run_when_a_nested_call_waits(
             with pytest.raises(UserError, match="agent 'Top' may answer with the result of 'ask'"):
                 state.add_input("More.")
         else:
-            state.add_input("More.")
-
-
-async def test_input_is_judged_by_the_agent_that_the_run_was_handed_to() -> None:
-    low = Agent("Low", tool_use_behavior="run_llm_again")
-    bob = Agent("Bob", tools=[low.as_tool("ask", "Asks.")], tool_use_behavior="stop_on_first_tool")
-    ann = Agent("Ann", handoffs=[bob])
-    raw = {"type": "function_call", "call_id": "c1", "name": "pay", "arguments": "{}"}
-    made = RunState.of("t", [ToolApprovalItem(agent=low, raw_item=raw, approval_id="t~1.0:1")])
-    made.run_by(bob)
-    for state in (made, await RunState.from_json(ann, made.to_json())):
-        with pytest.raises(UserError, match="agent 'Bob' may answer with the result of 'ask'"):
             state.add_input("More.")

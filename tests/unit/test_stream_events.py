@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from temporalio.testing import ActivityEnvironment
 
-from holdfast.activities.heartbeat import heartbeats
 from holdfast.models.base import Delta, ModelAnswer
-from holdfast.models.draft import Draft, as_told, deltas_of
-from holdfast.reading.streams import hub as hub_of_streams
+from holdfast.models.draft import Draft, deltas_of
 from holdfast.reading.streams.events import StepUndoneStreamEvent
 from holdfast.reading.streams.hub import LocalHub, StreamKey
 from holdfast.reading.streams.progress import read_progress, write_progress
@@ -103,19 +99,6 @@ def test_a_refusal_has_events_of_its_own() -> None:
     assert events[-1].response.output[0].content[0].refusal == "no"
 
 
-def test_calls_that_are_told_by_turns_come_with_the_record() -> None:
-    events = AnswerEvents("1_0")
-    told = [
-        Delta("call", "", 0, "c1", "look"),
-        Delta("call", "", 1, "c2", "go"),
-        Delta("arguments", "{", 0),
-        Delta("arguments", "{}", 1),
-    ]
-    live = [raw for delta in told for raw in events.add(delta)]
-    assert events.stuck
-    assert not [raw for raw in live if raw.data["type"].endswith("arguments.delta")]
-
-
 @given(answers, st.integers(1, 4))
 def test_a_recorded_answer_comes_in_the_pieces_in_which_it_was_told(
     made: ModelAnswer, size: int
@@ -125,18 +108,6 @@ def test_a_recorded_answer_comes_in_the_pieces_in_which_it_was_told(
     assert spelled(events) == spelled(whole(made))
     pieces = [raw.data["delta"] for raw in events if "delta" in raw.data]
     assert pieces == [delta.text for delta in told if delta.text and delta.kind != "item"]
-
-
-def test_pieces_that_say_something_else_than_the_record_do_not_count() -> None:
-    made = answer("hello")
-    for told in ([Delta("text", "hell")], [Delta("text", "he"), Delta("text", "llo!")]):
-        raws = AnswerEvents("1_0").whole(made, told)
-        assert [raw.data["delta"] for raw in raws if "delta" in raw.data] == ["hello"]
-
-
-def test_the_items_of_a_text_do_not_split_its_pieces() -> None:
-    told = [Delta("text", "hel", 0), Delta("text", "lo", 1)]
-    assert as_told(answer("hello"), told) == told
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))))
@@ -158,11 +129,6 @@ def test_a_heartbeat_carries_an_answer(made: ModelAnswer, size: int) -> None:
     assert list(got[1].after(0)) == deltas_of(made)
 
 
-@pytest.mark.parametrize("details", [None, 14, {}, {"n": 1}])
-def test_other_heartbeats_say_nothing(details: Any) -> None:
-    assert read_progress("task", details) is None
-
-
 async def test_a_hub_wakes_its_readers_from_another_thread() -> None:
     hub = LocalHub()
     with hub.listening("task") as news:
@@ -179,47 +145,6 @@ async def test_a_hub_wakes_its_readers_from_another_thread() -> None:
         assert (again.attempt, again.at, again.deltas) == (2, 0, ())
         hub.end(KEY, second)
         assert hub.read(KEY) is None
-
-
-def test_a_hub_keeps_the_pieces_of_the_newest_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_of_streams, "MOST_UNITS", 3)
-    hub = LocalHub()
-    for n in (1, 2, 3, 3):
-        key = KEY._replace(n=n)
-        draft = hub.begin(key, 1)
-        for text in ("a", f"{n}") if n > 1 else ("a", "1", "b"):
-            hub.publish(key, draft, Delta("text", text))
-        hub.end(key, draft)
-    assert [hub.pieces(KEY._replace(n=n)) for n in (1, 2)] == [(), ()]
-    assert [each.text for each in hub.pieces(KEY._replace(n=3))] == ["a", "3"]
-
-
-def test_a_hub_keeps_nothing_of_calls_that_failed_before_they_said_anything() -> None:
-    hub = LocalHub()
-    for n in range(100):
-        key = KEY._replace(n=n)
-        hub.end(key, hub.begin(key, 1))
-    assert vars(hub)["_over"] == {}
-
-
-async def test_signs_of_life_say_the_newest_and_end_with_their_block() -> None:
-    beats: list[Any] = []
-    environment = ActivityEnvironment()
-    environment.on_heartbeat = lambda *details: beats.append(details)
-
-    async def work() -> None:
-        async with heartbeats() as pulse:
-            pulse.publish(lambda: "first")
-            while not beats:
-                await asyncio.sleep(0.001)
-        for _ in range(200):
-            async with heartbeats() as pulse:
-                await asyncio.sleep(0)
-                pulse.publish(lambda: "last")  # in the very moment of the end
-
-    async with asyncio.timeout(100):
-        await environment.run(work)
-    assert beats[0] == ("first",)
 
 
 async def test_an_attempt_that_was_given_up_neither_adds_to_the_next_one_nor_ends_it() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncGenerator, Awaitable
 
 import pytest
@@ -57,15 +56,6 @@ async def test_a_turn_begins_when_all_readers_have_come_back(gates: Gates) -> No
     assert await waits(step)
     two.came_back(2)
     assert await begins(step)
-
-
-async def test_a_turn_lets_readers_look_at_once(gates: Gates) -> None:
-    gates.run.read()
-    with gates.hub.listening("task") as news:
-        step = gates.step(2)
-        await news.wait()
-        assert news.is_recorded
-    step.cancel()
 
 
 async def test_neither_the_first_turn_waits_nor_one_that_is_tried_again(gates: Gates) -> None:
@@ -134,20 +124,6 @@ async def test_a_stop_that_is_taken_keeps_what_has_not_begun_once(gates: Gates) 
     assert await gates.step(3)  # the task wants it again: it was resumed
 
 
-async def test_a_stop_that_is_not_taken_changes_nothing(gates: Gates) -> None:
-    gates.run.stop()
-    step = gates.step(1)
-    assert await waits(step)
-    gates.run.stopped(is_taken=False)
-    assert await step
-
-
-async def test_a_turn_does_not_wait_for_a_stop_without_end(gates: Gates) -> None:
-    gates.run.stop()
-    gates.all.patience = 0.01
-    assert await gates.step(1)
-
-
 @pytest.mark.parametrize("how", ["resumed", "late"])
 async def test_a_stop_holds_until_the_task_goes_on(gates: Gates, how: str) -> None:
     if how == "late":
@@ -159,32 +135,3 @@ async def test_a_stop_holds_until_the_task_goes_on(gates: Gates, how: str) -> No
     if how == "resumed":
         gates.all.resume("task")
     assert await gates.step(2)
-
-
-async def test_another_run_of_the_task_knows_what_has_begun(gates: Gates) -> None:
-    reading = gates.more().read()
-    gates.run.end()
-    step = gates.step(2)
-    assert await waits(step)
-    reading.end()
-    assert await step
-
-
-async def test_the_error_of_a_consumer_that_nobody_awaits_is_still_logged(gates: Gates) -> None:
-    told: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, what: told.append(what["message"]))
-    reading = gates.run.read()
-
-    async def consume() -> None:
-        reading.hand_over()
-        raise ValueError("a mistake of the consumer")
-
-    consumer = asyncio.create_task(consume())
-    while not consumer.done():
-        await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not reading.counts
-    del consumer
-    reading.end()
-    gc.collect()
-    assert told == ["Task exception was never retrieved"]

@@ -79,9 +79,7 @@ def test_the_first_calls_of_several_threads_start_the_engine_once(
     assert len(starts) == 1
 
 
-def test_a_runner_that_was_closed_starts_only_when_it_is_told_to(
-    starts: list[LocalEngine],
-) -> None:
+def test_a_runner_that_was_closed_starts_only_when_it_is_told_to(starts: list[LocalEngine]) -> None:
     runner = sync.AgentRunner.local(holdfast.Agent(name="again", model="offline"), data_dir=None)
     runner.close()
     with pytest.raises(InvalidArgumentError, match="is not started"):
@@ -89,12 +87,3 @@ def test_a_runner_that_was_closed_starts_only_when_it_is_told_to(
     assert not starts
     with runner:
         assert runner.list_tasks() == []
-
-
-def test_a_run_starts_the_engine_of_its_blocking_runner(starts: list[LocalEngine]) -> None:
-    agent = holdfast.Agent(name="run", model="offline")
-    runner = sync.AgentRunner.local(agent, data_dir=None)
-    with contextlib.closing(runner):
-        result = holdfast.Runner.run_sync(agent, "What is 1 + 1?", runner=runner)
-    assert result.final_output
-    assert len(starts) == 1

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import threading
-import time
 import uuid
-from contextvars import ContextVar
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,8 +21,7 @@ from holdfast.activities.data import large_values
 from holdfast.activities.data.cache import Cache, TaskMemory
 from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, task_id
-from holdfast.activities.data.weights import weight
+from holdfast.activities.data.source import Source
 from holdfast.activities.tools.lookup import idempotency_key
 from holdfast.activities.tools.tool import ToolActivities
 from holdfast.archive.archive import Archive
@@ -35,7 +31,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import call_digest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry
-from holdfast.task.data.wire import AdvanceInput, ToolInput
+from holdfast.task.data.wire import ToolInput
 from holdfast.task.queries.views import View, ViewRequest
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import ChainRef, extend
@@ -126,15 +122,6 @@ def test_everything_that_is_remembered_is_counted_and_uncounted() -> None:
     assert cache.size == 0
 
 
-def test_cutting_a_transcript_takes_its_weight_away() -> None:
-    memory = TaskMemory()
-    remember(memory, user("a"))
-    before = memory.size
-    remember(memory, user("b" * 1000))
-    memory.cut(1)
-    assert memory.size == before
-
-
 def test_the_oldest_tasks_are_dropped_when_there_are_too_many_bytes() -> None:
     cache = Cache(limit_bytes=50_000)
     for k in range(5):
@@ -142,37 +129,6 @@ def test_the_oldest_tasks_are_dropped_when_there_are_too_many_bytes() -> None:
     assert cache.size <= 50_000 + 22_200
     assert cache.task("t4", "r").recorded
     assert not cache.task("t0", "r").recorded
-
-
-def test_the_total_is_not_counted_anew_on_each_access(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = Cache()
-    for k in range(2000):
-        cache.task(f"t{k}", "r")
-    weighed: list[str] = []
-
-    def counting(memory: TaskMemory, name: str) -> Any:
-        if name == "size":
-            weighed.append(name)
-        return object.__getattribute__(memory, name)
-
-    monkeypatch.setattr(TaskMemory, "__getattribute__", counting)
-    cache.task("t7", "r")
-    assert len(weighed) < 5
-
-
-def test_a_text_of_the_archive_is_counted_once() -> None:
-    cache = Cache(limit_bytes=250)
-    for _ in range(5):
-        cache.texts.keep("a", "x" * 100)
-    cache.texts.keep("b", "x" * 100)
-    assert cache.texts.get("a") is not None
-    cache.texts.keep("c", "x" * 100)
-    assert cache.texts.get("b") is None  # used least lately
-
-
-def test_an_image_weighs_as_much_as_its_url() -> None:
-    part = ImagePart(kind="image", url="data:" + "x" * 5000)
-    assert weight(Message(role="user", content=(part,))) > 5000
 
 
 # ---- reading a task
@@ -211,45 +167,6 @@ async def memory_of(source: Source) -> TaskMemory:
     return source.memory()
 
 
-async def test_two_attempts_of_a_step_in_one_process_read_the_same_journal() -> None:
-    source = Asked([])
-    source.journal_entries = (ENTRY, ENTRY)
-    given = AdvanceInput(n=1, journal=ChainRef(2, extend("", source.journal_entries)))
-
-    async def both() -> list[tuple[JournalEntry, ...]]:
-        return list(await asyncio.gather(source.journal(given), source.journal(given)))
-
-    assert await ActivityEnvironment().run(both) == [(ENTRY, ENTRY)] * 2
-
-
-async def test_the_queue_of_a_dead_worker_is_left_once_per_attempt() -> None:
-    resets: list[Any] = []
-
-    async def reset(request: Any) -> None:
-        resets.append(request)
-
-    def handle(_task: str, run_id: str) -> Any:
-        async def query(*_: Any, result_type: Any, **_options: Any) -> View:
-            return View(head=TaskHead(agent=run_id, snapshot=""))
-
-        return SimpleNamespace(query=query)
-
-    client = SimpleNamespace(
-        workflow_service=SimpleNamespace(reset_sticky_task_queue=reset),
-        get_workflow_handle=handle,
-    )
-    environment = ActivityEnvironment(client=cast("Client", client))
-    environment.info = dataclasses.replace(environment.info, attempt=2)
-    source = Source(cast("Archive", None), Cache())
-
-    async def often() -> None:
-        for _ in range(3):
-            await source.head()  # asked for each time, because it is not described yet
-
-    await environment.run(often)
-    assert len(resets) == 1
-
-
 # ---- the model of a running task
 
 
@@ -274,12 +191,6 @@ def test_a_running_task_refuses_another_model_object() -> None:
     assert registry(same).model(same, before, "") is same.model
 
 
-def test_a_model_name_given_for_the_task_is_taken() -> None:
-    now = Agent(name="a", model=ScriptedModel([], name="now"))
-    before = now.snapshot("before")
-    assert registry(now).model(now, before, "chat:given") is resolve_model("chat:given")
-
-
 # ---- threads of sync tools
 
 
@@ -294,21 +205,6 @@ async def test_blocking_tools_leave_the_loops_own_threads_free() -> None:
     finally:
         release.set()
         await asyncio.gather(*calls)
-
-
-VALUE: ContextVar[str] = ContextVar("VALUE", default="")
-
-
-async def test_a_sync_tool_sees_the_context_variables() -> None:
-    VALUE.set("seen")
-    assert await invoke(VALUE.get) == "seen"
-
-
-async def test_threads_of_tools_are_used_again() -> None:
-    before = threading.active_count()
-    for _ in range(30):
-        await invoke(time.sleep, 0)
-    assert threading.active_count() <= before + 5
 
 
 # ---- the tool activity
@@ -379,8 +275,7 @@ GOOD = ToolCall(id="1", name="act", arguments='{"what": "it"}')
 
 
 @pytest.mark.parametrize(
-    "error",
-    [ArchiveError("down"), RPCError("gone", RPCStatusCode.UNAVAILABLE, b"")],
+    "error", [ArchiveError("down"), RPCError("gone", RPCStatusCode.UNAVAILABLE, b"")]
 )
 async def test_trouble_before_a_tool_starts_says_that_it_was_not_started(error: Exception) -> None:
     with pytest.raises(ApplicationError) as raised:
@@ -415,12 +310,6 @@ async def test_trouble_after_a_tool_started_says_that_its_outcome_is_unknown(
     assert raised.value.type == "Interrupted"
 
 
-async def test_a_missing_tool_is_told_as_before() -> None:
-    with pytest.raises(ApplicationError) as raised:
-        await run_tool(Given(GOOD.model_copy(update={"name": "gone"})))
-    assert raised.value.type == "ToolMissingError"
-
-
 async def test_texts_about_arguments_and_results_are_cut() -> None:
     wrong = {f"key{k}" * 100: 1 for k in range(10)}
     call = GOOD.model_copy(update={"arguments": str(wrong).replace("'", '"')})
@@ -441,13 +330,6 @@ async def test_texts_about_arguments_and_results_are_cut() -> None:
     outcome = await run_tool(Given(GOOD), odd)
     assert outcome.is_error
     assert len(outcome.content) <= 2000
-
-
-async def test_the_result_of_a_tool_is_remembered_for_the_next_step() -> None:
-    source = Given(GOOD)
-    outcome = await run_tool(source)
-    memory = await ActivityEnvironment().run(memory_of, source)
-    assert memory.results == {(1, 0): outcome.message(GOOD)}
 
 
 def test_an_idempotency_key_names_a_call_at_its_place() -> None:
@@ -484,22 +366,6 @@ async def test_an_answer_too_large_for_history_waits_for_the_archive(
     stored = await Source(archive, Cache()).store("x" * 20_000)
     assert stored is not None
     assert archive.get(stored.sha256) == b"x" * 20_000
-
-
-async def test_a_memory_belongs_to_the_run_of_the_activity() -> None:
-    source = Source(cast("Archive", None), Cache())
-    first = ActivityEnvironment()
-    memory = await first.run(memory_of, source)
-    memory.head = TaskHead(agent="old", snapshot="s")
-    second = ActivityEnvironment()
-    second.info = dataclasses.replace(second.info, workflow_run_id="another")
-    assert first.info.workflow_id == second.info.workflow_id
-    assert (await second.run(memory_of, source)).head is None
-
-    async def named() -> str:
-        return task_id()
-
-    assert await second.run(named) == first.info.workflow_id
 
 
 def test_a_loop_that_follows_a_blocked_one_can_ask_a_task_that_was_being_asked() -> None:

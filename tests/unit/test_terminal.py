@@ -55,10 +55,6 @@ def test_characters_without_width_are_written_out() -> None:
     assert printable_json('"\U000e0070"') == '"\\udb40\\udc70"'
 
 
-def test_what_is_left_out_of_obedience_is_written_out() -> None:
-    assert printable("a\x1b[2J\r\nb\rc\u202ed\td") == "a\\x1b[2J\nb\\x0dc\\u202ed\td"
-
-
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the consoles anew, so that they write to what pytest captures; without colours."""
@@ -83,17 +79,6 @@ def test_everything_that_the_command_line_prints_is_harmless(
     assert got.out.count("\\x1b]0;owned") == 5
     assert "[red]markup[/red][/]" in got.err
     assert json.loads(got.out.splitlines()[1])["said"] == HOSTILE
-
-
-def test_a_table_on_a_terminal_is_harmless() -> None:
-    console = type(output.out())(
-        file=StringIO(), force_terminal=True, color_system=None, markup=False, width=200
-    )
-    output.table(console, ("task", "input"), [("t", HOSTILE)])
-    assert isinstance(console.file, StringIO)
-    assert "\\x1b]0;owned" in console.file.getvalue()
-    assert not set(console.file.getvalue()) & {"\x07", "\x9b", "\u202e"}
-    assert "\x1b]" not in console.file.getvalue()
 
 
 def test_the_last_line_of_the_live_view_is_harmless_and_no_markup(

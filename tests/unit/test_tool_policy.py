@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-import pytest
-
 from holdfast.agents.tools.decorator import tool
-from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy
+from holdfast.task.data.agent_snapshot import ToolPolicy
 
 
 def test_a_plain_tool_costs_no_bytes() -> None:
@@ -18,23 +13,6 @@ def test_a_plain_tool_costs_no_bytes() -> None:
 
     assert plain.policy() == ToolPolicy()
     assert plain.policy().wire() == {}
-
-
-@pytest.mark.parametrize(
-    ("effect", "idempotent", "repeatable"),
-    [
-        ("read", False, True),
-        ("read", True, True),
-        ("irreversible", False, False),
-        ("irreversible", True, True),
-        ("reversible", False, False),
-        ("reversible", True, True),
-    ],
-)
-def test_only_reads_and_idempotent_calls_are_repeatable(
-    effect: ToolEffect, *, idempotent: bool, repeatable: bool
-) -> None:
-    assert ToolPolicy(effect=effect, idempotent=idempotent).repeatable is repeatable
 
 
 def test_every_option_that_a_task_needs_is_in_the_policy() -> None:
@@ -63,13 +41,3 @@ def test_every_option_that_a_task_needs_is_in_the_policy() -> None:
         "return_direct": True,
         "max_output_bytes": 10,
     }
-
-
-def test_the_tool_modules_are_light() -> None:
-    """In a process of its own, because this one has everything loaded."""
-    code = (
-        "import sys, holdfast.agents.tools.decorator, holdfast.values.json_patch;"
-        "print(*sorted({'griffe', 'temporalio', 'openai', 'fsspec'} & sys.modules.keys()))"
-    )
-    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    assert loaded.stdout.decode().split() == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
-import json
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,8 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
 from holdfast.agents.tools.decorator import ToolResultError, render_result
@@ -73,16 +70,6 @@ class Pair(NamedTuple):
 )
 def test_values_become_text(value: Any, text: str) -> None:
     assert render_result(value) == text
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    ).filter(lambda value: value is not None and not isinstance(value, str))
-)
-def test_json_data_can_be_read_back(value: Any) -> None:
-    assert json.loads(render_result(value)) == value
 
 
 def endless() -> list[Any]:

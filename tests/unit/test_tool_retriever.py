@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Agent, KeywordToolRetriever, Message, TaskStep, UserError, tool
+from holdfast import Agent, KeywordToolRetriever, Message, TaskStep, tool
 from holdfast.agents.tools.retriever import ask_retriever, words_in
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.models.base import ModelAnswer, ModelRequest
@@ -95,13 +94,6 @@ def test_a_word_that_fewer_tools_have_weighs_more() -> None:
     assert rare.retrieve("alpha gamma") == ["a_rare_word"]
 
 
-def test_tools_without_a_common_word_follow_in_the_order_of_the_catalogue() -> None:
-    retriever = KeywordToolRetriever(CATALOGUE, top_k=3)
-    assert retriever.retrieve("xyzzy") == NAMES[:3]
-    assert retriever.retrieve("") == NAMES[:3]
-    assert retriever.retrieve("forecast") == ["weather", "search_flights", "book_hotel"]
-
-
 @given(st.text(max_size=80))
 def test_any_query_gets_top_k_different_tools_and_always_the_same(query: str) -> None:
     retriever = KeywordToolRetriever(CATALOGUE, top_k=3)
@@ -143,11 +135,6 @@ def test_words_are_found_where_no_spaces_divide_them() -> None:
 # ---- agents
 
 
-def test_tools_and_a_retriever_are_refused_by_name() -> None:
-    with pytest.raises(UserError, match="both `tools` and `tool_retriever`"):
-        Agent(name="a", tools=[weather], tool_retriever=KeywordToolRetriever(CATALOGUE))
-
-
 def test_a_task_knows_the_whole_catalogue() -> None:
     agent = Agent(name="a", tool_retriever=Fixed())
     snapshot = agent.snapshot("m")
@@ -160,23 +147,6 @@ def test_a_task_knows_the_whole_catalogue() -> None:
 
 
 # ---- what a retriever returns
-
-
-async def test_names_are_taken_once_and_in_order() -> None:
-    assert await ask_retriever(Fixed("weather", "book_hotel", "weather"), NAMES, "q") == [
-        *("weather", "book_hotel")
-    ]
-
-
-async def test_a_plain_retriever_runs_in_a_thread() -> None:
-    class Blocking(KeywordToolRetriever):
-        def retrieve(self, query: str) -> list[str]:
-            threads.append(threading.current_thread())
-            return super().retrieve(query)
-
-    threads: list[threading.Thread] = []
-    assert await ask_retriever(Blocking(CATALOGUE, top_k=1), NAMES, "hotel") == ["book_hotel"]
-    assert threads != [threading.current_thread()]
 
 
 async def test_a_name_that_the_catalogue_lacks_is_an_error_that_says_so() -> None:
@@ -251,13 +221,6 @@ async def asks(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     return TaskStepOutput(output=answer.text, calls=answer.message.calls, task_step=step)
 
 
-async def test_the_retriever_is_asked_with_the_tasks_input_and_the_model_gets_its_tools() -> None:
-    bench = Bench(asks, Fixed("weather", "book_hotel"))
-    await bench.advance()
-    assert bench.retriever.queries == ["the task"]
-    assert offered(bench.paid[0]) == ["weather", "book_hotel"]
-
-
 async def test_a_step_that_is_run_again_offers_the_same_tools_without_asking() -> None:
     async def twice(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         await asyncio.gather(ctx.offered_tools(), ctx.offered_tools())
@@ -294,29 +257,6 @@ async def test_in_the_agents_sdks_dialect_it_is_a_verdict_and_the_answer_is_kept
     assert got.failure.type == ModelBehaviorError.__name__
     assert got.failure.message == "Tool book_hotel not found in agent a"
     assert got.answer is not None
-
-
-async def test_a_worker_may_offer_other_tools_of_its_own_accord() -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        others = [spec for spec in ctx.agent.tools if spec.name == "book_hotel"]
-        answer = await ctx.call_model(tools=[*await ctx.offered_tools(), *others])
-        return TaskStepOutput(output="", calls=answer.message.calls, task_step=step)
-
-    said = assistant("", calls=(ToolCall(id="1", name="book_hotel"),))
-    bench = Bench(body, Fixed("weather"), said)
-    got = await bench.advance()
-    assert offered(bench.paid[0]) == ["weather", "book_hotel"]
-    assert got.told == {}
-
-
-async def test_the_tool_that_a_tool_choice_names_is_always_on_offer() -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        await ctx.call_model(tool_choice=ctx.tool_choice)
-        return ends(step)
-
-    bench = Bench(body, Fixed("weather"))
-    await bench.advance(head=TaskHead(agent="a", tool_choice="book_hotel"))
-    assert offered(bench.paid[0]) == ["weather", "book_hotel"]
 
 
 async def test_the_last_call_of_a_budget_is_seen_behind_the_record_of_the_offer() -> None:

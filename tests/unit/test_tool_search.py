@@ -9,10 +9,7 @@ import pytest
 from holdfast import (
     Agent,
     CustomTool,
-    KeywordToolRetriever,
     Tool,
-    ToolContext,
-    ToolSearchTool,
     UserError,
     function_tool,
     tool,
@@ -22,15 +19,9 @@ from holdfast.models.agents_sdk import Model as AskedBase
 from holdfast.models.agents_sdk import OfferedTool
 from holdfast.models.base import ModelRequest
 from holdfast.models.openai.hosted_items import without_lost_searches
-from holdfast.models.openai.items import (
-    from_response_items,
-)
+from holdfast.models.openai.items import from_response_items
 from holdfast.models.openai.output_items import shown_items
 from holdfast.models.resolve import resolve_model
-from holdfast.task.data.calls import Approval, call_digest
-from holdfast.task.people.decisions import asked_call
-from holdfast.values.messages import ToolCall
-from holdfast.workers import ReActAgentWorker
 
 
 @tool
@@ -50,11 +41,7 @@ def test_a_namespace_holds_copies_with_a_name_of_their_own() -> None:
     assert (look.namespace, look.qualified_name) == ("", "look")
     assert made("here") == "seen here"
     assert made.spec() == look.spec().model_copy(
-        update={
-            "name": "crm.look",
-            "namespace": "crm",
-            "namespace_description": "Customers.",
-        }
+        update={"name": "crm.look", "namespace": "crm", "namespace_description": "Customers."}
     )
     assert made.spec().bare_name == "look"
 
@@ -100,19 +87,6 @@ def test_tools_of_one_name_in_two_namespaces_are_two() -> None:
 def test_tools_that_a_call_cannot_tell_apart_are_refused(tools: list[Any]) -> None:
     with pytest.raises(UserError, match=r"the qualified name `(crm\.)?look` is used by multiple"):
         Agent(name="a", tools=tools)
-
-
-def test_a_retriever_names_tools_with_their_namespaces() -> None:
-    retriever = KeywordToolRetriever([*inside("crm", look), *inside("shop", look)], top_k=1)
-    assert retriever.retrieve("look at the shop") == ["shop.look"]
-    Agent(name="a", tool_retriever=retriever)
-
-
-def test_a_worker_that_describes_tools_in_a_text_needs_no_api_for_namespaces() -> None:
-    worker = ReActAgentWorker()
-    Agent(name="a", model="chat:m", worker=worker, tools=inside("crm", look))
-    with pytest.raises(UserError, match="only the Responses API"):
-        Agent(name="a", model="chat:m", worker=worker, tools=[ToolSearchTool()])
 
 
 CALL: dict[str, Any] = {
@@ -164,29 +138,6 @@ def test_a_search_without_its_result_is_left_out_with_its_reasoning(
     items: list[dict[str, Any]], left: list[int]
 ) -> None:
     assert without_lost_searches(items) == [items[k] for k in left]
-
-
-def test_an_approval_gives_its_call_back() -> None:
-    for call in (
-        ToolCall(id="c1", name="crm.look", arguments="{}", namespace="crm"),
-        ToolCall(id="c1", name="crm.look", arguments="{}", server="crm"),
-        ToolCall(id="c1", name="shell", arguments="{}", kind="shell_call"),
-    ):
-        approval = Approval(
-            id="t:1",
-            tool=call.name,
-            namespace=call.namespace,
-            server=call.server,
-            call_kind=call.kind,
-            call_id=call.id,
-        )
-        assert call_digest(asked_call(approval, "{}")) == call_digest(call)
-
-
-def test_the_context_of_a_call_has_its_item() -> None:
-    ctx = ToolContext(None, tool_name="look", tool_call_id="c1", tool_namespace="crm")
-    assert ctx.tool_call == CALL
-    assert ctx.qualified_tool_name == "crm.look"
 
 
 class Asked(AskedBase):

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel
 
-from holdfast import Agent, ModelBehaviorError, UserError, tool
+from holdfast import Agent, ModelBehaviorError, UserError
 from holdfast.agents.output_type import AgentOutputSchema
 from holdfast.agents.runs.error_handlers import RunErrorHandlerResult, as_handler_result
 from holdfast.agents.runs.teams import check_agents
@@ -19,7 +19,6 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.values.messages import Message, ToolCall, assistant, last_text
 from holdfast.values.steps import ToolOutput
 from holdfast.workers.function_calling import turn
-from holdfast.workers.tool_use import behavior_code
 
 
 def call(name: str, id: str = "c1") -> ToolCall:
@@ -125,26 +124,6 @@ def test_who_has_used_tools_follows_handoffs() -> None:
     assert len([*rest]) == len(handed) + len(used) - 1
 
 
-@pytest.mark.parametrize(
-    ("behavior", "code"),
-    [
-        ("run_llm_again", ""),
-        ("stop_on_first_tool", "first"),
-        ({"stop_at_tool_names": ["a", "b"]}, "a,b,"),
-        ({"stop_at_tool_names": ()}, ""),
-        (turn.follows, "ask"),
-    ],
-)
-def test_a_behavior_is_kept_as_text(behavior: Any, code: str) -> None:
-    assert behavior_code(behavior) == code
-
-
-@pytest.mark.parametrize("behavior", ["stop", None, {}, {"stop_at_tool_names": "look"}, 3])
-def test_what_is_no_behavior_is_refused(behavior: Any) -> None:
-    with pytest.raises(UserError, match="tool_use_behavior"):
-        Agent(name="a", tool_use_behavior=behavior)
-
-
 # ---- several messages
 
 
@@ -177,10 +156,6 @@ def test_the_text_of_an_answer_is_its_last_message(items: list[Any], text: str) 
 class City(BaseModel):
     name: str
     people: int = 0
-
-
-class Node(BaseModel):
-    children: list[Node]
 
 
 @dataclasses.dataclass
@@ -230,12 +205,6 @@ def test_answers_that_do_not_fit_are_refused(kind: Any, text: str) -> None:
         AgentOutputSchema(kind).read(text)
 
 
-def test_without_strictness_values_are_converted_and_keys_are_free() -> None:
-    schema = AgentOutputSchema(dict[str, int], strict_json_schema=False)
-    assert schema.spec().strict is False
-    assert schema.load(schema.read('{"a": "1"}')) == {"a": 1}
-
-
 def test_a_type_that_strict_mode_cannot_express_is_refused_with_the_remedy() -> None:
     agent = Agent(name="a", output_type=dict[str, int])  # a program may assign another one yet
     with pytest.raises(UserError, match="strict_json_schema=False"):
@@ -243,23 +212,6 @@ def test_a_type_that_strict_mode_cannot_express_is_refused_with_the_remedy() -> 
     agent.output_type = AgentOutputSchema(dict[str, int], strict_json_schema=False)
     check_agents([agent], "warn")
     assert agent.snapshot("m").output == AgentOutputSchema(dict[str, int], False).spec()
-
-
-@pytest.mark.parametrize("alias", ["alias", "validation_alias", "serialization_alias"])
-def test_what_code_has_made_is_read_back_whatever_the_aliases(alias: str) -> None:
-    options: Any = {alias: "theCity"}
-    field: Any = (int, Field(**options))
-    schema = AgentOutputSchema(create_model("Renamed", city=field))
-    made = schema.load({schema.spec().json_schema["required"][0]: 7})
-    data, text = schema.dump(made)
-    assert schema.load(data) == schema.load(schema.read(text)) == made
-
-
-def test_a_type_that_contains_itself_is_told_as_an_object() -> None:
-    for strict in (True, False):
-        assert AgentOutputSchema(Node, strict).spec().json_schema["type"] == "object"
-    told = AgentOutputSchema(list[Node]).spec().json_schema
-    assert told["properties"]["response"]["items"] == {"$ref": "#/$defs/Node"}
 
 
 # ---- the rest of the pure parts
@@ -281,26 +233,3 @@ def test_a_type_that_contains_itself_is_told_as_an_object() -> None:
 )
 def test_what_a_handler_may_return(value: Any, expected: RunErrorHandlerResult | None) -> None:
     assert as_handler_result(value) == expected
-
-
-@tool(is_enabled=False)
-def off() -> str:
-    """Never on offer."""
-    return ""
-
-
-@tool(is_enabled=lambda: True)
-def asked() -> str:
-    """Sometimes on offer."""
-    return ""
-
-
-def test_the_snapshot_says_what_is_decided_for_each_turn() -> None:
-    def speak(_ctx: object, _agent: object) -> str:
-        return "x"
-
-    made = Agent(name="a", tools=[off, asked], instructions=speak).snapshot("m")
-    assert made.is_dynamic
-    assert made.instructions == ""
-    assert [t.name for t in made.tools] == ["asked"]
-    assert made.policies["asked"].is_conditional

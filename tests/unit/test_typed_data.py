@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel
 
 from holdfast.values.code.typed_data import class_name, remade
 
@@ -22,40 +22,6 @@ class Found(BaseModel, strict=True):
 @dataclass
 class Point:
     x: int
-
-
-class Connection:
-    """Of a class that is no data."""
-
-
-@dataclass
-class Holder:
-    why: str
-    held: Connection | None = None
-
-
-class Guarded(BaseModel):
-    """Its validator knows its own output, and will not have it."""
-
-    why: str
-
-    @field_validator("why")
-    @classmethod
-    def once(cls, why: str) -> str:
-        if why.endswith("!"):
-            raise RuntimeError(why)
-        return f"{why}!"
-
-
-class Growing(BaseModel):
-    """Its validator adds to what it is given."""
-
-    why: str
-
-    @field_validator("why")
-    @classmethod
-    def more(cls, why: str) -> str:
-        return f"{why}!"
 
 
 def function() -> None:
@@ -107,9 +73,3 @@ def test_no_module_is_asked_for_a_name_that_it_would_have_to_import(
     monkeypatch.setitem(sys.modules, "lazy", lazy)
     assert remade({"x": 1}, "lazy:Found") == {"x": 1}
     assert asked == []
-
-
-@pytest.mark.parametrize("found", [Holder("so"), Guarded(why="so"), Growing(why="so")], ids=repr)
-def test_data_stay_data_where_the_class_would_not_make_the_same_of_them(found: Any) -> None:
-    data: dict[str, Any] = {**vars(found)}
-    assert remade(data, class_name(found)) is data

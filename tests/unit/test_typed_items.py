@@ -18,19 +18,14 @@ from openai.types.responses import (
 )
 
 from holdfast import Agent
-from holdfast.agents.items.raw_items import RawItem, plain
+from holdfast.agents.items.raw_items import RawItem
 from holdfast.agents.items.run_items import InputItem, RunItem
-from holdfast.agents.items.typed_items import typed
 from holdfast.agents.runs.item_reading import message_items
 from holdfast.agents.runs.later_items import response
 from holdfast.agents.runs.teams import team_of
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.item_checks import FAKE_ID
-from holdfast.models.openai.items import (
-    assistant_message,
-    from_response_items,
-    to_response_items,
-)
+from holdfast.models.openai.items import assistant_message, from_response_items, to_response_items
 from holdfast.models.openai.output_items import made_items, shown_items
 from holdfast.task.data.head import STEPS
 from holdfast.values.messages import Message, ToolCall, assistant, user
@@ -42,20 +37,10 @@ SAID = ResponseOutputMessage(
     id="msg_1", type="message", role="assistant", status="completed", content=[TEXT]
 )
 CALL = ResponseFunctionToolCall(
-    id="fc_1",
-    type="function_call",
-    call_id="c1",
-    name="pay",
-    arguments="{}",
-    status="completed",
+    id="fc_1", type="function_call", call_id="c1", name="pay", arguments="{}", status="completed"
 )
 OTHER = ResponseFunctionToolCall(
-    id="fc_2",
-    type="function_call",
-    call_id="c2",
-    name="pay",
-    arguments="{}",
-    status="completed",
+    id="fc_2", type="function_call", call_id="c2", name="pay", arguments="{}", status="completed"
 )
 THOUGHT = ResponseReasoningItem(id="rs_1", type="reasoning", summary=[])
 REFUSED = SAID.model_copy(
@@ -70,14 +55,6 @@ def message_of(*given: Any) -> Message:
 
 def items_of(*messages: Message) -> list[RunItem]:
     return message_items(messages, ANN, team_of(ANN))
-
-
-def test_a_models_items_are_those_that_the_provider_sent() -> None:
-    message = message_of(SAID, CALL, OTHER)
-    assert [each.raw_item for each in items_of(message)] == [SAID, CALL, OTHER]
-    assert response(ModelAnswer(message=message)).output == [SAID, CALL, OTHER]
-    calls = message_of(CALL, OTHER)
-    assert [each.raw_item for each in items_of(calls)] == [CALL, OTHER]
 
 
 def text(data: Any) -> str:
@@ -124,47 +101,6 @@ def test_ids_beside_reasoning_are_sent_also_in_the_messages_right_after_it() -> 
     assert [each.get("id") for each in sent] == ["rs_1", "msg_1", "msg_2", None, None]
 
 
-def test_plain_ids_of_an_answer_of_two_messages_are_not_sent_either() -> None:
-    given = (SAID, SAID.model_copy(update={"id": "msg_2"}), CALL)
-    message = message_of(*given)
-    shown = [each.to_input_item() for each in items_of(message)]
-    assert text(shown) == text([each.model_dump(exclude_unset=True) for each in given])
-    sent = to_response_items([message])
-    assert [each.get("id") for each in sent] == [None, None, None]
-    assert sent == to_response_items(from_response_items(shown))
-    named = to_response_items([message_of(THOUGHT, *given)])
-    assert [each.get("id") for each in named] == ["rs_1", "msg_1", "msg_2", "fc_1"]
-
-
-@pytest.mark.parametrize("cut", [SAID, CALL])
-def test_an_item_that_was_cut_off_keeps_its_status(cut: Any) -> None:
-    given = cut.model_copy(update={"status": "incomplete"})
-    message = message_of(given)
-    [item] = items_of(message)
-    assert text(item.to_input_item()) == text(given.model_dump(exclude_unset=True))
-    [again] = from_response_items([item.to_input_item()])
-    assert again == message
-    [sent] = to_response_items([again])
-    assert (sent.get("id"), sent["status"]) == (None, "incomplete")
-
-
-def test_a_text_beside_an_id_is_an_answer_as_its_part_is() -> None:
-    [part] = [each.to_input_item() for each in items_of(message_of(SAID))]
-    assert from_response_items([{**part, "content": "hi"}]) == from_response_items([part])
-
-
-def test_the_sdks_id_of_a_request_for_an_approval_stays_its_call() -> None:
-    asked = {
-        "type": "mcp_approval_request",
-        "id": FAKE_ID,
-        "server_label": "s",
-        "name": "n",
-        "arguments": "{}",
-    }
-    read = from_response_items([asked])
-    assert (read[0].calls[0].id, shown_items(read)) == (FAKE_ID, [asked])
-
-
 def test_items_of_a_provider_without_ids_have_that_of_the_sdk_and_it_is_not_sent() -> None:
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
     message = assistant("hi", calls=(ToolCall(id="c1", name="pay"),))
@@ -179,12 +115,6 @@ def test_items_of_a_provider_without_ids_have_that_of_the_sdk_and_it_is_not_sent
     assert text(shown_items(again)) == text(given)
 
 
-def test_a_members_change_is_in_the_input() -> None:
-    [said] = items_of(message_of(SAID))
-    said.raw_item.content[0].text = "ho"
-    assert said.to_input_item()["content"][0]["text"] == "ho"
-
-
 def test_an_item_that_code_puts_in_the_place_of_one_is_the_input() -> None:
     [said] = items_of(message_of(SAID))
     said.raw_item = {"role": "assistant", "content": "ho"}
@@ -192,15 +122,6 @@ def test_an_item_that_code_puts_in_the_place_of_one_is_the_input() -> None:
     answer = response(ModelAnswer(message=message_of(SAID)))
     answer.output = [CALL]
     assert answer.to_input_items() == [CALL.model_dump(exclude_unset=True)]
-
-
-def test_a_thread_that_has_missed_an_item_gets_the_one_that_another_has_made() -> None:
-    [said] = items_of(message_of(SAID))
-    answer = response(ModelAnswer(message=message_of(SAID)))
-    for owner, name in ((said, "raw_item"), (answer, "output")):
-        made = getattr(owner, name)
-        missed: Any = owner
-        assert missed.__getattr__(name) is made
 
 
 def test_unread_and_read_items_survive_copies() -> None:
@@ -227,12 +148,6 @@ def test_what_the_package_does_not_know_is_a_dict_and_so_is_input() -> None:
     assert items[1].raw_item == odd
     assert isinstance(items[2], InputItem)
     assert items[2].raw_item == {"role": "user", "content": "more"}
-
-
-def test_a_member_that_the_package_names_otherwise_keeps_its_name() -> None:
-    call = {"type": "function_call", "call_id": "c1", "name": "pay", "arguments": "{}"}
-    called = {**call, "async": True}
-    assert plain(typed(called)) == called
 
 
 def test_ids_stay_with_their_calls() -> None:

@@ -10,13 +10,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.audit.audit import audit_events, verify
@@ -32,9 +26,8 @@ from holdfast.task.data.wire import Advanced
 from holdfast.task.happenings import StepEnded, StepLeft, happenings
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import usage_of
-from holdfast.task.people import approvals
 from holdfast.task.requests.command_effects import obey
-from holdfast.task.step_effects import effects_of_open, obstacles, to_undo, undoable
+from holdfast.task.step_effects import effects_of_open, to_undo, undoable
 from holdfast.task.undo import (
     active_messages,
     active_steps,
@@ -48,18 +41,24 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.money import NOTHING
-from holdfast.values.settings import Budget
 from holdfast.values.steps import TaskStep
 from tests.support.scale import times
 
 POLICIES = {
     "look": ToolPolicy(effect="read"),
     "book": ToolPolicy(effect="reversible", has_undo=True),
-    "pay": ToolPolicy(needs_approval="yes"),
 }
 WORDS = st.sampled_from(["alpha", "beta", "gamma", "delta"])
 VALUES = st.one_of(st.integers(0, 3), WORDS, st.lists(st.integers(0, 3), max_size=3))
 STATES = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
+
+
+GROWS = {
+    *("branch", "approval_serial", "marks", "undo_notes", "path", "spent", "residue", "segment"),
+    *("ledger", "automatic", "receipts", "paused", "paused_after", "seen", "approvals", "notes"),
+    *("failure", "lines", "answer"),
+}
+"""What an undo does not bring back: the audit, and what the undo itself adds."""
 
 
 @dataclass
@@ -79,44 +78,19 @@ class Now:
 
 def picture(ledger: Ledger) -> dict[str, Any]:
     """Return what undo must restore byte for byte: all but the audit and what undo itself adds."""
-    left_out = {
-        "branch",
-        "approval_serial",
-        "marks",
-        "undo_notes",
-        "path",
-        "spent",
-        "residue",
-        "segment",
-        "ledger",
-        "automatic",
-        "receipts",
-        "paused",
-        "paused_after",
-        "seen",
-        "approvals",
-        "notes",
-        "failure",
-        "lines",
-        "answer",
-    }
     wire: dict[str, Any] = ledger.s.wire()
     notes = [n.text for n in ledger.s.notes if "were undone" not in n.text]
-    return {**{k: v for k, v in wire.items() if k not in left_out}, "notes": notes}
+    return {**{k: v for k, v in wire.items() if k not in GROWS}, "notes": notes}
 
 
 class Life(RuleBasedStateMachine):
     """One task, driven as the workflow drives it, beside the model of it."""
 
-    @initialize(state=STATES, budget=st.sampled_from([None, 3]))
-    def create(self, state: dict[str, Json], budget: int | None) -> None:
+    @initialize(state=STATES)
+    def create(self, state: dict[str, Json]) -> None:
         self.clock = 1.0
-        self.given = TaskInput(
-            head=TaskHead(agent="a"),
-            input="q",
-            extra_state=copy.deepcopy(state),
-            budget=None if budget is None else Budget(max_turns=budget),
-        )
+        given = copy.deepcopy(state)
+        self.given = TaskInput(head=TaskHead(agent="a"), input="q", extra_state=given)
         self.ledger = Ledger(self.given, task_id="t", now=self.clock)
         self.ledger.described(Described(snapshot="s", policies=POLICIES))
         self.archive: list[Entry] = []
@@ -125,11 +99,7 @@ class Life(RuleBasedStateMachine):
         self.pictures: list[dict[str, Any]] = []
         self.opened: tuple[Now, dict[str, Any]] | None = None
         self.further: tuple[str, Now, dict[str, Any]] | None = None
-        self.commands = 0
-        self.asked_ever: set[str] = set()
-        self.used: dict[str, str] = {}
         self.paid = Usage()
-        self.residue: list[str] = []
         self.reasons: list[str] = []
 
     # ---- helpers
@@ -146,15 +116,9 @@ class Life(RuleBasedStateMachine):
     def entries(self) -> list[Entry]:
         return [*self.archive, *self.ledger.entries]
 
-    def command(self, verb: Verb, by: str = "ann", **body: Json) -> str:
-        self.commands += 1
-        sent = Command(id=f"c{self.commands}", verb=verb, by=by, body=body)
-        reason = obey(self.ledger, sent, now=self.tick())
-        self.ledger.note("refused" if reason else "command", now=self.clock, by=by, text=reason)
-        return reason
-
-    def open_points(self) -> list[Any]:
-        return approvals.pending(self.ledger)
+    def command(self, verb: Verb, **body: Json) -> None:
+        sent = Command(id="", verb=verb, by="ann", body=body)
+        assert not obey(self.ledger, sent, now=self.tick())
 
     # ---- a step's life
 
@@ -185,7 +149,7 @@ class Life(RuleBasedStateMachine):
         )
     )
     @rule(
-        names=st.lists(st.sampled_from(["look", "book", "pay"]), max_size=3),
+        names=st.lists(st.sampled_from(["look", "book"]), max_size=3),
         text=WORDS,
         following=st.lists(st.none() | WORDS, max_size=2),
         last=st.booleans(),
@@ -204,10 +168,6 @@ class Life(RuleBasedStateMachine):
         tokens: int,
         cost: Decimal | None = None,
     ) -> None:
-        if self.ledger.exceeded(now=self.clock) and self.current.limit == "":
-            if not self.open_points():
-                approvals.ask(self.ledger, self.ledger.last_opened, -1, "limit", now=self.tick())
-            return
         calls = tuple(
             ToolCall(id=f"k{self.clock}.{i}", name=name, arguments=json.dumps({"n": i}))
             for i, name in enumerate(names)
@@ -237,34 +197,14 @@ class Life(RuleBasedStateMachine):
             message,
         ]
         self.after = copy.deepcopy(state)
-        for i, call in enumerate(calls):
-            if call.name == "pay":
-                asked = approvals.ask(
-                    self.ledger, self.ledger.last_opened, i, "tool", now=self.tick(), seconds=1000
-                )
-                assert asked.id not in self.asked_ever
-                self.asked_ever.add(asked.id)
 
     @precondition(lambda self: self.current is not None and self.current.result is not None)
     @rule(failed=st.booleans(), data=st.data())
     def call(self, failed: bool, data: st.DataObject) -> None:
-        ready = [
-            i
-            for i in self.ledger.missing_calls(self.ledger.last_opened)
-            if (found := approvals.latest(self.ledger, self.ledger.last_opened, i)) is None
-            or found.status == "approved"
-        ]
+        ready = self.ledger.missing_calls(self.ledger.last_opened)
         if not ready:
             return
-        i = data.draw(st.sampled_from(ready))
-        call = self.current.calls[i]
-        approval = approvals.latest(self.ledger, self.ledger.last_opened, i)
-        if call.name == "pay":
-            assert approval is not None
-            assert approval.id not in self.used, "an approval is used once"
-            self.used[approval.id] = call.id
-            assert approval.branch == self.ledger.s.branch
-            assert approval.call_id == call.id
+        i = data.draw(st.sampled_from(sorted(ready)))
         status: Any = "failed" if failed else "done"
         self.ledger.outcome(
             self.ledger.last_opened, i, Outcome(content=f"did {i}", status=status, is_error=failed)
@@ -319,19 +259,16 @@ class Life(RuleBasedStateMachine):
         assert self.ledger.status in ("needs_attention", "waiting")
 
     @precondition(lambda self: self.current is not None and self.current.failure)
-    @rule(anew=st.booleans())
-    def retry(self, anew: bool) -> None:
-        anew = anew and not self.open_points()
-        self.ledger.retry(self.ledger.last_opened, RunRequest(restart=anew), now=self.tick())
-        if anew:
-            assert self.ledger.s.approvals == ()
+    @rule(restart=st.booleans())
+    def retry(self, *, restart: bool) -> None:
+        self.ledger.retry(self.ledger.last_opened, RunRequest(restart=restart), now=self.tick())
 
     # ---- people
 
     @rule(text=WORDS, queued=st.booleans())
     def feedback(self, text: str, queued: bool) -> None:
         when = "queued" if queued else "next_model_call"
-        assert not self.command("feedback", text=text, when=when)
+        self.command("feedback", text=text, when=when)
         if not queued:
             self.now.notes.append(text)
             return
@@ -344,7 +281,7 @@ class Life(RuleBasedStateMachine):
     def edit(self, pick: int, text: str) -> None:
         at = pick % len(self.now.queue)
         step = self.now.queue[at][0]
-        assert not self.command("edit_step", step=step, input=text)
+        self.command("edit_step", step=step, input=text)
         self.now.queue[at] = (step, text)
 
     @precondition(lambda self: self.ledger.s.queue)
@@ -352,48 +289,10 @@ class Life(RuleBasedStateMachine):
     def drop(self, pick: int) -> None:
         at = pick % len(self.now.queue)
         concluded = self.ledger.s.concluded
-        assert not self.command("drop_step", step=self.now.queue[at][0])
+        self.command("drop_step", step=self.now.queue[at][0])
         del self.now.queue[at]
         if not self.now.queue and self.current is None and concluded:
             self.now.answered = True
-
-    @precondition(lambda self: self.open_points())
-    @rule(verb=st.sampled_from(["approve", "reject", "respond"]), pick=st.integers(0, 3))
-    def decide(self, verb: Any, pick: int) -> None:
-        # Each command takes some time, so what expires in the next moment is left to `late`.
-        points = [a for a in self.open_points() if not a.expires or a.expires > self.clock + 10]
-        if not points:
-            return
-        approval = points[pick % len(points)]
-        wrong = self.command(verb, approval=approval.id, digest="otherwise", result="r")
-        assert wrong
-        assert approval in self.open_points()
-        assert self.command(verb, by="", approval=approval.id, result="r")
-        reason = self.command(verb, approval=approval.id, digest=approval.digest, result="r")
-        if approval.kind == "limit" and verb == "respond":
-            assert reason
-            return
-        assert not reason
-        assert approval.id not in {a.id for a in self.open_points()}
-        assert self.command(verb, approval=approval.id, result="r")  # once
-        if approval.kind == "tool":
-            assert (approval.i in self.current.outcomes) is (verb != "approve")
-
-    @precondition(lambda self: self.open_points())
-    @rule()
-    def late(self) -> None:
-        """Nobody decides in time."""
-        limit = approvals.deadline(self.ledger)
-        if limit:
-            self.clock = max(self.clock, limit)
-            approvals.expire(self.ledger, now=self.clock)
-            assert not [a for a in self.open_points() if 0 < a.expires <= self.clock]
-
-    @rule()
-    def decide_on_what_is_no_more(self) -> None:
-        known = {approval.id for approval in self.ledger.s.approvals}
-        for gone in sorted(self.asked_ever - known)[:2]:
-            assert self.command("approve", approval=gone)
 
     # ---- crash and replay
 
@@ -418,9 +317,8 @@ class Life(RuleBasedStateMachine):
         back=st.integers(1, 3),
         by=st.sampled_from(["", "ben"]),
         reason=st.sampled_from(["", "wrong"]),
-        keep=st.booleans(),
     )
-    def undo(self, *, back: int, by: str, reason: str, keep: bool) -> None:
+    def undo(self, *, back: int, by: str, reason: str) -> None:
         steps = self.ledger.s.steps
         if self.current is None and not steps:
             return
@@ -438,16 +336,6 @@ class Life(RuleBasedStateMachine):
                     effects=effects_of_open(self.current, ()),
                 )
             )
-        blocked = [each.text for target in targets for each in obstacles(target, POLICIES)]
-        paid = [
-            effect
-            for target in targets
-            for effect in target.effects
-            if effect.call.name == "pay" and effect.ran and effect.status == "done"
-        ]
-        assert len(blocked) == len(paid)
-        if blocked and not keep:
-            return
         asked = UndoRequest(to=to, by=by, reason=reason)
         state = UndoState(asked=asked, done=self.ledger.s.undone_effects)
         for target in reversed(targets):
@@ -460,13 +348,10 @@ class Life(RuleBasedStateMachine):
         for target in reversed(targets):
             if target.n <= self.ledger.s.steps:
                 leave_step(self.ledger, target)
-        self.ledger.change(undo=state.model_copy(update={"remains": tuple(blocked)}))
+        self.ledger.change(undo=state)
         finish_undo(self.ledger, (), now=self.tick())
-        self.residue += blocked
         assert picture(self.ledger) == known, "undo is the identity on everything but the audit"
         assert self.ledger.s.branch == branch + 1
-        assert self.ledger.s.approvals == ()
-        assert list(self.ledger.s.residue) == self.residue
         assert "were undone" in self.ledger.s.notes[-1].text
         del self.befores[to:], self.pictures[to:]
         self.opened = self.further = None
@@ -498,17 +383,6 @@ class Life(RuleBasedStateMachine):
         s = self.ledger.s
         assert (fork.transcript, fork.extra_state) == (s.transcript, s.extra_state)
         assert fork.spent == fork.usage == Usage()  # it counts what it spends itself
-        other = departure(
-            path_to(self.entries, record),
-            {},
-            SegmentRef(sha256="y"),
-            fork=ForkOf(task="t", n=1),
-            text="x",
-            feedback="f",
-        )
-        assert [step.input for step in other.queue] == ["x"]
-        assert not other.answered
-        assert [note.text for note in other.notes] == ["f"]
 
     # ---- always
 
@@ -594,9 +468,9 @@ TestLife = Life.TestCase
 # ---- what the search has found
 
 
-def begun(budget: int | None = None) -> Life:
+def begun() -> Life:
     life = Life()
-    life.create(state={}, budget=budget)
+    life.create(state={})
     return life
 
 
@@ -617,9 +491,9 @@ def test_the_undo_of_an_open_step_leaves_no_note_beside_that_of_an_undo_that_goe
     life = begun()
     step(life)
     life.begin(pick=0)
-    life.undo(back=1, by="", reason="", keep=False)
+    life.undo(back=1, by="", reason="")
     holds(life)
-    life.undo(back=1, by="", reason="", keep=False)
+    life.undo(back=1, by="", reason="")
     assert life.now.notes == ["Steps after number 0 were undone."]
     holds(life)
 
@@ -628,8 +502,8 @@ def test_the_reason_of_an_undo_is_told_also_after_one_that_goes_further() -> Non
     life = begun()
     step(life)
     life.begin(pick=0)
-    life.undo(back=1, by="ben", reason="wrong", keep=False)
-    life.undo(back=1, by="", reason="", keep=False)
+    life.undo(back=1, by="ben", reason="wrong")
+    life.undo(back=1, by="", reason="")
     assert [note.splitlines()[0] for note in life.now.notes] == [
         "Steps after number 1 were undone by ben.",
         "Steps after number 0 were undone.",
@@ -647,19 +521,7 @@ def test_the_undo_of_a_follow_up_leaves_the_task_as_the_answer_left_it() -> None
             life.answer(names=[], text="gamma", following=[], last=True, state={}, tokens=1)
             life.finish()
             life.carry()
-        life.undo(back=1, by="", reason="", keep=False)
+        life.undo(back=1, by="", reason="")
         assert life.now.answered
         assert not life.now.queue
         holds(life)
-
-
-def test_two_follow_ups_are_undone_at_once() -> None:
-    life = begun()
-    step(life, last=True)
-    for _ in range(2):
-        life.ask_further(text="beta")
-        step(life, last=True)
-    life.carry()
-    life.undo(back=2, by="", reason="", keep=False)
-    assert life.now.answered
-    holds(life)

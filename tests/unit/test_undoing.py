@@ -12,7 +12,6 @@ from holdfast.task.data.undo import Obstacle, UndoRequest, UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.values.messages import ToolCall
-from holdfast.workflows.activity_calls import time_left
 from holdfast.workflows.children.child_undos import ChildUndos
 from holdfast.workflows.undo.undo import run_undo
 
@@ -54,12 +53,6 @@ async def end(ledger: Ledger) -> str:
     return failure.message if failure is not None else ""
 
 
-async def test_an_undo_that_the_parent_takes_back_leaves_no_question() -> None:
-    ledger = undoing(mode="release", number=1)
-    assert await end(ledger) == ""
-    assert approvals.pending(ledger) == []
-
-
 async def test_a_refused_undo_leaves_no_question() -> None:
     ledger = undoing()
     said = await end(ledger)
@@ -95,12 +88,3 @@ def test_a_question_about_an_undo_is_none_about_a_call_at_the_same_place() -> No
     asked = approvals.ask(ledger, 1, 0, "tool", now=3.0, call=CALL)
     approvals.ask(ledger, 1, 0, "undo", now=4.0, call=CALL)
     assert approvals.latest(ledger, 1, 0) == asked
-
-
-@pytest.mark.parametrize("ahead", [1e-7, 0.0, -5.0])
-def test_the_wait_for_a_deadline_that_is_all_but_there_takes_time(ahead: float) -> None:
-    assert time_left(100.0 + ahead, now=100.0).total_seconds() == 0.001
-
-
-def test_the_wait_for_a_deadline_ends_with_it() -> None:
-    assert time_left(160.5, now=100.0).total_seconds() == 60.5

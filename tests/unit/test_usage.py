@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast import RequestUsage, Usage
+from holdfast import Usage
 from holdfast.models.base import ModelAnswer
 from holdfast.values.messages import Message
 from holdfast.values.messages import Usage as UsageRecord
@@ -38,24 +38,6 @@ def test_costs_are_added_in_place_with_their_calls() -> None:
         (each.total_tokens, each.input_tokens_details) for each in total.request_usage_entries
     ]
     assert [(n, each.cached_tokens) for n, each in entries] == [(12, 5), (4, 1)]
-
-
-@pytest.mark.parametrize("usage", [Usage(requests=1), Usage(requests=2, input_tokens=5)])
-def test_only_a_call_with_tokens_is_an_entry(usage: Usage) -> None:
-    total = Usage()
-    total.add(usage)
-    assert total.request_usage_entries == []
-
-
-def test_entries_that_are_known_are_copied() -> None:
-    entry = RequestUsage(5, 1, 6)
-    source = Usage(requests=1, input_tokens=5, output_tokens=1, request_usage_entries=[entry])
-    total = Usage.of(source)
-    total.add(source)
-    entry.total_tokens = 99
-    assert [each.total_tokens for each in total.request_usage_entries] == [6, 6]
-    assert [each.total_tokens for each in (source + source).request_usage_entries] == [99, 99]
-    assert source.requests == 1
 
 
 def test_an_answer_records_the_counts_alone() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import gc
 import threading
-import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -66,23 +64,3 @@ def test_work_for_a_loop_that_has_become_stuck_since_it_was_chosen_is_given_up_a
     assert isinstance(error, ApplicationError)
     assert error.type == "NotStarted"
     assert "task 't' blocks the event loop" in error.message
-
-
-def test_work_that_has_ended_is_forgotten() -> None:
-    loop = UserLoop()
-
-    async def makes_a_task() -> None:
-        await asyncio.create_task(asyncio.sleep(0))
-
-    def end_one() -> weakref.ref[Work]:
-        work = Work("step", "t")
-        context = contextvars.copy_context()
-        loop.begin(work, makes_a_task(), context)
-        work.done.result(100)
-        return weakref.ref(work)
-
-    ended = [end_one() for _ in range(5)]
-    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop.thread.loop).result(100)
-    gc.collect()
-    assert [work() for work in ended] == [None] * 5
-    loop.thread.close(5)
