@@ -109,22 +109,16 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return directory
 
 
-def build(directory: Path, *options: str, links: bool = True) -> None:
-    """Build this checkout: an sdist, and a wheel from it.
-
-    Args:
-        directory: Where to; the copy that is built is there, too.
-        options: Of `uv build`.
-        links: Whether the copy has the links to the directories at the root.
-    """
+def build(directory: Path) -> None:
+    """Build this checkout, an sdist and a wheel from it; the copy that is built is there, too."""
     source = directory / "source"
     for name in ("holdfast", *MAPPED):
-        ignore = shutil.ignore_patterns("__pycache__", *(() if links else MAPPED))
+        ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignore)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
     here = ("--no-build-isolation", "--python", sys.executable, "--out-dir", str(directory))
-    _check("uv", "build", "--quiet", *here, *options, str(source))
+    _check("uv", "build", "--quiet", *here, str(source))
 
 
 def make_environment(directory: Path, *wanted: str, base: Environment | None = None) -> Environment:

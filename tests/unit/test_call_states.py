@@ -47,7 +47,7 @@ def asks_for_a_while(ledger: Ledger, call: Call) -> None:
     approvals.ask(ledger, N, AT, "tool", now=3.0, seconds=5)
 
 
-def asks_whether_it_happened(ledger: Ledger, call: Call) -> None:
+def asks_if_it_happened(ledger: Ledger, call: Call) -> None:
     approvals.ask(ledger, N, AT, "unknown", now=3.0, text="lost")
 
 
@@ -79,15 +79,15 @@ def check_fails(ledger: Ledger, call: Call) -> None:
     decisions.open_again(ledger, approval, "there is no such tool", now=5.0)
 
 
-def gate_says_a_person_decides(ledger: Ledger, call: Call) -> None:
+def gated(ledger: Ledger, call: Call) -> None:
     call.is_gated = True
 
 
-def gate_says_nobody_has_to(ledger: Ledger, call: Call) -> None:
+def not_gated(ledger: Ledger, call: Call) -> None:
     ledger.clear(N, AT)
 
 
-def guards_let_it_pass(ledger: Ledger, call: Call) -> None:
+def screened(ledger: Ledger, call: Call) -> None:
     call.is_screened = True
 
 
@@ -105,7 +105,7 @@ def rule_stands(verb: str, *, branch: int = 0) -> Event:
     return event
 
 
-def has_a_session(ledger: Ledger, call: Call) -> None:
+def in_session(ledger: Ledger, call: Call) -> None:
     head = ledger.given.head.model_copy(update={"session": SessionRef(id="s", name="s")})
     ledger.given = ledger.given.model_copy(update={"head": head})
 
@@ -121,7 +121,7 @@ def of_session(agent: str) -> StandingRule:
     return StandingRule(verb="approve", by="ann", id="u:1", tool="pay", session="s", agent=agent)
 
 
-def rule_is_applied(ledger: Ledger, call: Call) -> None:
+def applied(ledger: Ledger, call: Call) -> None:
     standing.stands(ledger, N, AT, call.policy, now=3.0)
 
 
@@ -191,58 +191,40 @@ ROWS: list[tuple[str, ToolPolicy | None, RunRules, list[Event], CallState]] = [
     ("fresh, the predicate decides", ASK, PLAIN, [], "gating"),
     ("fresh, of an agent", AGENT, PLAIN, [], "to_nest"),
     ("fresh, no such tool", None, PLAIN, [], "unknown_tool"),
-    ("gated: a person decides", ASK, PLAIN, [gate_says_a_person_decides], "to_ask"),
-    ("gated: nobody has to", ASK, PLAIN, [gate_says_nobody_has_to], "to_run"),
-    (
-        "gated, a rule stands",
-        ASK,
-        PLAIN,
-        [rule_stands("approve"), gate_says_a_person_decides],
-        "standing",
-    ),
+    ("gated: a person decides", ASK, PLAIN, [gated], "to_ask"),
+    ("gated: nobody has to", ASK, PLAIN, [not_gated], "to_run"),
+    ("gated, a rule stands", ASK, PLAIN, [rule_stands("approve"), gated], "standing"),
     ("not gated, a rule stands", ASK, PLAIN, [rule_stands("approve")], "standing"),
-    ("not gated, a rule approves", ASK, PLAIN, [rule_stands("approve"), rule_is_applied], "to_run"),
-    ("not gated, a rule rejects", ASK, PLAIN, [rule_stands("reject"), rule_is_applied], "over"),
+    ("not gated, a rule approves", ASK, PLAIN, [rule_stands("approve"), applied], "to_run"),
+    ("not gated, a rule rejects", ASK, PLAIN, [rule_stands("reject"), applied], "over"),
     ("a rule stands", YES, PLAIN, [rule_stands("approve")], "standing"),
     ("a rule of another branch", YES, PLAIN, [rule_stands("approve", branch=1)], "to_ask"),
-    ("a rule approves", YES, PLAIN, [rule_stands("approve"), rule_is_applied], "to_run"),
-    (
-        "a rule rejects, in its own words",
-        YES,
-        WORDS,
-        [rule_stands("reject"), rule_is_applied],
-        "rejected",
-    ),
-    ("a rule rejects", YES, PLAIN, [rule_stands("reject"), rule_is_applied], "over"),
+    ("a rule approves", YES, PLAIN, [rule_stands("approve"), applied], "to_run"),
+    ("a rule rejects, in its own words", YES, WORDS, [rule_stands("reject"), applied], "rejected"),
+    ("a rule rejects", YES, PLAIN, [rule_stands("reject"), applied], "over"),
     ("a rule is no matter where nobody decides", FREE, PLAIN, [rule_stands("reject")], "to_run"),
-    ("of a session", YES, PLAIN, [has_a_session], "recalling"),
-    ("of a session, not gated", ASK, PLAIN, [has_a_session], "recalling"),
-    ("of a session, not gated, no rule", ASK, PLAIN, [has_a_session, session_says()], "gating"),
+    ("of a session", YES, PLAIN, [in_session], "recalling"),
+    ("of a session, not gated", ASK, PLAIN, [in_session], "recalling"),
+    ("of a session, not gated, no rule", ASK, PLAIN, [in_session, session_says()], "gating"),
     (
         "of a session, a rule of the task",
         YES,
         PLAIN,
-        [has_a_session, rule_stands("approve")],
+        [in_session, rule_stands("approve")],
         "standing",
     ),
-    ("of a session, no rule", YES, PLAIN, [has_a_session, session_says()], "to_ask"),
-    (
-        "of a session, its rule",
-        YES,
-        PLAIN,
-        [has_a_session, session_says(of_session("a"))],
-        "standing",
-    ),
+    ("of a session, no rule", YES, PLAIN, [in_session, session_says()], "to_ask"),
+    ("of a session, its rule", YES, PLAIN, [in_session, session_says(of_session("a"))], "standing"),
     (
         "of a session, for another agent",
         YES,
         PLAIN,
-        [has_a_session, session_says(of_session("b"))],
+        [in_session, session_says(of_session("b"))],
         "to_ask",
     ),
     ("guards come first", GUARDED, SCREENS, [], "screening"),
     ("guards come later", GUARDED, PLAIN, [], "to_ask"),
-    ("guards let it pass", GUARDED, SCREENS, [guards_let_it_pass], "to_ask"),
+    ("guards let it pass", GUARDED, SCREENS, [screened], "to_ask"),
     ("guards stop it", GUARDED, SCREENS, [is_done], "over"),
     ("asked", YES, PLAIN, [asks], "asked"),
     ("asked, approved", YES, PLAIN, [asks, approve], "to_run"),
@@ -262,9 +244,9 @@ ROWS: list[tuple[str, ToolPolicy | None, RunRules, list[Event], CallState]] = [
     ("approved, certain to have failed", YES, PLAIN, [asks, approve, fails_for_certain], "to_run"),
     ("done", FREE, PLAIN, [is_done], "over"),
     ("certain to have failed", FREE, PLAIN, [fails_for_certain], "to_run"),
-    ("lost", FREE, PLAIN, [asks_whether_it_happened], "asked"),
-    ("lost, it did not happen", FREE, PLAIN, [asks_whether_it_happened, approve], "to_run"),
-    ("lost, it happened", FREE, PLAIN, [asks_whether_it_happened, respond], "over"),
+    ("lost", FREE, PLAIN, [asks_if_it_happened], "asked"),
+    ("lost, it did not happen", FREE, PLAIN, [asks_if_it_happened, approve], "to_run"),
+    ("lost, it happened", FREE, PLAIN, [asks_if_it_happened, respond], "over"),
     ("runs long", FREE, PLAIN, [runs_long], "runs_on"),
     ("approved, runs long", YES, PLAIN, [asks, approve, runs_long], "runs_on"),
     ("its long attempt is over", FREE, PLAIN, [runs_long, long_attempt_is_over], "to_run"),

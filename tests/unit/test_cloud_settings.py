@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from temporalio.service import TLSConfig
 
 from holdfast.engine.target import resolve_target
@@ -22,34 +17,6 @@ def settings(text: str) -> dict[str, str]:
     """Return the variables that a block of the page exports."""
     exports = [line for line in text.splitlines() if line.startswith("export ")]
     return dict(each.removeprefix("export ").split("=", 1) for each in exports)
-
-
-def certificate(name: str, directory: Path) -> tuple[Path, Path]:
-    """Make a certificate that vouches for itself, and its key; return where both are."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    named = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(named)
-        .issuer_name(named)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    paths = directory / f"{name}.pem", directory / f"{name}.key"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return paths
 
 
 def test_what_the_page_exports_is_what_a_client_connects_with(

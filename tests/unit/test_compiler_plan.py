@@ -34,11 +34,6 @@ ANY = spec("any")
 TOOLS = [SEARCH, ADD, SEND, PUT, ANY]
 
 
-def arguments(line: str, *tools: ToolSpec) -> dict[str, Json]:
-    [call] = parse_plan(f"{line}\njoin()", tools or TOOLS).calls
-    return call.arguments
-
-
 def problems(text: str, *tools: ToolSpec) -> str:
     with pytest.raises(PlanError) as caught:
         parse_plan(text, tools or TOOLS)
@@ -208,36 +203,9 @@ def test_a_plan_that_is_written_is_read_back(plan: Plan) -> None:
 
 
 PIECES = [
-    "1. ",
-    "2. ",
-    "search",
-    "add",
-    "(",
-    ")",
-    "[",
-    "]",
-    "{",
-    "}",
-    "'",
-    '"',
-    ",",
-    "=",
-    ":",
-    "$1",
-    "$",
-    "\\",
-    "\n",
-    " ",
-    "join",
-    "()",
-    "#",
-    "<END>",
-    "Thought: ",
-    "9" * 400,
-    "1e999",
-    "x",
-    "é",
-]
+    "1. ", "2. ", "search", "add", "(", ")", "[", "]", "{", "}", "'", '"', ",", "=", ":", "$1",
+    "$", "\\", "\n", " ", "join", "()", "#", "<END>", "Thought: ", "9" * 400, "1e999", "x", "é",
+]  # fmt: skip
 
 
 @given(st.text() | st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
@@ -301,21 +269,9 @@ def test_an_answer_loses_the_grammar(text: str, answer: str) -> None:
 
 
 WORDS = [
-    "Action:",
-    "finish",
-    "replan",
-    "(",
-    ")",
-    "'",
-    '"',
-    " ",
-    "\n",
-    "Thought:",
-    "x",
-    "=",
-    "<END>",
+    "Action:", "finish", "replan", "(", ")", "'", '"', " ", "\n", "Thought:", "x", "=", "<END>",
     "*",
-]
+]  # fmt: skip
 
 
 @given(st.text() | st.lists(st.sampled_from(WORDS), max_size=30).map("".join))

@@ -304,27 +304,6 @@ async def by_hand(model: FakeOpenAI) -> AsyncGenerator[ByHand]:
         await each.aclose()
 
 
-async def test_a_provider_s_model_answers_code_that_asks_it_itself(
-    model: FakeOpenAI, by_hand: ByHand
-) -> None:
-    model.reply("done", reasoning="hm")
-    answer = await by_hand().get_response(**BY_HAND)
-    assert isinstance(answer.output[0], ResponseReasoningItem)
-    assert answer.output[0].summary[0].text == "hm"
-    assert isinstance(answer.output[1], ResponseOutputMessage)
-    assert isinstance(answer.output[1].content[0], ResponseOutputText)
-    assert answer.output[1].content[0].text == "done"
-    assert [each.id[:3] for each in answer.output] == ["rs_", "msg"]
-    assert answer.usage.requests == 1
-    assert answer.response_id
-    asked = model.requests[-1].body
-    assert (asked["model"], asked["instructions"], asked["temperature"]) == (
-        "gpt-x",
-        "Be brief.",
-        0.5,
-    )
-
-
 async def test_a_provider_s_model_streams_to_code_that_asks_it_itself(
     model: FakeOpenAI, by_hand: ByHand
 ) -> None:

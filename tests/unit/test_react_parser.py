@@ -19,7 +19,6 @@ from tests.support.tables import table
 
 ADD = '{"a": 1, "b": 2}'
 SUM = {"a": 1, "b": 2}
-REPORT = "# Lab report\nHypothesis: it floats.\nObservation: it sank.\nConclusion: it does not."
 
 
 def acts(arguments: Any = None, *, tool: str = "add", thought: str = "") -> tuple[Any, ...]:
@@ -156,54 +155,14 @@ def test_an_object_that_is_cut_off_is_never_an_action(
     assert isinstance(parse(of(text[:cut])), ParseFailure)
 
 
-JUNK = st.text(st.characters(exclude_characters="{}\"'#/", codec="utf-8"), max_size=6)
-
-
 PIECES = st.sampled_from(
     [
-        "Thought:",
-        "Action:",
-        "Action Input:",
-        "Answer:",
-        "Observation:",
-        "**",
-        "```",
-        "```json\n",
-        "<think>",
-        "</think>",
-        "Action: None\nAnswer: x",
-        "• ",
-        "* ",
-        "1. ",
-        "\n",
-        "\n\n",
-        " ",
-        "{",
-        "}",
-        '"',
-        "'",
-        "(",
-        ")",
-        "[",
-        "]",
-        ":",
-        ",",
-        "=",
-        "\\",
-        "\\u",
-        "/*",
-        "add",
-        "1",
-        "None",
-        '{"a": 1}',
-        "x",
-        "#",
-        "\ud800",
-        "\N{FULLWIDTH COLON}",
-        "_",
-        "`",
+        "Thought:", "Action:", "Action Input:", "Answer:", "Observation:", "**", "```",
+        "```json\n", "<think>", "</think>", "Action: None\nAnswer: x", "• ", "* ", "1. ", "\n",
+        "\n\n", " ", "{", "}", '"', "'", "(", ")", "[", "]", ":", ",", "=", "\\", "\\u", "/*",
+        "add", "1", "None", '{"a": 1}', "x", "#", "\ud800", "\N{FULLWIDTH COLON}", "_", "`",
     ]
-)
+)  # fmt: skip
 TEXTS = st.lists(PIECES | st.text(max_size=5), max_size=25).map("".join)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -272,10 +272,6 @@ async def test_only_the_answers_own_text_is_an_echo(output: Any, echo: bool) -> 
     advanced = await bench(body).advance()
     assert advanced.result is not None
     assert advanced.result.echo is echo
-
-
-def messages(adds: Sequence[Message | str]) -> list[Message]:
-    return [add for add in adds if isinstance(add, Message)]
 
 
 # ---- what a worker gives that cannot be used

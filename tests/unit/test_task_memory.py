@@ -310,28 +310,6 @@ async def test_trouble_after_a_tool_started_says_that_its_outcome_is_unknown(
     assert raised.value.type == "Interrupted"
 
 
-async def test_texts_about_arguments_and_results_are_cut() -> None:
-    wrong = {f"key{k}" * 100: 1 for k in range(10)}
-    call = GOOD.model_copy(update={"arguments": str(wrong).replace("'", '"')})
-    outcome = await run_tool(Given(call))
-    assert outcome.is_error
-    assert len(outcome.content) <= 2000
-
-    class Unsayable:
-        pass
-
-    Unsayable.__qualname__ = "U" * 5000
-
-    @tool(name="act")
-    def odd(what: str) -> Any:
-        """Act."""
-        return Unsayable()
-
-    outcome = await run_tool(Given(GOOD), odd)
-    assert outcome.is_error
-    assert len(outcome.content) <= 2000
-
-
 def test_an_idempotency_key_names_a_call_at_its_place() -> None:
     def key(task: str = "t", n: int = 1, i: int = 0, batch: int = 0, branch: int = 0) -> str:
         return idempotency_key(task, ToolInput(n=n, i=i, batch=batch, branch=branch), GOOD)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import logging
 import re
 import subprocess
 import sys
@@ -13,8 +12,7 @@ from collections.abc import Callable
 
 import pytest
 from opentelemetry import trace as api
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.sdk.trace import SpanProcessor
 from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities.spans import checked, guardrail, handoff
@@ -24,14 +22,13 @@ from holdfast.tracing import (
     Trace,
     contents,
     get_current_trace,
-    instrument,
     set_tracing_disabled,
     set_tracing_export_api_key,
     switch,
     trace,
 )
 from holdfast.tracing.export import send
-from holdfast.tracing.finished import Finished, call_span
+from holdfast.tracing.finished import call_span
 from holdfast.tracing.ids import TaskTrace, trace_digits
 from holdfast.tracing.otel import Place
 from holdfast.tracing.rules import TraceRules, below_call, in_trace
@@ -104,39 +101,6 @@ def test_core_works_where_opentelemetry_is_not_installed() -> None:
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("trace_ None\n", "")
-
-
-class Foreign(api.TracerProvider):
-    """A provider whose tracers have no id_generator."""
-
-    def __init__(self, inner: TracerProvider) -> None:
-        self._inner = inner
-
-    def get_tracer(self, *names: object, **options: object) -> api.Tracer:
-        inner = self._inner.get_tracer("inner")
-
-        class Tracer(api.Tracer):
-            def start_span(self, *args: object, **options: object) -> api.Span:
-                return inner.start_span(*args, **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-            def start_as_current_span(self, *args: object, **options: object) -> object:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
-                raise NotImplementedError
-
-        return Tracer()
-
-
-def test_a_provider_that_chooses_ids_itself_is_told_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    instrument(Foreign(Spans().provider))
-    made = switch.spans()
-    assert made is not None
-    with caplog.at_level(logging.WARNING, logger="holdfast"):
-        for _ in range(2):
-            made.start(Place(DIGITS, "00000000000000ab"), "x", attributes={}).end()
-    instrument(None)
-    assert len(caplog.records) == 1
-    assert "ChosenIds" in caplog.text
 
 
 # trace()
@@ -315,22 +279,6 @@ def test_a_child_task_hangs_below_the_call_that_it_answers(spans: Spans) -> None
     assert (span.start, span.end) == (1_000_000_000, 2_500_000_000)
     assert span["gen_ai.agent.name"] == "first"
     assert below_call(RunRules(), None, "").traced is False
-
-
-@pytest.mark.parametrize("above", ["", "00000000000000a1"])
-def test_a_child_task_is_sampled_as_its_parent_is(above: str) -> None:
-    made = Spans(sampler=ParentBased(TraceIdRatioBased(0)))
-    instrument(made.provider)
-    rules = TraceRules.of(
-        "default", "t", HEAD.model_copy(update={"run": RunRules(trace_parent=above)})
-    )
-    for depth in range(3):
-        assert rules is not None
-        send(rules, Finished(f"00000000000000b{depth}", rules.trace.parent, f"s{depth}", 1.0, 2.0))
-        run = below_call(RunRules(), rules, "00000000000000c1")
-        rules = TraceRules.of("default", f"t{depth}", HEAD.model_copy(update={"run": run}))
-    instrument(None)
-    assert len(made.all) == (3 if above else 0)
 
 
 # Contents
