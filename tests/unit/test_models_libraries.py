@@ -334,6 +334,7 @@ print(sorted(hosts))
 """
 
 
+@pytest.mark.exhaustive
 def test_litellm_reaches_nothing_but_the_provider_and_logs_no_key() -> None:
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=200

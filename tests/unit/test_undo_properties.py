@@ -455,7 +455,7 @@ def through_json(entry: Entry) -> Entry:
 
 
 Life.TestCase.settings = settings(
-    max_examples=times(120, 300),
+    max_examples=times(60, 300),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
