@@ -10,20 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import Agent, Message, Task, TaskStep, ToolCall, tool
+from holdfast import Task, TaskStep, ToolCall, tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.task.data.calls import Outcome
-from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import JournalEntry, OpenStep
-from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
 from holdfast.values.messages import assistant, system, user
-from holdfast.workers import PlanAndSolveAgentWorker, StepContext
+from holdfast.workers import PlanAndSolveAgentWorker
 from holdfast.workers.context.model_calls import LAST_CALL
-from holdfast.workers.driver import advance
 from holdfast.workers.plan_and_solve.prompts import OUT_OF_TURNS
 from holdfast.workers.plan_and_solve.steps import PLANS_KEY
+from tests.support.played import Played
 from tests.support.workers import said
 
 
@@ -57,100 +53,8 @@ def written(**dependencies: str) -> str:
 DIAMOND = written(a="", b="a", c="a", d="b c")
 
 
-class Play:
-    """A task in memory that runs one ready step after the other.
-
-    Attributes:
-        queue: Steps to come.
-        outputs: Step id to output, for what is done.
-        transcript: The conversation.
-        state: The task's extra_state.
-        activities: How often a step was run from its top.
-        last: Whether the last step is done.
-    """
-
-    def __init__(
-        self,
-        worker: PlanAndSolveAgentWorker,
-        model: ScriptedModel,
-        *tools: Any,
-        input: str | None = "the request",
-        history: Sequence[Message] = (),
-    ) -> None:
-        self.worker = worker
-        self.model = model
-        agent = Agent(name="a", instructions="Be good.", model=model, tools=tools)
-        self.snapshot = agent.snapshot("m")
-        self.queue = [TaskStep(step_id="s1", input=input)]
-        self.history = history
-        self.outputs: dict[str, Json] = {}
-        self.transcript: list[Message] = []
-        self.state: dict[str, Json] = {}
-        self.activities = 0
-        self.last = False
-        self.tool_choice = ""
-
-    async def step(
-        self,
-        at: int = 0,
-        *,
-        finish_after: int | None = None,
-        notes: Sequence[Message] = (),
-        tool_choice: str = "",
-    ) -> Json:
-        """Run a ready step to its end; after so many model calls the next one is the last."""
-        ready = [s for s in self.queue if all(id in self.outputs for id in s.prev_steps)]
-        step = ready[at]
-        assert step.step_id not in self.outputs
-        journal: list[JournalEntry] = []
-        opened = OpenStep(step=step, state=self.state, notes=tuple(notes), tool_choice=tool_choice)
-        while True:
-            answered = sum(entry.answer is not None for entry in journal)
-            finish = finish_after is not None and answered >= finish_after
-            ctx = self.context(opened, journal, limit="finish" if finish else "")
-            self.activities += 1
-            got = await advance(self.worker, ctx, opened)
-            assert got.failure is None, got.failure
-            if ctx.record.answered is not None:
-                journal.append(ctx.record.answered)
-            if got.result is not None:
-                break
-            if got.calls:
-                done = tuple(Outcome(content=f"seen {call.arguments}") for call in got.calls)
-                journal.append(JournalEntry(request=got.asked, calls=got.calls, outcomes=done))
-        newest = [entry.answer.text for entry in journal if entry.answer is not None]
-        output = newest[-1] if got.result.echo else got.result.output
-        self.queue.remove(step)
-        self.queue += got.result.next
-        self.outputs[step.step_id] = output
-        self.transcript += ctx.adds
-        self.state, self.last = ctx.state, got.result.last
-        return output
-
-    def context(self, opened: OpenStep, journal: list[JournalEntry], **given: Any) -> StepContext:
-        return StepContext(
-            agent=self.snapshot,
-            head=TaskHead(agent="a", tool_choice=self.tool_choice),
-            opened=opened,
-            transcript=self.transcript,
-            respond=self.model.respond,
-            inputs={id: self.outputs[id] for id in opened.step.prev_steps},
-            task_id="t",
-            n=len(self.outputs) + 1,
-            before=(*self.history, *self.transcript),
-            journal=list(journal),
-            **given,
-        )
-
-    async def run(self) -> Json:
-        """Run to the last step; return its output."""
-        output: Json = None
-        for _ in range(50):
-            if not self.queue:
-                assert self.last
-                return output
-            output = await self.step()
-        raise AssertionError("the plan does not end")
+class Play(Played):
+    """A task of a PlanAndSolveAgentWorker."""
 
     @property
     def committed(self) -> list[tuple[str, str]]:
@@ -162,7 +66,7 @@ class Play:
 
 
 def play(*script: Any, tools: Sequence[Any] = (), **options: Any) -> Play:
-    return Play(PlanAndSolveAgentWorker(**options), ScriptedModel(script), *tools)
+    return Play(PlanAndSolveAgentWorker(**options), script, *tools)
 
 
 def prompt(request: ModelRequest) -> str:
@@ -362,7 +266,8 @@ async def test_the_answer_at_the_end_of_the_budget_is_the_last(
     work = play(*script, tools=[look])
     for _ in range(steps):
         await work.step()
-    assert await work.step(finish_after=calls) == expected
+    work.finish_at = work.model.calls + calls
+    assert await work.step() == expected
     assert work.last
     last = work.model.requests[-1]
     assert LAST_CALL in last.messages
@@ -403,7 +308,7 @@ async def test_any_plan_in_any_order_runs_each_sub_task_once_with_all_it_needs(
         return f"res {doing[0]}"
 
     worker = PlanAndSolveAgentWorker(refine=refine, synthesize=synthesize)
-    work = Play(worker, ScriptedModel(answer))
+    work = Play(worker, answer)
     output: Json = None
     while work.queue:
         waiting = [s for s in work.queue if all(id in work.outputs for id in s.prev_steps)]
