@@ -11,16 +11,12 @@ from pydantic import BaseModel
 from holdfast import (
     Agent,
     AgentBase,
-    AgentHooks,
-    AgentHooksBase,
     AgentOutputSchema,
     AgentOutputSchemaBase,
     HoldfastError,
     ModelBehaviorError,
     ModelSettings,
     RunContextWrapper,
-    RunHooks,
-    RunHooksBase,
     ToolContext,
     UserError,
     handoff,
@@ -28,7 +24,6 @@ from holdfast import (
 )
 from holdfast.activities.data.registry import live
 from holdfast.agents.handoffs.handoff import Handoff
-from holdfast.agents.hooks import check_run_hooks
 from holdfast.workers import ReActAgentWorker
 
 CTX: RunContextWrapper[Any] = RunContextWrapper("Ann")
@@ -258,23 +253,3 @@ def test_a_schema_of_the_user_is_used_as_it_is() -> None:
             made.read(text)
     with pytest.raises(UserError, match="does not fit output_type Marked"):
         made.dump(5)
-
-
-def test_hooks_may_be_of_the_base_classes_of_the_agents_sdk() -> None:
-    class Own(AgentHooksBase[dict[str, int], Agent]):
-        pass
-
-    class OfRun(RunHooksBase):
-        pass
-
-    hooks = Own()
-    assert Agent(name="a", hooks=hooks).hooks is hooks
-    check_run_hooks(OfRun())
-    assert (issubclass(AgentHooks, AgentHooksBase), issubclass(RunHooks, RunHooksBase)) == (
-        True,
-        True,
-    )
-    with pytest.raises(UserError, match="is an AgentHooks"):
-        check_run_hooks(hooks)
-    with pytest.raises(UserError, match=r"go to Runner\.run"):
-        Agent(name="a", hooks=OfRun())  # type: ignore[arg-type]

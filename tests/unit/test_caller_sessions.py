@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import pickle
 import sqlite3
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -194,22 +191,6 @@ def test_settings_are_overridden_by_those_that_are_set() -> None:
     assert own.resolve(None) == own.resolve({}) == own.resolve(SessionSettings()) == own
     assert own.resolve({"limit": 5}).to_dict() == {"limit": 5}
     assert RunConfig(session_settings=own).session_settings is own
-
-
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, replace, again])
-def test_settings_are_a_dict_of_their_fields_whichever_of_both_is_changed(
-    copied: Callable[[SessionSettings], SessionSettings],
-) -> None:
-    settings = copied(SessionSettings(limit=3))
-    assert (settings, dict(settings)) == (SessionSettings(limit=3), {"limit": 3})
-    settings.limit = 4
-    assert settings["limit"] == 4
-    settings["limit"] = 5
-    assert settings.limit == 5
-    settings.update(limit=6)
-    assert settings.limit == 6
-    assert settings.pop("limit") == 6
-    assert settings == SessionSettings()
 
 
 async def test_a_large_turn_is_added_by_requests_that_the_client_does_not_repeat() -> None:

@@ -220,8 +220,6 @@ MODULES = {
             from {0}_late import Late as Other
             import {0}_late as module
             import {0}_late
-            from {0}_broken import Broken
-            from .nowhere import Relative
 
         @dataclass
         class Plain:
@@ -232,19 +230,6 @@ MODULES = {
         @dataclass
         class Nested:
             parts: dict[str, list[part.Part]] | None = None
-
-        @dataclass
-        class Failing:
-            broken: Broken | None = None
-
-        @dataclass
-        class Scripted:
-            relative: Relative | None = None
-
-        @dataclass
-        class Twofold:
-            late: Late | None = None
-            parts: list[part.Part] | None = None
         """,
     "part": """
         if TYPE_CHECKING:
@@ -264,7 +249,6 @@ MODULES = {
         class Late:
             n: int
         """,
-    "broken": "raise SystemExit('no arguments given')",
 }
 HEAD = """from __future__ import annotations
 from dataclasses import dataclass
@@ -292,12 +276,3 @@ def test_each_form_of_an_import_for_checkers_is_read(holder: Any) -> None:
 def test_what_a_part_in_another_module_imports_for_checkers_is_found(holder: Any) -> None:
     made = load({"parts": {"a": [{"late": {"n": 1}}]}}, holder.Nested)
     assert type(made.parts["a"][0].late).__module__.endswith("_latest")
-
-
-def test_a_module_for_checkers_that_cannot_be_imported_does_not_end_a_run(
-    holder: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    begun(holder.Failing())
-    assert "_broken' raised SystemExit: no arguments given." in caplog.text
-    begun(holder.Scripted())
-    assert "names 'Relative', which cannot be found" in caplog.text

@@ -11,10 +11,9 @@ from holdfast.desk.views.axis import Bar, axis_of
 from holdfast.desk.views.branches import path_of
 from holdfast.desk.views.comparison import compare, prompt_of, prompts_differ
 from holdfast.desk.views.effects import effects_of
-from holdfast.desk.views.sessions import turn_of
 from holdfast.desk.views.tasks import TaskFilter, row_of
 from holdfast.desk.views.timeline import Timeline, timeline_of
-from holdfast.desk.views.words import age, counted, span, spent
+from holdfast.desk.views.words import spent
 from holdfast.desk.views.workers import Worker, agents_of, queues_of
 from holdfast.models.base import ModelAnswer, ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
@@ -29,7 +28,6 @@ from holdfast.task.data.records import (
 )
 from holdfast.task.happenings import happenings
 from holdfast.task.ledger.references import SAID_IN_ADDS
-from holdfast.values.checks.ids import session_name
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import Task, TaskStep
 
@@ -236,29 +234,6 @@ def test_a_queue_with_open_tasks_and_no_worker_comes_first() -> None:
         ("calc", True),
         ("lost", False),
     ]
-
-
-def test_a_turn_of_a_session_has_its_task_and_what_was_said() -> None:
-    turn = turn_of(
-        "t1", [user("hi"), assistant("", calls=(PAY,)), tool("c1", "x"), assistant("yo")]
-    )
-    assert turn.task_id == "t1"
-    assert [(said.role, said.text) for said in turn.said] == [("user", "hi"), ("assistant", "yo")]
-    assert turn_of("-import", []).task_id == ""
-    assert session_name("default~session~ann") == "ann"
-
-
-def test_lengths_of_time_are_said_with_two_units_at_most() -> None:
-    assert [span(each) for each in (0.25, 3.14, 59.6, 60, 3_700, 90_000)] == [
-        "250 ms",
-        "3.1 s",
-        "1 min",
-        "1 min",
-        "1 h 1 min",
-        "1 d 1 h",
-    ]
-    assert [age(each) for each in (5, 119, 7_300)] == ["5 s", "1 min", "2 h"]
-    assert [counted(n, "step") for n in (0, 1, 1200)] == ["0 steps", "1 step", "1,200 steps"]
 
 
 def test_money_is_shown_where_a_price_is_known() -> None:

@@ -16,7 +16,6 @@ from holdfast.agents.guardrails import (
     output_guardrail,
 )
 from holdfast.agents.hooks import AgentHooks, RunHooks, check_run_hooks
-from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import (
     Known,
     guardrail_results,
@@ -145,24 +144,3 @@ def test_a_blocked_step_keeps_the_question_and_withholds_the_answer() -> None:
     assert kept[1] == assistant("", calls=(call,))
     assert kept[-1].content == WITHHELD
     assert after_block(current, "gone")[-1].content == "gone"
-
-
-async def words(_args: Any) -> str:
-    """Return a text, too late."""
-    return "late"
-
-
-@pytest.mark.parametrize(
-    ("given", "kind", "said"),
-    [
-        ("", ValueError, "must be non-empty"),
-        (7, TypeError, "must be a string, a function or None; it was 7"),
-        (words, TypeError, "must be synchronous"),
-    ],
-)
-def test_a_text_for_blocked_outputs_that_cannot_serve_is_refused(
-    given: Any, kind: type[Exception], said: str
-) -> None:
-    with pytest.raises(kind, match=said) as refused:
-        RunConfig(output_guardrail_blocked_message=given)
-    assert isinstance(refused.value, UserError)

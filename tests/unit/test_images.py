@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Image, TaskStep
+from holdfast import Image
 from holdfast.activities.data.recent import Recent
 from holdfast.archive.contents import refer, refer_all, rehydrate, store_image
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import from_response_items, to_response_items
-from holdfast.task.data.records import OpenState, OpenStep
-from holdfast.task.ledger.references import resolve_add
 from holdfast.testing.fake_api.checks.images import image_problem
-from holdfast.values.base import canonical, digest
+from holdfast.values.base import digest
 from holdfast.values.messages import (
     Blob,
     ImagePart,
@@ -33,7 +30,6 @@ from holdfast.values.messages import (
 from holdfast.values.parts import images
 from holdfast.values.parts.images import address, data_url, part_at, read_data_url, sniff
 from holdfast.values.parts.in_items import Kind
-from holdfast.workers import driver
 from tests.support.pictures import png, url_of
 
 PNG = png()
@@ -240,35 +236,6 @@ async def test_a_given_message_cannot_name_a_blob_in_the_place_of_its_text(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=r"names the blob ffffffff\.\."):
         await refer_all([message], shelf)
-
-
-# ---- steps
-
-
-texts = st.none() | st.text(max_size=5)
-
-
-@given(texts, st.lists(named, max_size=2).map(tuple), st.booleans())
-def test_history_holds_an_input_once(
-    text: str | None, parts: tuple[ImagePart, ...], is_large: bool
-) -> None:
-    """The driver names the input by a reference, which gives the same message again."""
-    blob = Blob(sha256="f" * 64, size=9) if is_large and text else None
-    recorded = OpenStep(
-        step=TaskStep(input=text if blob is None else "", images=parts), stored=blob
-    )
-    whole = recorded.model_copy(update={"step": TaskStep(input=text, images=parts)})
-    message = whole.step.message() or user("")
-    references: Callable[..., Any] = driver._references  # pyright: ignore[reportPrivateUsage]
-    known = references(SimpleNamespace(journal=()), whole)
-    assert known[canonical(message.wire())] == "input"
-    got = resolve_add("input", OpenState(open=recorded, n=1, started=0.0))
-    if blob is None:
-        assert got == message
-    elif parts:
-        assert got.content == (TextPart(kind="text", text="", stored=blob), *parts)
-    else:
-        assert got.content == blob
 
 
 # ---- the fake API

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -27,13 +26,12 @@ from holdfast.llama_index import (
     ToolOutput,
 )
 from holdfast.llama_index.llms.messages import to_message
-from holdfast.llama_index.llms.wrapped import CallParsingModel
 from holdfast.llama_index.query_pipeline import QueryPipeline, StatefulFnComponent
 from holdfast.llama_index.step_code.state import StateCodec
 from holdfast.llama_index.step_code.worker import TaskMemory
 from holdfast.models.base import ModelRequest
 from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.values.messages import Message, ToolCall, assistant, user
+from holdfast.values.messages import Message, assistant, user
 
 
 class Node(BaseModel):
@@ -228,28 +226,6 @@ def test_openai_takes_an_address_headers_and_more_of_the_body() -> None:
     [request] = api.requests
     assert (request.body["seed"], request.headers["x-team"]) == (3, "red")
     assert request.headers["x-stainless-read-timeout"] == "5.0"
-
-
-PARSERS: list[Callable[[Any], Any]] = [
-    lambda _: None,
-    lambda call: {"a": "one"}[call.function.arguments],
-    lambda call: {"a": call.function.arguments.split("*")[1]},
-    lambda call: {"a": call.function.arguments + 1},
-    lambda call: {"a": cast("Any", re.match("[0-9]", call.function.arguments)).group()},
-    lambda _: {"a": object()},
-]
-"""Read `six` each in a way that fails."""
-
-
-@pytest.mark.parametrize("parse", PARSERS)
-async def test_arguments_that_a_parser_cannot_read_stay_as_they_are(
-    parse: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    call = ToolCall(id="c1", name="add", arguments="six")
-    request = ModelRequest(model="m", messages=(user("q"),))
-    answer = await CallParsingModel(ScriptedModel([call]), parse).respond(request)
-    assert [each.arguments for each in answer.message.calls] == ["six"]
-    assert "could not read a call of add" in caplog.text
 
 
 class Parser:

@@ -190,33 +190,6 @@ async def test_reasoning_is_handed_back_unchanged(api: FakeOpenAI) -> None:
     assert sent[1]["summary"] == [{"type": "summary_text", "text": "Let me see"}]
 
 
-HOSTED: tuple[dict[str, Any], ...] = (
-    {
-        "type": "web_search_call",
-        "id": "ws_1",
-        "status": "completed",
-        "action": {"type": "search", "query": "q"},
-    },
-    {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["q"]},
-    {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s", "tools": []},
-    {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "n", "arguments": "{}"},
-    {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "aaaa"},
-    {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"},
-)
-
-
-@pytest.mark.parametrize("store", [None, True, False])
-async def test_items_of_hosted_tools_keep_the_ids_that_the_api_requires(
-    api: FakeOpenAI, store: Any
-) -> None:
-    api.reply("Done")
-    message = Message(
-        role="assistant", content="Hi", items=(*HOSTED, {"type": "message", "id": "m"})
-    )
-    await ask(ResponsesModel, user("x"), message, user("y"), settings=ModelSettings(store=store))
-    assert tuple(body_of(api)["input"][1:-2]) == HOSTED
-
-
 async def test_items_of_one_api_are_not_sent_to_the_other(api: FakeOpenAI) -> None:
     api.reply("a")
     api.reply("b")

@@ -145,27 +145,6 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(made: Plan, problem: str) 
         check(made)
 
 
-@given(dags(), st.data())
-def test_every_cycle_is_found(made: Plan, data: st.DataObject) -> None:
-    first = data.draw(st.sampled_from(made.sub_tasks))
-    before = {each.name for each in made.sub_tasks if _needs(made, first.name, each.name)}
-    bent = data.draw(st.sampled_from(sorted(before)))
-    worse = [
-        each.model_copy(update={"dependencies": (*each.dependencies, first.name)})
-        if each.name == bent
-        else each
-        for each in made.sub_tasks
-    ]
-    with pytest.raises(InvalidArgumentError, match="wait for each other"):
-        check(Plan(sub_tasks=tuple(worse)))
-
-
-def _needs(made: Plan, name: str, other: str) -> bool:
-    """Whether a sub-task needs another one, or is it."""
-    by_name = {each.name: each for each in made.sub_tasks}
-    return name == other or any(_needs(made, d, other) for d in by_name[name].dependencies)
-
-
 # ---- order
 
 

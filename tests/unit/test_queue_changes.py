@@ -13,7 +13,6 @@ from holdfast.models.base import ModelAnswer
 from holdfast.task.data.commands import Command, RunRequest, Verb
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import (
-    OVER_BUDGET,
     Entry,
     ForkOf,
     SegmentRef,
@@ -239,40 +238,3 @@ def test_a_step_costs_the_same_however_many_are_queued(queued: int) -> None:
         sizes.append(len(json.dumps(newest.wire())))
     assert max(sizes) < 1500
     assert all(undoable(record).before.found is None for record in whole.path[1:])
-
-
-@pytest.mark.parametrize("order", [(0, 0), (1, 0)], ids=["ended first", "ended last"])
-@pytest.mark.parametrize("carries", [False, True], ids=["here", "archived"])
-@pytest.mark.parametrize("plain_is_last", [False, True])
-def test_a_join_knows_that_the_budget_ended_one_of_its_steps(
-    order: tuple[int, int], *, carries: bool, plain_is_last: bool
-) -> None:
-    whole = Whole()
-    whole.begin(0, None)
-    whole.finish(1, 2, takes_place=False)
-    ended = whole.ledger.s.queue[0].step_id
-
-    def finish(at: int) -> None:
-        over = whole.ledger.s.opens[at].open.step.step_id == ended
-        whole.finish(at, 0, takes_place=False, last=over or plain_is_last, over=over)
-        if carries:
-            whole.carry()
-
-    def join() -> TaskStep:
-        return whole.ledger.s.queue[0]
-
-    whole.begin(0, None)
-    whole.begin(0, None)
-    for at in order:
-        finish(at)
-    assert join().is_join
-    assert join().step_state == {OVER_BUDGET: True}
-
-    whole.undo(2)
-    assert not any(step.is_join for step in whole.ledger.s.queue)
-    whole.begin(0, None)
-    finish(0)
-    whole.fork(2, None)
-    if order == (0, 0) or plain_is_last:  # else the undo left no other last output
-        assert join().step_state == {OVER_BUDGET: True}
-    whole.undo(0)

@@ -68,32 +68,6 @@ async def test_all_repeats_when_each_says_so(
     assert await decided(retry_policies.all(*policies), context()) == expected
 
 
-@pytest.mark.parametrize(
-    ("policies", "expected"),
-    [
-        ((), NO),
-        ((says(decision=False), says(decision=False)), NO),
-        (
-            (
-                says(decision=False),
-                says(RetryDecision(retry=True, delay=2, reason="first")),
-                says(RetryDecision(retry=False, reason="no")),
-                says(RetryDecision(retry=True, delay=3, approve_unsafe_replay=True)),
-            ),
-            RetryDecision(retry=True, delay=3, reason="first", approve_unsafe_replay=True),
-        ),
-        (
-            (says(decision=False), says(RetryDecision(retry=False, reason="paid for"))),
-            RetryDecision(retry=False, reason="paid for"),
-        ),
-    ],
-)
-async def test_any_repeats_as_those_that_say_so(
-    policies: tuple[RetryPolicy, ...], expected: RetryDecision
-) -> None:
-    assert await decided(retry_policies.any(*policies), context()) == expected
-
-
 def no(reason: str, safety: str | None = None) -> ModelRetryAdvice:
     return ModelRetryAdvice(suggested=False, replay_safety=safety, reason=reason)
 

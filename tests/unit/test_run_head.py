@@ -14,12 +14,9 @@ from holdfast import (
     Agent,
     AgentRunner,
     Budget,
-    ModelRetryBackoffSettings,
-    ModelRetrySettings,
     ModelSettings,
     RunConfig,
     Runner,
-    SessionSettings,
     input_guardrail,
     output_guardrail,
 )
@@ -28,7 +25,7 @@ from holdfast.activities.tools.child_start import child_head
 from holdfast.agents.run_config import ToolExecutionConfig, as_run_config
 from holdfast.archive.archive import Archive
 from holdfast.client.runner.arguments import checked_call
-from holdfast.errors import TaskExistsError, UserError
+from holdfast.errors import TaskExistsError
 from holdfast.task.data.head import AGENTS_SDK, STEPS, RunRules, TaskHead
 from holdfast.testing import ScriptedModel
 from holdfast.values.code.code_refs import known
@@ -240,42 +237,3 @@ def test_an_agent_tool_with_settings_shares_context_and_trace_with_the_calling_r
     shared = ("agent", "context", "trace_id", "trace_parent", "group_id")
     rules = {name: getattr(CALLER.run, name) for name in shared}
     assert head == TaskHead(agent="low", dialect=STEPS, run=RunRules(**rules, traced=False))
-
-
-@pytest.mark.parametrize(
-    ("place", "name", "value", "text"),
-    [
-        ("tool_execution", "max_function_tool_concurrency", 0, "at least 1"),
-        ("tool_execution", "max_function_tool_concurrency", "x", "valid integer"),
-        ("tool_execution", "most", 2, "Unknown run_config.tool_execution settings: most"),
-        ("session_settings", "limit", -1, "limit=-1"),
-        ("session_settings", "limt", 1, "Did you mean 'limit'"),
-        ("model_settings.retry", "max_retries", -1, "retry.max_retries=-1"),
-        ("model_settings.retry", "most", 1, "settings in retry: most"),
-        ("model_settings.retry.backoff", "initial_delay", "x", "retry.backoff.initial_delay"),
-    ],
-)
-def test_settings_inside_of_a_config_are_checked_when_it_is_used(
-    place: str, name: str, value: object, text: str
-) -> None:
-    config = RunConfig(
-        tool_execution=ToolExecutionConfig(max_function_tool_concurrency=2),
-        session_settings=SessionSettings(limit=3),
-        model_settings=ModelSettings(
-            temperature=0.5,
-            retry=ModelRetrySettings(
-                max_retries=2, backoff=ModelRetryBackoffSettings(initial_delay=1), policy=never
-            ),
-        ),
-    )
-    assert as_run_config(config) == config
-    changed: Any = config
-    for each in place.split("."):
-        changed = getattr(changed, each)
-    object.__setattr__(changed, name, value)
-    with pytest.raises(UserError, match=text):
-        as_run_config(config)
-
-
-def never(_: object) -> bool:
-    return False

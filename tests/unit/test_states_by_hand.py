@@ -41,10 +41,6 @@ class Shelf(BaseModel):
     books: int = 0
 
 
-class Odd:
-    pass
-
-
 # ---- decisions
 
 
@@ -159,17 +155,6 @@ async def test_a_context_says_how_it_was_written(
             new(context).to_json(strict_context=True)
         with pytest.raises(UserError, match="context_deserializer"):
             await RunState.from_json(ANN, data, strict_context=True)
-
-
-def test_a_context_that_is_no_data_is_left_out_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.WARNING)
-    data = new(Odd()).to_json()
-    assert data["context"]["context_meta"]["omitted"] is True
-    assert "not serializable" in caplog.text
-    with pytest.raises(UserError, match="must return a dict"):
-        new(Odd()).to_json(context_serializer=lambda _context: 5)
 
 
 # ---- what is no state, and what a state cannot take

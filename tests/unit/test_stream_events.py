@@ -163,24 +163,6 @@ async def test_an_attempt_that_was_given_up_neither_adds_to_the_next_one_nor_end
     assert hub.read(KEY) is None
 
 
-def test_events_between_the_steps_neither_split_nor_add_what_an_undo_makes_void() -> None:
-    def entry(n: int, *numbers: int) -> Entry:
-        marks = tuple(Mark(number, "call") for number in numbers)
-        step = StepRecord(n=n, step=TaskStep(), started=0, ended=0, digest="", marks=marks)
-        return Entry(step=step)
-
-    def noted(kind: str, number: int, **body: Any) -> Entry:
-        return Entry(event=EventRecord(kind=kind, at=0, body=body, number=number))
-
-    last = noted("undone", 8, n=2)
-    assert last.event is not None
-    undo = noted_of(last.event)
-    assert isinstance(undo, StepsUndone)
-    entries = [entry(1, 1, 3), noted("asked", 2), noted("command", 4), entry(2, 5, 7)]
-    told = undone([*entries, noted("asked", 6), last], undo, "a")
-    assert [(first >> 34, end >> 34) for first, end in told.void] == [(5, 8)]
-
-
 def test_an_undo_leaves_what_ran_beside_the_undone_step_standing() -> None:
     def entry(n: int, *numbers: int) -> Entry:
         marks = tuple(Mark(number, "call") for number in numbers)

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from holdfast import Agent, ModelBehaviorError, UserError
 from holdfast.agents.output_type import AgentOutputSchema
-from holdfast.agents.runs.error_handlers import RunErrorHandlerResult, as_handler_result
 from holdfast.agents.runs.teams import check_agents
 from holdfast.models.base import ModelAnswer, OutputSpec
 from holdfast.models.openai.items import assistant_message
@@ -212,24 +211,3 @@ def test_a_type_that_strict_mode_cannot_express_is_refused_with_the_remedy() -> 
     agent.output_type = AgentOutputSchema(dict[str, int], strict_json_schema=False)
     check_agents([agent], "warn")
     assert agent.snapshot("m").output == AgentOutputSchema(dict[str, int], False).spec()
-
-
-# ---- the rest of the pure parts
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (None, None),
-        ("x", RunErrorHandlerResult("x")),
-        ({"a": 1}, RunErrorHandlerResult({"a": 1})),
-        ({"final_output": 1}, RunErrorHandlerResult(1)),
-        (
-            {"final_output": 1, "include_in_history": False},
-            RunErrorHandlerResult(1, include_in_history=False),
-        ),
-        (RunErrorHandlerResult(2), RunErrorHandlerResult(2)),
-    ],
-)
-def test_what_a_handler_may_return(value: Any, expected: RunErrorHandlerResult | None) -> None:
-    assert as_handler_result(value) == expected

@@ -19,7 +19,7 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.commands import Command, RunRequest, Verb
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Entry, ForkOf, SegmentRef, StepRecord, StepResult
+from holdfast.task.data.records import Entry, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.undo import Undoable, UndoRequest, UndoState
 from holdfast.task.data.wire import Advanced
@@ -31,7 +31,6 @@ from holdfast.task.step_effects import effects_of_open, to_undo, undoable
 from holdfast.task.undo import (
     active_messages,
     active_steps,
-    departure,
     finish_undo,
     leave_open_steps,
     leave_step,
@@ -232,7 +231,6 @@ class Life(RuleBasedStateMachine):
         self.now.done.append(record.step.step_id)
         self.now.queue += [(step.step_id, step.input) for step in record.next]
         self.now.answered = record.last
-        self.check_fork(record)
         if record.last and self.now.followups:
             self.follow_up()
 
@@ -363,26 +361,6 @@ class Life(RuleBasedStateMachine):
     def opened_now(self) -> Now:
         assert self.opened is not None
         return self.opened[0]
-
-    # ---- fork
-
-    def check_fork(self, record: StepRecord) -> None:
-        """A fork begins as the task was right after the step."""
-        fork = departure(
-            path_to(self.entries, record),
-            copy.deepcopy(self.ledger.s.extra_state),
-            SegmentRef(sha256="y"),
-            fork=ForkOf(task="t", n=record.n),
-            text=None,
-            feedback=None,
-        )
-        queue = [(step.step_id, step.input) for step in fork.queue]
-        assert queue == self.now.queue
-        assert fork.answered == record.last
-        assert fork.steps == record.n
-        s = self.ledger.s
-        assert (fork.transcript, fork.extra_state) == (s.transcript, s.extra_state)
-        assert fork.spent == fork.usage == Usage()  # it counts what it spends itself
 
     # ---- always
 
