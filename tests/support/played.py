@@ -52,7 +52,7 @@ class Played:
         self.outputs: dict[str, Json] = {}
         self.called: list[tuple[str, dict[str, Json]]] = []
         self.state: dict[str, Json] = {}
-        self.answer = seen
+        self.answer: Callable[[str, dict[str, Json]], Outcome] = seen
         self.finish_at: int | None = None
         self.offered: list[str] | None = None
         self.last = False
@@ -81,16 +81,17 @@ class Played:
             step = step.model_copy(update={"input": input})
         opened = OpenStep(step=step, state=self.state, notes=tuple(notes))
         journal: list[JournalEntry] = []
-        result = None
-        while result is None:
+        while True:
             ctx = self._context(opened, journal)
             got = await advance(self.worker, ctx, opened)
             assert got.failure is None, got.failure
             journal += ctx.record.fresh
-            result = got.result
-            if got.calls and result is None:
+            if got.result is not None:
+                break
+            if got.calls:
                 outcomes = tuple(self._call(*got.calls))
                 journal.append(JournalEntry(request=got.asked, calls=got.calls, outcomes=outcomes))
+        result = got.result
         self.outputs[step.step_id] = self._output(result, journal)
         assert not {each.step_id for each in (*result.next, *self.queue)} & self.outputs.keys()
         self.queue += result.next
