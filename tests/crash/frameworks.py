@@ -5,13 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from agents import Agent as SdkAgent
-from langchain_core.tools import StructuredTool
-from llama_index.core.tools import QueryEngineTool
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai.models.function import FunctionModel
-
-from examples.adapters import four_frameworks as example
 from holdfast import Agent
 from holdfast.adapters import agents_sdk_tool, langchain_tool, pydantic_ai_tool
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, held, note
@@ -19,6 +12,14 @@ from tests.crash.programs import AGENT, POLL_SECONDS, Job, held, note
 
 def make_agent(job: Job) -> Agent:
     """Make the agent; each part notes its calls, and stops at a hold of its name."""
+    # Here, because every process that collects the tests loads this module.
+    from agents import Agent as SdkAgent
+    from langchain_core.tools import StructuredTool
+    from llama_index.core.tools import QueryEngineTool
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.models.function import FunctionModel
+
+    from examples.adapters import four_frameworks as example
 
     class Rules(example.Rules):
         def custom_query(self, query_str: str) -> str:

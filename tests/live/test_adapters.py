@@ -7,11 +7,6 @@ from typing import Any
 import pytest
 from agents import Agent as SdkAgent
 from agents import function_tool as sdk_function_tool
-from langchain_core.tools import StructuredTool
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai import RunContext
-from pydantic_ai import Tool as PydanticTool
-from pydantic_ai.models.test import TestModel
 
 from holdfast import Agent, Runner
 from holdfast.adapters import agents_sdk_tool, langchain_tool, pydantic_ai_tool
@@ -31,19 +26,49 @@ async def late_double(number: int) -> int:
     return number * 2
 
 
-LANGCHAIN = {
-    "langchain": StructuredTool.from_function(double),
-    "langchain-async": StructuredTool.from_function(coroutine=late_double, name="double"),
-    "pydantic-ai": PydanticTool(double),
-    "agents-sdk": sdk_function_tool(double),
+def of_langchain() -> Any:
+    from langchain_core.tools import StructuredTool
+
+    return StructuredTool.from_function(double)
+
+
+def late_of_langchain() -> Any:
+    from langchain_core.tools import StructuredTool
+
+    return StructuredTool.from_function(coroutine=late_double, name="double")
+
+
+def of_pydantic_ai(*, with_context: bool = False) -> Any:
+    from pydantic_ai import RunContext, Tool
+
+    def needs(ctx: Any, number: int) -> int:
+        return number
+
+    needs.__annotations__["ctx"] = RunContext[None]
+    return Tool(needs if with_context else double)
+
+
+def writer(name: str | None = "writer") -> Any:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.models.test import TestModel
+
+    return PydanticAgent(TestModel(custom_output_text="a letter"), name=name)
+
+
+MADE = {
+    "langchain": of_langchain,
+    "langchain-async": late_of_langchain,
+    "pydantic-ai": of_pydantic_ai,
+    "agents-sdk": lambda: sdk_function_tool(double),
 }
+"""Make tools of frameworks that are loaded only then."""
 
 
-@pytest.mark.parametrize("kind", LANGCHAIN)
+@pytest.mark.parametrize("kind", MADE)
 async def test_a_tool_of_another_framework_is_a_tool(
     kind: str, rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    agent = make_agent(LANGCHAIN[kind])
+    agent = make_agent(MADE[kind]())
     [made] = agent.made_tools
     assert made.name == "double"
     assert made.description.startswith("Double a number")
@@ -62,8 +87,7 @@ async def test_a_tool_of_another_framework_is_a_tool(
 async def test_an_agent_of_pydantic_ai_is_a_tool(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    writer: Any = PydanticAgent(TestModel(custom_output_text="a letter"), name="writer")
-    agent = make_agent(writer)
+    agent = make_agent(writer())
     await rig.serve(agent)
     model.call("writer", {"input": "please"})
     model.reply("done")
@@ -71,12 +95,11 @@ async def test_an_agent_of_pydantic_ai_is_a_tool(
 
 
 def test_options_are_those_of_our_tools() -> None:
-    made = langchain_tool(LANGCHAIN["langchain"], effect="read", name="twice", needs_approval=True)
+    made = langchain_tool(of_langchain(), effect="read", name="twice", needs_approval=True)
     assert (made.name, made.effect, made.needs_approval) == ("twice", "read", True)
     asks = sdk_function_tool(double, needs_approval=True)
     assert agents_sdk_tool(asks).needs_approval is True
-    named: Any = PydanticAgent(TestModel())
-    assert pydantic_ai_tool(named, name="helper").name == "helper"
+    assert pydantic_ai_tool(writer(None), name="helper").name == "helper"
 
 
 def test_what_cannot_be_taken_is_refused() -> None:
@@ -84,12 +107,8 @@ def test_what_cannot_be_taken_is_refused() -> None:
         with pytest.raises(InvalidArgumentError, match="it was given 3"):
             make(3)
     with pytest.raises(InvalidArgumentError, match="has no name"):
-        pydantic_ai_tool(PydanticAgent(TestModel()))
-
-    def needs(ctx: RunContext[None], number: int) -> int:
-        return number
-
+        pydantic_ai_tool(writer(None))
     with pytest.raises(InvalidArgumentError, match="RunContext"):
-        pydantic_ai_tool(PydanticTool(needs))
+        pydantic_ai_tool(of_pydantic_ai(with_context=True))
     assert agents_sdk_tool(SdkAgent(name="sdk agent")).name == "sdk_agent"
     assert Agent(name="a", tools=[SdkAgent(name="x")]).made_tools[0].name == "x"  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
