@@ -1,10 +1,7 @@
 """The figures of docs/benchmarks.md are those of docs/benchmarks.json."""
 
-import json
-from pathlib import Path
-
 from benchmarks.report import PAGE, Figure, cell, filled, kept
-from benchmarks.results import Measured, Row, collected
+from benchmarks.results import Measured, Row
 
 
 def stack(name: str, *rows: Row) -> Measured:
@@ -31,20 +28,3 @@ def test_task_that_was_ended_says_so_for_its_size_and_longer_ones() -> None:
     assert cell(peer, ours, figure(100)) == "50.0 (2.5)"
     assert cell(peer, ours, figure(300)) == "ended by the server at turn 83"
     assert cell(peer, ours, figure(1000)) == "ended by the server at turn 83"
-
-
-def test_median_least_and_greatest_value_of_the_rounds_are_kept(tmp_path: Path) -> None:
-    about = {"date": "2026-01-02", "python": "3.11.9", "cpus": 2, "rounds": 3, "tasks": 50}
-    (tmp_path / "run.json").write_text(json.dumps(about))
-    versions = {"holdfast": "0.1.0"}
-    lines: list[dict[str, object]] = [
-        {"scenario": "about", "stack": "holdfast", "place": "file", "versions": versions}
-    ]
-    for number, cpu in enumerate((30, 10, 11)):
-        where = {"stack": "holdfast", "round": number, "place": "file"}
-        lines.append({**where, "scenario": "http", "turns": 10, "cpu_ms_per_turn": cpu})
-    (tmp_path / "holdfast.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    [ours] = collected(tmp_path).stacks
-    assert ours.versions == versions
-    assert ours.rows[0].figures == {"cpu_ms_per_turn": (11, 10, 30)}
-    assert ours.rows[0].rounds == 3

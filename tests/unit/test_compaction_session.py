@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -218,29 +217,6 @@ async def test_who_reads_a_session_while_its_items_are_exchanged_waits() -> None
     session.may.set()
     assert list(await reading) == [FOLDED]
     await work
-
-
-async def test_a_session_may_be_used_from_several_event_loops() -> None:
-    session, api, folding = await filled()
-    late = {"role": "user", "content": "late"}
-    begun, other = threading.Event(), list[threading.Thread]()
-
-    async def add() -> None:
-        adding = asyncio.ensure_future(folding.add_items([late]))
-        await asyncio.sleep(0)
-        begun.set()
-        await adding
-
-    def meanwhile() -> None:
-        other.append(threading.Thread(target=lambda: asyncio.run(add()), daemon=True))
-        other[0].start()
-        begun.wait()
-
-    api.during = meanwhile
-    await folding.run_compaction({"force": True})
-    await asyncio.to_thread(other[0].join, 10)
-    assert not other[0].is_alive()
-    assert await session.get_items() == [FOLDED, late]
 
 
 async def test_what_the_api_has_made_is_kept_in_the_form_in_which_it_takes_it() -> None:

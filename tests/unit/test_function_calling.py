@@ -9,15 +9,11 @@ import pytest
 from holdfast import Agent, TaskStep, TaskStepOutput, tool
 from holdfast.errors import InvalidArgumentError, StepCodeChangedError
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.calls import Outcome
-from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import JournalEntry, OpenStep
-from holdfast.task.data.wire import Advanced
+from holdfast.task.data.records import OpenStep
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
-from holdfast.workers.driver import advance
+from tests.support.bench import Bench
 from tests.support.workers import Doing, ends
 
 
@@ -33,46 +29,10 @@ def direct() -> str:
     return "direct"
 
 
-class Bench:
-    """Runs one step again and again, as a task does, and keeps its journal."""
-
-    def __init__(
-        self, worker: AgentWorker, model: ScriptedModel, *tools: Any, **options: Any
-    ) -> None:
-        self.worker = worker
-        self.model = model
-        self.snapshot: AgentSnapshot = Agent(name="a", model=model, tools=tools).snapshot("m")
-        self.journal: list[JournalEntry] = []
-        self.options = options
-        self.ctx: StepContext | None = None
-
-    async def advance(self, opened: OpenStep | None = None) -> Advanced:
-        opened = opened or OpenStep(step=TaskStep(step_id="s1", input="q"))
-        self.ctx = StepContext(
-            agent=self.snapshot,
-            head=self.options.get("head", TaskHead(agent="a")),
-            opened=opened,
-            transcript=self.options.get("transcript", ()),
-            respond=self.model.respond,
-            task_id="t",
-            n=self.options.get("n", 1),
-            journal=self.journal,
-            limit=self.options.get("limit", ""),
-        )
-        got = await advance(self.worker, self.ctx, opened)
-        if got.answer is not None:
-            self.journal.append(JournalEntry(request=got.request, answer=got.answer))
-        if got.result is None and got.calls:
-            outcomes = tuple(Outcome(content=f"result of {call.name}") for call in got.calls)
-            self.journal.append(JournalEntry(request=got.asked, calls=got.calls, outcomes=outcomes))
-        return got
-
-    async def run(self) -> Advanced:
-        for _ in range(20):
-            got = await self.advance()
-            if got.result is not None or got.limit or got.failure is not None:
-                return got
-        raise AssertionError("the step does not end")
+def bench(worker: AgentWorker, model: ScriptedModel, *tools: Any, **given: Any) -> Bench:
+    agent = Agent(name="a", model=model, tools=tools).snapshot("m")
+    opened = OpenStep(step=TaskStep(step_id="s1", input="q"))
+    return Bench(worker, model.respond, agent, opened, **given)
 
 
 def call(name: str = "look", **arguments: Any) -> ToolCall:
@@ -93,7 +53,7 @@ async def test_an_answer_that_a_worker_makes_anew_is_said_once_whatever_its_ids(
 
     calls = (call(),) if limit else ()
     said = assistant("hello", calls=calls).model_copy(update={"item_ids": ("msg_1",)})
-    got = await Bench(Doing(body), ScriptedModel([ModelAnswer(message=said)]), limit=limit).run()
+    got = await bench(Doing(body), ScriptedModel([ModelAnswer(message=said)]), limit=limit).run()
     assert got.result is not None
     answers = [add for add in got.result.adds if add == "j0" or as_role(add) == "assistant"]
     assert answers == ([assistant("hello")] if limit else ["j0"])
@@ -105,7 +65,7 @@ def as_role(added: Message | str) -> str:
 
 async def test_calls_end_the_step_and_are_named_not_repeated() -> None:
     model = ScriptedModel([(call(), call())])
-    got = await Bench(FunctionCallingAgentWorker(), model, look).run()
+    got = await bench(FunctionCallingAgentWorker(), model, look).run()
     assert got.result is not None
     assert not got.result.last
     assert got.result.calls == "j0"
@@ -114,13 +74,13 @@ async def test_calls_end_the_step_and_are_named_not_repeated() -> None:
 
 async def test_refused_calls_get_a_result_in_the_next_step() -> None:
     worker = FunctionCallingAgentWorker(max_function_calls=1)
-    got = await Bench(worker, ScriptedModel([(call(), call())]), look).run()
+    got = await bench(worker, ScriptedModel([(call(), call())]), look).run()
     assert got.result is not None
     assert [c.id for c in got.result.calls if not isinstance(c, str)] == ["call_1"]
     [following] = got.result.next
     model = ScriptedModel(["enough"])
-    bench = Bench(worker, model, look, n=2)
-    last = await bench.advance(OpenStep(step=following))
+    work = bench(worker, model, look, n=2)
+    last = await work.advance(OpenStep(step=following))
     assert last.result is not None
     assert last.result.last
     refused = model.requests[0].messages[-1]
@@ -130,12 +90,12 @@ async def test_refused_calls_get_a_result_in_the_next_step() -> None:
 
 async def test_a_forbidden_model_call_is_reported_and_not_made() -> None:
     model = ScriptedModel(["never"])
-    got = await Bench(FunctionCallingAgentWorker(), model, limit="stop").advance()
+    got = await bench(FunctionCallingAgentWorker(), model, limit="stop").advance()
     assert (got.limit, model.calls) == (True, 0)
 
 
 async def test_a_direct_result_is_the_answer() -> None:
-    got = await Bench(FunctionCallingAgentWorker(), ScriptedModel([call("direct")]), direct).run()
+    got = await bench(FunctionCallingAgentWorker(), ScriptedModel([call("direct")]), direct).run()
     assert got.result is not None
     assert (got.result.output, got.result.last) == ("result of direct", True)
     assert got.result.adds == ("input", "j0", "j1.0", assistant("result of direct"))
@@ -155,13 +115,13 @@ async def test_a_changed_request_in_mid_step_is_noticed(change: str) -> None:
         await ctx.call_model([user("second")])
         return ends(step)
 
-    bench = Bench(Doing(body), ScriptedModel(["a", "b"]), look)
-    await bench.advance()
+    work = bench(Doing(body), ScriptedModel(["a", "b"]), look)
+    await work.advance()
     changed = True
     with pytest.raises(StepCodeChangedError, match="mid-step"):
-        await bench.advance()
+        await work.advance()
     changed = False
-    assert (await bench.run()).result is not None
+    assert (await work.run()).result is not None
 
 
 async def test_the_state_that_a_step_changes_comes_back_as_a_patch() -> None:
@@ -171,7 +131,7 @@ async def test_the_state_that_a_step_changes_comes_back_as_a_patch() -> None:
         return ends(step)
 
     opened = OpenStep(step=TaskStep(step_id="s1"), state={"list": [1, 2]})
-    got = await Bench(Doing(body), ScriptedModel([])).advance(opened)
+    got = await bench(Doing(body), ScriptedModel([])).advance(opened)
     assert got.result is not None
     assert got.result.patch == {"set": {"new": True}, "splice": {"list": [2, 0, [3]]}}
     assert opened.state == {"list": [1, 2]}

@@ -15,7 +15,6 @@ from holdfast.activities.data.recent import Recent
 from holdfast.archive.contents import refer, refer_all, rehydrate, store_image
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import from_response_items, to_response_items
-from holdfast.testing.fake_api.checks.images import image_problem
 from holdfast.values.base import digest
 from holdfast.values.messages import (
     Blob,
@@ -236,27 +235,6 @@ async def test_a_given_message_cannot_name_a_blob_in_the_place_of_its_text(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=r"names the blob ffffffff\.\."):
         await refer_all([message], shelf)
-
-
-# ---- the fake API
-
-
-@pytest.mark.parametrize(
-    ("url", "detail", "reason"),
-    [
-        (url_of(PNG), "auto", ""),
-        ("https://a.b/c.png", None, ""),
-        (None, None, "Missing required parameter: 'x'"),
-        (url_of(PNG), "much", "Invalid value: 'much'"),
-        (address(PART), None, "Expected a valid URL"),
-        ("data:image/png;base64,a?", None, "Expected a base64-encoded data URL"),
-        (url_of(b"text"), None, "unsupported image"),
-        (url_of(PNG, "image/bmp"), None, "unsupported image"),
-    ],
-)
-def test_the_fake_api_refuses_what_the_real_one_would(url: Any, detail: Any, reason: str) -> None:
-    found = image_problem(url, detail, "x")
-    assert (reason in found) if reason else not found
 
 
 # ---- memory

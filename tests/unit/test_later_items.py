@@ -22,7 +22,6 @@ from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import Recorded, read_recorded
 from holdfast.reading.runs.run_results import run_data, run_result
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, EventRecord, JournalEntry, StepRecord
 from holdfast.task.data.state import TaskRecord
@@ -243,27 +242,6 @@ async def test_items_with_archived_texts_are_made_at_once(archive: Archive) -> N
         assert not is_unread(result)
         assert [each for each in types(result) if each != "reasoning_item"] == KINDS
         assert text in repr(result) or "rs_1" in repr(result)
-
-
-GUARDED = Outcome(at=2, guards=(ToolGuarded(name="g", kind="input", behavior="allow"),))
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [
-        [asked(next=(TaskStep(agent="bob"),)), answered(step=TaskStep(agent="bob"))],
-        [asked(ToolCall(id="c1", name="transfer_to_bob")), answered()],
-        [asked(outcomes=(GUARDED,)), answered()],
-    ],
-)
-async def test_items_of_other_runs_are_made_at_once(
-    archive: Archive, steps: list[StepRecord]
-) -> None:
-    recorded = await read_recorded(await closed(archive, *steps), "t")
-    result = run_result(recorded, ann(handoffs=[Agent("bob")]))
-    assert not is_unread(result)
-    assert len(result.new_items) == 3
-    assert len(result.tool_input_guardrail_results) == len(steps[0].outcomes[0].guards)
 
 
 async def test_undone_steps_are_no_part_of_what_is_read_later(archive: Archive) -> None:

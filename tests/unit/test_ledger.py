@@ -163,24 +163,6 @@ def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None
     assert ledger.s.usage.requests == 1
 
 
-def test_when_a_call_ended_is_left_out_where_the_answer_before_it_says_so() -> None:
-    ends = {"at once": 100.253, "late": 100.300, "clock set back": 99.9}
-    ran = {name: Outcome(ended=at, took=0.25, worker="w") for name, at in ends.items()}
-    sent = [each.without_end(100.0) for each in ran.values()]
-    assert [each.ended for each in sent] == [0.0, 100.300, 99.9]
-    refused = Outcome(content="no such tool", status="failed").without_end(100.0)
-    ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
-    ledger.begin(RunRequest(), now=2.0)
-    calls = tuple(ToolCall(id=str(i), name="f") for i in range(4))
-    answer = ModelAnswer(message=assistant("", calls=calls), at=100.0)
-    told = dict(enumerate([*sent, refused]))
-    ledger.advanced(1, Advanced(answer=answer, told=told, worker="w"), now=101.0)
-    ledger.finish(1, now=102.0)
-    [record] = [each.step for each in ledger.entries if each.step is not None]
-    assert [each.ended for each in record.outcomes] == [100.25, 100.300, 99.9, 0.0]
-    assert [each.worker for each in record.outcomes] == ["w", "w", "w", ""]
-
-
 def test_a_set_of_known_ids_is_carried_and_forgets_the_first() -> None:
     known = KnownIds("", 3)
     for id in "abcd":

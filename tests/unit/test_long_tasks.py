@@ -11,7 +11,6 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities.data.cache import Cache
-from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.seen import seen_before
 from holdfast.activities.data.source import Source
 from holdfast.archive.archive import Archive
@@ -165,29 +164,6 @@ async def test_the_output_of_an_archived_step_is_read_from_the_newest_segment_th
 
 
 # ---- images
-
-
-@pytest.mark.parametrize(
-    ("asked", "places"),
-    [
-        ([user("a"), PICTURE, user("b")], [1]),
-        ([user("a"), PICTURE, user("b"), PICTURE], [1, 3]),
-        ([user("other"), user("b"), PICTURE], [2]),
-        ([PICTURE], [0]),
-        ([user("a"), user("a picture"), user("b")], []),
-        ([], []),
-    ],
-)
-def test_a_request_is_searched_for_images_where_it_is_not_what_was_known(
-    asked: list[Message], places: list[int]
-) -> None:
-    known = Conversation.of([user("a"), PICTURE, user("b")])
-    assert known.not_text == (1,)
-    assert known.places_in(tuple(asked)) == places
-    begins = (*known.messages, *asked)
-    assert known.places_in(begins) == [1, *(3 + place for place in places)]
-    wrong = Conversation(known.messages, ())  # what is known is not looked at again
-    assert wrong.places_in(begins) == [3 + place for place in places]
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Agent, SQLiteSession, ToolContext
+from holdfast import Agent, SQLiteSession
 from holdfast.agents.nesting.agent_tool import described, summary_of
-from holdfast.agents.run_config import RunConfig
 from holdfast.errors import UserError
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Outcome
@@ -117,26 +114,3 @@ def test_options_of_the_nested_run_that_cannot_be_used_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=text):
         Agent(name="low").as_tool(**options)
-
-
-@pytest.mark.parametrize("own", [None, RunConfig(workflow_name="own")])
-async def test_a_run_outside_of_a_task_has_the_settings_of_its_tool_or_of_the_call(
-    own: RunConfig | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[dict[str, Any]] = []
-
-    class Recorder:
-        @staticmethod
-        async def run(_agent: Any, _given: Any, **options: Any) -> Any:
-            asked.append(options)
-            return SimpleNamespace(final_output="deep", new_items=[])
-
-    monkeypatch.setattr(holdfast, "Runner", Recorder)
-    made = Agent(name="inner").as_tool("ask", "Ask.", lambda it: it.final_output, run_config=own)
-    above, arguments = RunConfig(workflow_name="above"), '{"input": "q"}'
-    ctx = ToolContext(
-        None, tool_name="ask", tool_call_id="c1", tool_arguments=arguments, run_config=above
-    )
-    assert await made.on_invoke_tool(ctx, arguments) == "deep"
-    [options] = asked
-    assert options["run_config"] is options["context"].run_config is (own or above)

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import ForkOf, SegmentRef, StepResult
-from holdfast.task.data.state import Carried, TaskInput
+from holdfast.task.data.records import StepResult
+from holdfast.task.data.state import TaskInput
 from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.ledger.queue import problem, ready_steps
+from holdfast.task.ledger.queue import problem
 from holdfast.task.ledger.queue_changes import found_by
 from holdfast.task.step_effects import undoable
-from holdfast.task.undo import active_steps, departure, finish_undo, leave_open_steps, leave_step
+from holdfast.task.undo import active_steps, finish_undo, leave_open_steps, leave_step
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import extend
 from holdfast.values.messages import Usage, assistant
@@ -170,32 +170,6 @@ def test_steps_side_by_side_are_undone_exactly(
             case _:
                 machine.undo(at)
         machine.check()
-
-
-@given(ACTIONS, st.integers(0, 9))
-def test_a_fork_from_any_step_can_go_on(
-    actions: list[tuple[str, int, list[list[int]], bool]], at: int
-) -> None:
-    machine = Machine()
-    for kind, where, children, last in actions:
-        if kind == "begin":
-            machine.begin(where)
-        elif kind == "ask":
-            machine.ask(where, over=last)
-        elif kind == "finish":
-            machine.finish(where, children, last=last)
-    records = active_steps(machine.ledger.entries)
-    if not records:
-        return
-    record = records[at % len(records)]
-    fork = ForkOf(task="t", n=record.n)
-    carried: Carried = departure(
-        records[: record.n], {}, SegmentRef(sha256=""), fork=fork, text=None, feedback=None
-    )
-    if carried.queue:
-        assert ready_steps(carried.queue, ()), "something can run"
-    ids = [step.step_id for step in carried.queue]
-    assert len(ids) == len(set(ids))
 
 
 @given(st.lists(st.lists(st.integers(0, 12), max_size=3), max_size=12))

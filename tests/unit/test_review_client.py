@@ -119,32 +119,6 @@ def test_what_is_no_commit_is_none_and_raises_nothing(name: str, payloads: list[
     assert read_commit(name, payloads) is None
 
 
-RESETS = [[], [4], [2, 7], [0, 12]]
-
-
-@pytest.mark.parametrize("resets", RESETS)
-def test_the_turns_in_force_are_the_same_however_they_are_indexed(
-    tmp_path: Path, resets: list[int]
-) -> None:
-    archive = Archive(tmp_path)
-    commits = [
-        CommitRef(task=f"{k}", sha256="" if k in resets else digest(b"%d" % k)) for k in range(13)
-    ]
-
-    def expected(upto: int | None) -> list[CommitRef]:
-        seen = commits[:upto]
-        at = max((k for k, commit in enumerate(seen) if not commit.sha256), default=-1)
-        return seen[at + 1 :]
-
-    for size in (1, 4, 5, 13, 20):
-        pages = [commits[k : k + size] for k in range(0, len(commits) - size, size)]
-        older = tuple(archive.put(canonical([c.wire() for c in page])) for page in pages)
-        base = sum(map(len, pages))
-        state = SessionState(commits=tuple(commits[base:]), older=older, base=base)
-        for upto in (None, *range(14)):
-            assert asyncio.run(turns(archive, state, upto)) == expected(upto)
-
-
 @pytest.mark.parametrize("size", [1, 3, 20])
 def test_turns_that_others_replace_are_not_in_force_however_they_are_indexed(
     tmp_path: Path, size: int

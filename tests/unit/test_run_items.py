@@ -10,7 +10,6 @@ from holdfast.agents.runs.item_reading import message_items, step_items, step_me
 from holdfast.agents.runs.teams import Team, team_of
 from holdfast.models import from_response_items
 from holdfast.models.base import ModelAnswer
-from holdfast.reading.run_hooks import hook_calls
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepRecord, StepResult
@@ -186,21 +185,3 @@ def test_a_step_adds_the_result_of_a_call_whose_id_an_earlier_call_had() -> None
         message.text for message in step_messages(body_of(second_round())) if message.role == "tool"
     ]
     assert said == ["of rome", "of oslo"]
-
-
-def test_a_handoff_does_not_make_one_of_an_earlier_call_of_its_id() -> None:
-    away = ToolCall(id="call_0", name="transfer_to_b")
-    adds = (*FIRST_ROUND, assistant("", calls=(away,)), told(away, '{"assistant": "b"}'))
-    step = StepRecord(
-        n=2,
-        step=TaskStep(),
-        adds=adds,
-        journal=(JournalEntry(request="r", calls=(ROME,), outcomes=(Outcome(at=1),)),),
-        calls=(away,),
-        outcomes=(Outcome(at=3),),
-        next=(TaskStep(agent="b"),),
-    )
-    kinds = ["tool_call_item", "tool_call_output_item", "handoff_call_item", "handoff_output_item"]
-    assert types(step_items(body_of(step), TEAM)) == kinds
-    hooks = [(each.hook, each.args[-1]) for each in hook_calls(body_of(step), TEAM, (), None)]
-    assert ("on_tool_end", "of rome") in hooks

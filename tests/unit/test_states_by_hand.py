@@ -206,29 +206,3 @@ def test_input_is_refused_when_a_waiting_call_may_end_the_run(
         return
     state.add_input("More.")
     assert [each["content"] for each in state.pending_input] == ["More."]
-
-
-@pytest.mark.parametrize(
-    ("inner", "outer", "refused"),
-    [
-        ("stop_on_first_tool", "run_llm_again", False),  # it ends the call of the agent, no more
-        ("run_llm_again", "stop_on_first_tool", True),
-        ("run_llm_again", {"stop_at_tool_names": ["ask"]}, True),
-        ("stop_on_first_tool", {"stop_at_tool_names": ["look"]}, False),
-    ],
-)
-async def test_input_is_judged_by_the_agent_of_the_run_when_a_nested_call_waits(
-    inner: Any, outer: Any, *, refused: bool
-) -> None:
-    low = Agent("Low", tool_use_behavior=inner)
-    top = Agent("Top", tools=[low.as_tool("ask", "Asks.")], tool_use_behavior=outer)
-    raw = {"type": "function_call", "call_id": "c1", "name": "pay", "arguments": "{}"}
-    waiting = ToolApprovalItem(agent=low, raw_item=raw, approval_id="t~1.0:1")
-    made = RunState.of("t", [waiting])
-    made.run_by(top)
-    for state in (made, await RunState.from_json(top, made.to_json())):
-        if refused:
-            with pytest.raises(UserError, match="agent 'Top' may answer with the result of 'ask'"):
-                state.add_input("More.")
-        else:
-            state.add_input("More.")

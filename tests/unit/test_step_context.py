@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -12,60 +11,14 @@ import pytest
 from holdfast import TaskStep, TaskStepOutput, ToolCall
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelAnswer, ModelRequest, ToolSpec
-from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import JournalEntry, OpenStep
-from holdfast.task.data.wire import Advanced
+from holdfast.task.data.records import JournalEntry
 from holdfast.values.messages import Message, assistant, system, user
 from holdfast.workers import StepContext, driver
 from holdfast.workers.context.model_calls import LAST_CALL
-from holdfast.workers.driver import advance
+from tests.support.bench import Bench
 from tests.support.workers import Body, Doing, ends
 
-OPENED = OpenStep(step=TaskStep(step_id="s1"))
 CALL = ToolCall(id="c1", name="look")
-
-
-@dataclass
-class Bench:
-    """Runs a step activity after the other, as a task does, without a task.
-
-    Attributes:
-        body: The AgentWorker's step.
-        answers: Says what the model answers to a request.
-        paid: Requests that were answered.
-        journal: What the task has recorded.
-    """
-
-    body: Body
-    answers: Callable[[ModelRequest], Awaitable[Message]]
-    paid: list[ModelRequest] = field(default_factory=list[ModelRequest])
-    journal: list[JournalEntry] = field(default_factory=list[JournalEntry])
-
-    def context(self, **given: Any) -> StepContext:
-        async def respond(request: ModelRequest) -> ModelAnswer:
-            message = await self.answers(request)
-            self.paid.append(request)
-            return ModelAnswer(message=message)
-
-        return StepContext(
-            agent=AgentSnapshot(name="a"),
-            head=TaskHead(agent="a"),
-            opened=OPENED,
-            transcript=[],
-            respond=respond,
-            journal=self.journal,
-            **given,
-        )
-
-    async def advance(self, **given: Any) -> Advanced:
-        """Run one activity, and record its answer."""
-        ctx = self.context(**given)
-        async with asyncio.timeout(100):
-            advanced = await advance(Doing(self.body), ctx, OPENED)
-        if ctx.record.answered is not None and advanced.answer is not None:
-            self.journal.append(ctx.record.answered)
-        return advanced
 
 
 async def quick(request: ModelRequest) -> Message:
@@ -78,7 +31,10 @@ async def slow(request: ModelRequest) -> Message:
 
 
 def bench(body: Body, answers: Callable[[ModelRequest], Awaitable[Message]] = quick) -> Bench:
-    return Bench(body, answers)
+    async def answer(request: ModelRequest) -> ModelAnswer:
+        return ModelAnswer(message=await answers(request))
+
+    return Bench(Doing(body), answer)
 
 
 # ---- answers that are paid for
@@ -196,29 +152,6 @@ async def test_after_a_timeout_of_its_own_a_worker_may_call_again() -> None:
     assert advanced.answer is not None
     assert advanced.result is not None
     assert advanced.result.echo
-
-
-async def test_cancelling_the_activity_stops_the_worker() -> None:
-    asked, ended = asyncio.Event(), asyncio.Event()
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        try:
-            await ctx.call_model()
-        finally:
-            ended.set()
-        return ends(step)
-
-    async def never(request: ModelRequest) -> Message:
-        asked.set()
-        await asyncio.Event().wait()
-        return await quick(request)
-
-    running = asyncio.create_task(bench(body, never).advance())
-    await asyncio.wait_for(asked.wait(), 100)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert ended.is_set()
 
 
 # ---- the last call of a budget

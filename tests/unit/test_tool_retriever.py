@@ -14,14 +14,11 @@ from holdfast import Agent, KeywordToolRetriever, Message, TaskStep, tool
 from holdfast.agents.tools.retriever import ask_retriever, words_in
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import AGENTS_SDK, TaskHead
-from holdfast.task.data.records import JournalEntry, OpenStep
-from holdfast.task.data.wire import Advanced
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.workers import StepContext
-from holdfast.workers.driver import advance
+from tests.support.bench import Bench
 from tests.support.workers import Body, Doing, ends
 
 
@@ -168,47 +165,22 @@ async def test_something_else_than_names_is_an_error_that_says_so(returned: Any)
 # ---- a step
 
 
-class Bench:
-    """Runs a step's activities one after the other, as a task does, with a retriever."""
+class Chosen(Bench):
+    """A step of an agent with a retriever."""
 
     def __init__(self, body: Body, retriever: Fixed, said: Message | None = None) -> None:
-        self.body = body
-        self.retriever = retriever
-        self.said = said or assistant("hi")
-        self.paid: list[ModelRequest] = []
-        self.journal: tuple[JournalEntry, ...] = ()
-        self.snapshot: AgentSnapshot = Agent(name="a", tool_retriever=retriever).snapshot("m")
-
-    async def advance(
-        self, *, head: TaskHead | None = None, input: str = "the task", limit: Any = "", n: int = 1
-    ) -> Advanced:
-        async def respond(request: ModelRequest) -> ModelAnswer:
-            self.paid.append(request)
-            return ModelAnswer(message=self.said)
-
-        async def ask_task() -> Task:
-            return Task(task_id="t", input=input)
+        async def answers(_: ModelRequest) -> ModelAnswer:
+            return ModelAnswer(message=said or assistant("hi"))
 
         async def retrieve(query: str) -> Sequence[str]:
-            return await ask_retriever(self.retriever, NAMES, query)
+            return await ask_retriever(retriever, NAMES, query)
 
-        opened = OpenStep(step=TaskStep(step_id="s1"))
-        ctx = StepContext(
-            agent=self.snapshot,
-            head=head or TaskHead(agent="a"),
-            opened=opened,
-            transcript=[user("earlier"), assistant("yes"), user("the request")],
-            respond=respond,
-            ask_task=ask_task,
-            retrieve=retrieve,
-            journal=self.journal,
-            limit=limit,
-            n=n,
-        )
-        async with asyncio.timeout(100):
-            got = await advance(Doing(self.body), ctx, opened)
-        self.journal = (*self.journal, *ctx.record.fresh)
-        return got
+        async def ask_task() -> Task:
+            return Task(task_id="t", input="the task")
+
+        self.retriever = retriever
+        agent = Agent(name="a", tool_retriever=retriever).snapshot("m")
+        super().__init__(Doing(body), answers, agent, ask_task=ask_task, retrieve=retrieve)
 
 
 def offered(request: ModelRequest) -> list[str]:
@@ -228,7 +200,7 @@ async def test_a_step_that_is_run_again_offers_the_same_tools_without_asking() -
         names = [spec.name for spec in await ctx.offered_tools()]
         return ends(step, [one.text, two.text, *names])
 
-    bench = Bench(twice, Fixed("weather"))
+    bench = Chosen(twice, Fixed("weather"))
     assert (await bench.advance()).result is None
     bench.retriever.names = ("book_hotel",)
     got = await bench.advance()
@@ -240,7 +212,7 @@ async def test_a_step_that_is_run_again_offers_the_same_tools_without_asking() -
 
 async def test_a_tool_that_is_not_on_offer_is_not_run_and_the_model_is_told() -> None:
     calls = (ToolCall(id="1", name="weather"), ToolCall(id="2", name="book_hotel"))
-    bench = Bench(asks, Fixed("weather"), assistant("", calls=calls))
+    bench = Chosen(asks, Fixed("weather"), assistant("", calls=calls))
     got = await bench.advance()
     assert list(got.told) == [1]
     assert got.told[1].is_error
@@ -251,7 +223,7 @@ async def test_a_tool_that_is_not_on_offer_is_not_run_and_the_model_is_told() ->
 
 async def test_in_the_agents_sdks_dialect_it_is_a_verdict_and_the_answer_is_kept() -> None:
     said = assistant("", calls=(ToolCall(id="1", name="book_hotel"),))
-    bench = Bench(asks, Fixed("weather"), said)
+    bench = Chosen(asks, Fixed("weather"), said)
     got = await bench.advance(head=TaskHead(agent="a", dialect=AGENTS_SDK))
     assert got.failure is not None
     assert got.failure.type == ModelBehaviorError.__name__
@@ -267,7 +239,7 @@ async def test_the_last_call_of_a_budget_is_seen_behind_the_record_of_the_offer(
         await ctx.call_model()
         return ends(step)
 
-    bench = Bench(body, Fixed("weather"))
+    bench = Chosen(body, Fixed("weather"))
     await bench.advance(limit="finish")
     await bench.advance()
     assert limits == [True, True]
