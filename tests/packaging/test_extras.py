@@ -169,6 +169,7 @@ def test_local_is_enough_for_tasks_on_this_machine(make: Make) -> None:
     assert done.stdout == "hello\n", done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_new_project_is_installed_by_what_it_says_and_passes_its_test(
     bare: Environment, tmp_path: Path
 ) -> None:
