@@ -34,6 +34,7 @@ from holdfast.errors import (
     MCPConnectionError,
     ModelUnavailableError,
     NoWorkerError,
+    OutcomeUnknownError,
     QueryFailedError,
     UserError,
     remedy_of,
@@ -267,10 +268,12 @@ def clean_remedy(error: Exception) -> str:
 
 @contextmanager
 def certain() -> Generator[None]:
-    """Mark failures of the block, which is none that the tool's function runs in, as certain."""
+    """Mark failures of the block as certain, unless the code says that it does not know."""
     try:
         yield
     except ApplicationError as error:
+        if error.type == OutcomeUnknownError.__name__:
+            raise
         raise marked(error) from None
 
 

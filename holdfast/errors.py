@@ -386,7 +386,8 @@ class OutcomeUnknownError(HoldfastError):
     """A tool raises it when it cannot say whether its call took effect.
 
     The call is then *unknown*: it is not repeated, a person or the tool's `probe=` decides. A call
-    that may be repeated, of a tool that reads or is idempotent, is made again.
+    that may be repeated, of a tool that reads or is idempotent, is made again. An `undo=` raises it
+    likewise: a person is asked.
     """
 
 

@@ -85,7 +85,7 @@ class AgentTask(Opening):
             self.commands.read(),
             Watch(core.children.unfollowed, core.children.lose).run(),
         )
-        if given.carried is not None:
+        if given.carried is not None or given.held:
             core.publish()
         reporter = Reporter(core.ledger, self._unrecorded_status, self._orphaned)
         if given.parent is not None:

@@ -12,9 +12,9 @@ import json
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from holdfast import Agent, ToolContext, tool
+from holdfast import Agent, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import (
@@ -23,7 +23,8 @@ from holdfast.errors import (
     OutcomeUnknownError,
 )
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.values.messages import Message, ToolCall, Usage
+from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
+from holdfast.workers import AgentWorker, StepContext
 
 COST = Usage(requests=1, input_tokens=10, output_tokens=1)
 
@@ -215,6 +216,34 @@ def saw(world: World, what: str) -> str:
     return f"saw {what}"
 
 
+class Crowd(AgentWorker):
+    """Runs the turns of a plan side by side, each a step; the last step waits for all of them."""
+
+    max_parallel: ClassVar[int] = 8
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        """Plan, make the calls of one turn, or end."""
+        if step.step_id == "s1":
+            ctx.add(user(step.input or ""))
+            plan, _ = plan_of([user(step.input or "")])
+            turns = {f"p{k}": json.dumps(turn) for k, turn in enumerate(plan[:-1])}
+            parts = [TaskStep(step_id=id, input=turn) for id, turn in turns.items()]
+            last = TaskStep(step_id="last", prev_steps=tuple(turns))
+            return TaskStepOutput(output=0, task_step=step, next_steps=(*parts, last))
+        text = step.input or ""
+        calls: list[Any] = json.loads(text) if text.startswith("[") else []
+        made = [
+            ToolCall(id=f"{step.step_id}.{i}", name=name, arguments=json.dumps(arguments))
+            for i, (name, arguments) in enumerate(calls)
+        ]
+        results = await ctx.call_tools(made)
+        is_last = not step.step_id.startswith("p")
+        if is_last:
+            ctx.add(assistant("done"))
+        texts = [str(result.content) for result in results]
+        return TaskStepOutput(output=texts, task_step=step, is_last=is_last)
+
+
 def agents_of(world: World, without: Collection[str] = ()) -> list[Agent]:
     """Make the agents; those that a deploy serves have not all tools.
 
@@ -227,4 +256,5 @@ def agents_of(world: World, without: Collection[str] = ()) -> list[Agent]:
     clerk = Agent(name="clerk", instructions="", model=model, tools=tools)
     helper = [] if "helper" in without else [clerk.as_tool("helper", "Let the clerk do it.")]
     boss = Agent(name="boss", instructions="", model=model, tools=[*tools, *helper])
-    return [boss, clerk]
+    crowd = Agent(name="crowd", instructions="", worker=Crowd(), tools=[*tools, *helper])
+    return [boss, clerk, crowd]

@@ -13,7 +13,16 @@ from tests.simulation.play import FATES, Choice, Schedule
 LENGTH = 9
 """Choices of a schedule in `make test`, about."""
 
-ACTIVITIES = ("step", "step", "tool", "tool", "undo", "close", "archive", "nest", "any")
+ACTIVITIES = (*("tool",) * 5, *("step", "undo") * 2, *("close", "archive", "nest", "check", "any"))
+"""Types of activities that something happens to, as often as it does."""
+
+AT_WORK = {"say": ("tool", "tool", "check"), "undo": ("undo",), "finalize": ("close", "commit")}
+"""Activities that a choice makes, for a fate of theirs."""
+
+TOOLS = ("look", "book", "pay", "send", "mark", "move", "helper")
+TROUBLES = ("lost", "stalled", "late", "long", *FATES)
+"""What happens to them."""
+
 MISFITS: tuple[tuple[str, list[str]], ...] = (
     ("approve", ['{"approval": 7, "by": "ann"}']),
     ("approve", ['{"approval": "t:99", "by": "ann"}']),
@@ -39,20 +48,23 @@ STEERING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("feedback", {"text": "and then", "by": "ann", "when": "queued"}),
     ("edit_step", {"step": "s2", "input": "other", "by": "ann"}),
     ("drop_step", {"step": "s2", "by": "ann"}),
+    ("edit_step", {"step": "p1", "input": "other", "by": "ann"}),
+    ("drop_step", {"step": "p1", "by": "ann"}),
+    ("drop_step", {"step": "last", "by": "ann"}),
     ("revoke", {"rule": 1, "by": "ann"}),
     ("abandon", {"by": "ann"}),
 )
 """Commands of people that are no decisions."""
 
 REQUESTS: tuple[dict[str, Any], ...] = (
-    {"all": True},
-    {"all": True},
+    *({"all": True},) * 6,
     {},
     {},
     {"restart": True},
     {"input": "more"},
     {"round": True},
     {"step": "s2"},
+    {"step": "p1"},
 )
 """Fields of requests to run."""
 
@@ -68,12 +80,13 @@ class Author:
     def write(self) -> Schedule:
         """Write the schedule."""
         chance = self._chance
-        self._has_child = chance.random() < 0.3
+        self._has_child = chance.random() < 0.35
         plan = self._plan(chance.randint(1, 3))
-        if self._has_child:
-            self._has_child = "helper" in json.dumps(plan)
-        options: dict[str, Any] = {"roll_events": 50} if chance.random() < 0.35 else {}
-        self._rolls = "roll_events" in options
+        text = json.dumps(plan)
+        self._tools = [name for name in TOOLS if name in text] or ["pay"]
+        self._has_child = "helper" in self._tools
+        rolls = chance.random() < (0.6 if self._has_child else 0.3)
+        options: dict[str, Any] = {"roll_events": 50} if rolls else {}
         if chance.random() < 0.25:
             options["session"] = True
         if chance.random() < 0.15:
@@ -82,11 +95,16 @@ class Author:
             options["finalize"] = True
         if chance.random() < 0.3:
             options["automatic"] = True
-        choices = [self._run()] if "automatic" not in options else []
+        choices: list[Choice] = [self._run()] if "automatic" not in options else []
+        if chance.random() < 0.12:
+            options |= {"run_request": "r0", "automatic": True}
+            choices = [("run", 0, "r0", {"all": True})]
         while len(choices) < self._length:
             choices += self._more()
-        choices.append(("home",) if chance.random() < 0.5 else self._last())
-        return Schedule(plan=plan, choices=choices, real=chance.random() < 0.25, options=options)
+        choices.append(("home",) if chance.random() < 0.5 else ("settle",))
+        agent = "crowd" if chance.random() < 0.15 else "boss"
+        is_real = chance.random() < 0.2
+        return Schedule(plan=plan, choices=choices, agent=agent, real=is_real, options=options)
 
     def _plan(self, turns: int, *, nested: bool = False) -> list[Any]:
         chance = self._chance
@@ -100,7 +118,7 @@ class Author:
         chance = self._chance
         if self._has_child and not nested and chance.random() < 0.5:
             return ["helper", {"input": json.dumps(self._plan(1, nested=True))}]
-        name = chance.choice(("look", "book", "book", "pay", "pay", "send", "mark", "move"))
+        name = chance.choice(("look", "mark", "send", *("book", "move") * 2, *("pay",) * 3))
         value = chance.randint(1, 9)
         known: dict[str, dict[str, Any]] = {
             "look": {"what": str(value)},
@@ -113,32 +131,69 @@ class Author:
     # ---- choices
 
     def _more(self) -> list[Choice]:
-        """Write the next choice, after some moves."""
-        kinds: list[tuple[int, Callable[[], Choice]]] = [
-            (22, self._decide),
+        """Write the next choices, after some moves."""
+        kinds: list[tuple[int, Callable[[], Choice | list[Choice]]]] = [
+            (30, self._decide),
             (10, self._run),
-            (10, self._undo),
-            (8, self._steer),
+            (9, self._undo),
+            (7, self._steer),
             (5, self._finalize),
             (3, self._misfit),
             (8, self._evict),
             (3, self._lose),
-            (12, self._fate),
+            (10, self._fate),
             (4, self._trouble),
-            (6, self._deploy),
+            (4, self._deploy),
             (2, self._cancel),
-            (2, self._terminate),
+            (9 if self._has_child else 2, self._terminate),
             (3, self._wait),
             (4, lambda: ("release",)),
+            (3, self._blind_edit),
+            (6, self._unclear_undo),
+            (3, self._hard_end),
         ]
         weights, made = zip(*kinds, strict=True)
         [kind] = self._chance.choices(made, weights)
-        return [*self._moves(), kind()]
+        made = kind()
+        found: list[Choice] = [made] if isinstance(made, tuple) else made
+        kinds_of = AT_WORK.get(found[0][0], ())
+        if kinds_of and self._chance.random() < 0.3:
+            fate = ("fate", self._chance.choice(kinds_of), self._chance.choice(TROUBLES))
+            found = [fate, *found]
+        return [*self._moves(), *found]
+
+    def _blind_edit(self) -> list[Choice]:
+        """A person edits a call whose tool is gone meanwhile."""
+        edit = {"approval": "open", "by": "ann", "arguments": {"amount": 6}}
+        found = [("settle",), ("deploy", ["pay"]), ("say", 0, "approve", edit)]
+        return [*found, *self._moves()]
+
+    def _unclear_undo(self) -> list[Choice]:
+        """An undo ends without its end being known, or with a question; another one follows."""
+        chance = self._chance
+        tool = chance.choice(("undo book", "undo move"))
+        first = ("trouble", tool, chance.choice(("unknown", "raises")))
+        asked = {"approval": "open", "by": "ann", "result": "as a person says"}
+        verb = chance.choice(("approve", "reject", "respond"))
+        known = asked if verb == "respond" else {"approval": "open", "by": "ann"}
+        undo = [self._undo(keep=True), ("settle",), ("say", 0, verb, known)]
+        return [("settle",), first, *undo, *self._moves(), self._undo(keep=True)]
+
+    def _hard_end(self) -> list[Choice]:
+        """An end whose record cannot be written, and what people do meanwhile."""
+        chance = self._chance
+        end = ("say", 0, "abandon", {"by": "ann"})
+        fails = [
+            ("fate", "close", chance.choice(("fails", "breaks", "late", "lost"))) for _ in "12"
+        ]
+        later = (self._run(), self._undo(), self._steer(), self._finalize(), ("wait", 4000))
+        found = [*fails, chance.choice((end, self._finalize())), ("settle",)]
+        return [*found, chance.choice(later), *self._moves()]
 
     def _moves(self) -> list[Choice]:
         chance = self._chance
         how = chance.random()
-        if how < 0.35:
+        if how < 0.5:
             return [("settle",)]
         if how < 0.9:
             return [("go", *(chance.choice((0, 0, 0, 1, 2)) for _ in range(chance.randint(1, 6))))]
@@ -157,8 +212,9 @@ class Author:
     def _decide(self) -> Choice:
         chance = self._chance
         verb = chance.choice(("approve", "approve", "approve", "reject", "respond"))
-        body: dict[str, Any] = {"approval": chance.choice((1, 1, 1, 2, 2, 3)), "by": "ann"}
-        if verb == "approve" and chance.random() < 0.35:
+        approval = chance.choice(("open", "open", "open", "open", 1, 1, 2, 3))
+        body: dict[str, Any] = {"approval": approval, "by": "ann"}
+        if verb == "approve" and chance.random() < 0.25:
             body["arguments"] = {"amount": 5}
         if verb == "approve" and chance.random() < 0.1:
             body["always"] = True
@@ -172,11 +228,11 @@ class Author:
         fields = self._chance.choice(REQUESTS)
         return ("run", self._who(), self._id("r"), dict(fields))
 
-    def _undo(self) -> Choice:
+    def _undo(self, *, keep: bool = False) -> Choice:
         fields: dict[str, Any] = {"by": "bob"}
-        if self._chance.random() < 0.4:
-            fields["to"] = self._chance.randint(0, 2)
-        if self._chance.random() < 0.6:
+        if self._chance.random() < 0.3:
+            fields["to"] = self._chance.choice((0, 0, 1, 2))
+        if keep or self._chance.random() < 0.8:
             fields["residue"] = "keep"
         return ("undo", self._who(), self._id("u"), fields)
 
@@ -198,31 +254,27 @@ class Author:
         return ("lose", self._who())
 
     def _fate(self) -> Choice:
-        return ("fate", self._chance.choice(ACTIVITIES), self._chance.choice(list(FATES)))
+        return ("fate", self._chance.choice(ACTIVITIES), self._chance.choice(TROUBLES))
 
     def _trouble(self) -> Choice:
         chance = self._chance
-        if chance.random() < 0.4:
+        if chance.random() < 0.3:
             return ("trouble", "model", chance.choice(("unavailable", "refuses")))
-        tool = chance.choice(("book", "pay", "send", "mark", "undo book", "undo move"))
+        tool = chance.choice([*self._tools, "undo book", "undo move"])
         return ("trouble", tool, chance.choice(("raises", "unknown")))
 
     def _deploy(self) -> Choice:
-        return ("deploy", self._chance.choice(([], ["pay"], ["pay"], ["book"], ["helper"])))
+        return ("deploy", self._chance.choice(([], [self._chance.choice(self._tools)])))
 
     def _cancel(self) -> Choice:
         return ("cancel", self._who())
 
-    def _terminate(self) -> Choice:
-        # The end of a child is not noticed once its task has continued as new: a known defect.
-        return ("terminate", 1 if self._has_child and not self._rolls else 0)
+    def _terminate(self) -> list[Choice]:
+        who = self._chance.choice((0, 1, 1, 1)) if self._has_child else 0
+        return [("settle",), ("terminate", who), ("settle",)]
 
     def _wait(self) -> Choice:
         return ("wait", self._chance.choice((0.5, 5, 30, 4000)))
-
-    def _last(self) -> Choice:
-        """Write a last choice: what a task comes to by itself."""
-        return ("settle",)
 
 
 class CalmAuthor(Author):

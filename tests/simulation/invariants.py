@@ -7,6 +7,8 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, cast
 
+from temporalio.api.common.v1 import Payload
+
 from holdfast.archive.archive import record_name
 from holdfast.engine.search_attributes import AGENT_TASK, SEAL_MEMO
 from holdfast.reading.audit.audit import verify
@@ -15,20 +17,22 @@ from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.records import Entry
 from holdfast.task.data.seal import Seal, is_sealed
 from holdfast.task.data.state import TaskRecord
+from holdfast.task.data.undo import UndoRequest
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue_changes import queue_after
 from holdfast.task.people import approvals
 from holdfast.task.queries.views import ViewRequest
-from holdfast.task.requests.checks import refuse_finalize, refuse_run
+from holdfast.task.requests.checks import refuse_finalize, refuse_run, refuse_undo
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import extend
+from tests.simulation.effects import Effects
 from tests.simulation.run import Run, ViolationError
 
 if TYPE_CHECKING:
     from tests.simulation.play import Simulation
 
-REPEATABLE = {"mark"}
-"""Tools whose calls may take effect more than once, with one key."""
-
+WAITS = ("waiting", "paused", "needs_attention")
+"""Status of a task that nothing but somebody else can move."""
 
 OF_CLOCKS = ("at", "ended", "took", "started", "worker", "digest", "marks", "chain")
 TIMES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
@@ -42,6 +46,9 @@ class Invariants:
         self._sim = simulation
         self._entries: dict[str, list[Entry]] = defaultdict(list)
         self._ends: dict[str, str] = {}
+        self._folded: dict[str, object] = {}
+        self._told: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._effects = Effects(simulation.world)
 
     # ---- after each workflow task
 
@@ -58,7 +65,7 @@ class Invariants:
         self._check_end(run.id, core)
         self._check_closed(run)
         self._check_folds(run.id, core.ledger)
-        self._check_effects()
+        self._effects.check_counts()
         if not run.is_open and run.status not in ("continued", "terminated"):
             self._check_record(run)
 
@@ -68,7 +75,9 @@ class Invariants:
         new = ledger.chain.length - len(known)
         if new > len(ledger.entries):
             raise ViolationError(f"{id} has archived entries of its ledger that nobody has seen")
-        known += ledger.entries[len(ledger.entries) - new :] if new else []
+        for entry in ledger.entries[len(ledger.entries) - new :] if new else ():
+            known.append(entry)
+            self._effects.read(id, entry)
 
     def _check_end(self, id: str, core: Any) -> None:
         """An accepted end stays accepted; only an abandon may take its place."""
@@ -88,6 +97,10 @@ class Invariants:
     def _check_folds(self, id: str, ledger: Any) -> None:
         """The queue, the transcript and the number of steps are folds of the records."""
         entries, s = self._entries[id], ledger.s
+        state = (len(entries), s.steps, s.transcript, ledger.recorded)
+        if self._folded.get(id) == state:
+            return
+        self._folded[id] = state
         active = active_steps(entries)
         if len(active) != s.steps:
             raise ViolationError(f"{id} counts {s.steps} steps, and its ledger has {len(active)}")
@@ -99,24 +112,6 @@ class Invariants:
         findings = verify(entries)
         if findings:
             raise ViolationError(f"the ledger of {id} does not fit: {findings}")
-
-    def _check_effects(self) -> None:
-        """What is done is done once, and undone once at most, unless a person says so."""
-        world = self._sim.world
-        for what, counts in (("done", world.done), ("undone", world.undone)):
-            for (tool, key), count in counts.items():
-                if count > 1 + self._repeats() and tool not in REPEATABLE:
-                    raise ViolationError(f"{tool} ({key}) was {what} {count} times")
-
-    def _repeats(self) -> int:
-        """Count the decisions by which a person lets something be done once more."""
-        found = 0
-        for entries in self._entries.values():
-            for entry in entries:
-                event = entry.event
-                if event is not None and event.kind == "command":
-                    found += event.body.get("verb") == "approve"
-        return found
 
     def _check_record(self, run: Run) -> None:
         """A closed task has a record, and the run its seal."""
@@ -142,29 +137,58 @@ class Invariants:
         server = self._sim.server
         if not server.rests:
             return
+        self._check_answers()
         if server.due is None:
             waiting = [u for u in server.updates if not u.answers and self._rests(u.run)]
             if waiting:
                 what = f"{waiting[0].name} {waiting[0].id}"
                 raise ViolationError(f"nothing will answer the update {what}")
-        for id in self._sim.tasks:
-            run = server.newest(id)
-            if run is not None and run.is_open and run.code is not None and not run.timers:
+        runs = [run for id in self._sim.tasks if (run := server.newest(id)) and run.code]
+        self._effects.check((r.id, self._entries[r.id], r.code.core.ledger.s) for r in runs)
+        for run in runs:
+            if run.is_open and not run.timers:
                 self._check_rest(run)
 
     def _check_rest(self, run: Run) -> None:
         """Somebody can end each wait, and lists show what is."""
         core, id = run.code.core, run.id
         ledger = core.ledger
-        for name, child in ledger.s.children.items():
-            there = self._sim.server.newest(name)
-            if there is not None and not there.is_open and not (child.closed or child.left):
-                raise ViolationError(f"{id} has not noticed that its child {name} has ended")
+        if not self._sim.server.is_unseen:
+            self._check_ends(run)
+        for each in ledger.s.approvals:
+            if not _is_about_something(ledger, each):
+                raise ViolationError(f"{id} keeps a question that is over: {each.id} ({each.kind})")
         if not self._can_move(run):
             raise ViolationError(f"nobody can move {id}: {self.state_of(id)}")
         shown = json.loads(run.attributes.indexed_fields["HfStatus"].data)
         if shown != ledger.status:
             raise ViolationError(f"lists show {id} as {shown}; it is {ledger.status}")
+
+    def _check_ends(self, run: Run) -> None:
+        """A task knows which of those that it waits for have ended."""
+        s, newest = run.code.core.ledger.s, self._sim.server.newest
+        for name, child in s.children.items():
+            there = newest(name)
+            waits = not (child.closed or child.left or child.is_over)
+            if waits and there is not None and not there.is_open:
+                raise ViolationError(f"{run.id} has not noticed that its child {name} has ended")
+        parent = newest(run.begin.parent[0]) if run.begin.parent else None
+        waits = s.closing is None and run.code.core.ledger.status in WAITS
+        if waits and parent is not None and not parent.is_open:
+            raise ViolationError(f"{run.id} has not noticed that its parent {parent.id} has ended")
+
+    def _check_answers(self) -> None:
+        """A request that is sent once more is answered as it was, also by a later run."""
+        for update in self._sim.server.updates:
+            last = update.answers[-1] if update.answers else None
+            if not isinstance(last, Payload):
+                continue
+            reply: Any = json.loads(last.data)
+            if update.name == "finalize" or reply.get("status", "done") != "done":
+                continue
+            told = self._told.setdefault((update.run.id, update.name, update.id), reply)
+            if told.get("n") != reply.get("n"):
+                raise ViolationError(f"{update.name} {update.id} is answered {told}, then {reply}")
 
     def _can_move(self, run: Run) -> bool:
         """Whether a request, a person or another task can move a task that rests."""
@@ -183,7 +207,9 @@ class Invariants:
             case "needs_attention":
                 again = refuse_run(ledger, core.agenda, RunRequest(all=True), "probe")
                 anew = refuse_run(ledger, core.agenda, RunRequest(restart=True), "probe")
-                return again is None or anew is None or run.begin.parent is not None
+                is_stalled = getattr(ledger.failure, "type", "") == "StalledTaskError"
+                undoes = is_stalled and refuse_undo(ledger, UndoRequest()) is None
+                return again is None or anew is None or undoes or run.begin.parent is not None
             case _:
                 waits_for = [n for n, c in s.children.items() if not (c.closed or c.left)]
                 is_asked = refuse_run(ledger, core.agenda, RunRequest(), "probe") is None
@@ -243,6 +269,15 @@ class Invariants:
     def ledger_of(self, id: str) -> list[str]:
         """Return a task's ledger without what differs from one clock to another."""
         return [told(entry) for entry in self._entries[id]]
+
+
+def _is_about_something(ledger: Ledger, approval: Approval) -> bool:
+    """Whether an approval is of an undo in progress, or an open one of a call that is open."""
+    if approval.kind == "undo":
+        return ledger.s.undo is not None
+    if approval.status != "open" or approval.i < 0:
+        return True
+    return ledger.is_missing(approval.n, approval.i)
 
 
 def told(entry: Entry) -> str:

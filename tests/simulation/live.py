@@ -13,6 +13,7 @@ from temporalio.service import RPCError
 from holdfast.archive.segments import read_archived
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.reading.visibility import attributes, memo
+from holdfast.task.data.calls import Approval
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.records import Entry
@@ -101,6 +102,12 @@ class Live:
         self._updates.append(asyncio.create_task(self._quietly(sent)))
 
     async def _say(self, handle: WorkflowHandle[Any, Any], verb: str, body: dict[str, Any]) -> None:
+        if body.get("approval") == "open":
+            shown = await self._handle(0).query("approval_values", result_type=list[Approval])
+            shown = sorted(shown, key=lambda each: each.kind != "undo")
+            found = next((each.id for each in shown if each.status == "open"), f"{handle.id}:1")
+            handle = self._rig.engine.client.get_workflow_handle(found.rpartition(":")[0])
+            body = {**body, "approval": found}
         for key in ("approval", "rule"):
             if isinstance(body.get(key), int):
                 body = {**body, key: f"{handle.id}:{body[key]}"}

@@ -10,7 +10,7 @@ task, and so on; "session" is the session.
 | ("wait", seconds) | time goes on |
 | ("run", who, id, {...}) | the update `run`, with the fields of a RunRequest |
 | ("finalize", who, id), ("undo", who, id, {...}) | likewise |
-| ("say", who, verb, {...}) | a command; its approval may be given by number |
+| ("say", who, verb, {...}) | a command; its approval is a number, or "open" for the first that is |
 | ("raw", who, signal, [text, ...]) | a signal with these data, as they are |
 | ("query", who, name) | a query |
 | ("cancel", who), ("terminate", who) | by Temporal's own tools |
@@ -52,6 +52,8 @@ from tests.simulation.worker import SimWorker, memory_archive
 FATES = {
     "held": "it is not begun before a release",
     "late": "it is done, and its result does not arrive before a release",
+    "long": "a call runs for long, and ends after a release, in a later run of its task as well",
+    "twice": "its result is delivered twice",
     "lost": "it is done, and its worker is lost with the result",
     "dead": "its worker is lost before it is done",
     "stalled": "its worker counts as lost, and does it after all",
@@ -229,6 +231,12 @@ class Simulation:
 
     def _say(self, who: int | str, verb: str, body: dict[str, Any]) -> None:
         target = self.id_of(who)
+        if body.get("approval") == "open":
+            run = self.run_of(0)
+            asked = self.invariants.asked(run) if run is not None and run.code is not None else []
+            asked.sort(key=lambda each: each.kind != "undo")
+            found = asked[0].id if asked else f"{target}:1"
+            target, body = found.rpartition(":")[0], {**body, "approval": found}
         for key in ("approval", "rule"):
             if isinstance(body.get(key), int):
                 body = {**body, key: f"{target}:{body[key]}"}
@@ -304,8 +312,10 @@ class Simulation:
             known = {"approve": ("approval", "by"), "reject": ("approval", "by")}
             kept = {key: body[key] for key in known.get(verb, ("approval", "by", "result"))}
             self.server.signal(approval.id.rpartition(":")[0], verb, payloads(kept))
-        if core.ledger.s.paused:
-            self.server.signal(TASK, "resume", payloads({"by": "eve"}))
+        for id in self.tasks:
+            each = self.server.newest(id)
+            if each is not None and each.is_open and each.code.core.ledger.s.paused:
+                self.server.signal(id, "resume", payloads({"by": "eve"}))
         self._settle()
         s = core.ledger.s
         for who, id in enumerate(self.tasks):

@@ -26,6 +26,7 @@ from temporalio.bridge.proto.workflow_commands import (
     WorkflowCommand,
 )
 
+from holdfast.task.data.calls import LONG_CALL
 from tests.simulation.clock import Clock
 from tests.simulation.run import (
     TASK_EVENTS,
@@ -149,6 +150,10 @@ class Worker(Protocol):
         """Run an attempt; return its result or its failure."""
         ...
 
+    def announcement(self, activity: Activity, id: str) -> Payload:
+        """Say to the task that a call runs for long, and by which id it goes on."""
+        ...
+
 
 class Server:
     """Workflows, activities, timers, and what is on its way between them.
@@ -166,6 +171,7 @@ class Server:
         activities: Those that have not ended.
         after: Called after each workflow task.
         losing: Workflows whose next workflow task is thrown away.
+        is_unseen: Whether a workflow has ended since the watches have looked.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -181,6 +187,7 @@ class Server:
         self.activities: list[Activity] = []
         self.after: Callable[[Run], None] = lambda run: None
         self.losing: set[str] = set()
+        self.is_unseen = False
         self._numbers = itertools.count(1)
         self._later: list[tuple[float, int, Move]] = []
         self._working: dict[Run, Move] = {}
@@ -534,6 +541,7 @@ class Server:
         run.status = status
         run.events += 1
         run.timers.clear()
+        self.is_unseen = bool(self.watches)
         for each in self._of(run):
             each.is_open = each.is_heard = False
             self.activities.remove(each)
@@ -577,6 +585,8 @@ class Server:
         if not activity.is_open or activity.is_cancelled:
             return
         activity.since = self.clock.now
+        if activity.kind == "rejoin":  # the process that runs the tool completes it
+            return
         match self._fate(activity):
             case "held":
                 self.held.append(Move(f"{activity} begins", lambda: self._finish(activity)))
@@ -584,6 +594,11 @@ class Server:
                 found = self.worker.perform(activity)
                 move = Move(f"result of {activity}", lambda: self._finish(activity, found))
                 self.held.append(move)
+            case "long" if activity.kind == "tool":
+                self._run_on(activity)
+            case "twice":
+                self._finish(activity)
+                self._soon(f"{activity} again", lambda: self._finish(activity))
             case "lost":
                 self.worker.perform(activity)
                 self._lose(activity)
@@ -600,6 +615,22 @@ class Server:
                 self._failed(activity, _application("Broken", "It fails for good.", lasts=True))
             case _:
                 self._finish(activity)
+
+    def _run_on(self, activity: Activity) -> None:
+        """Let a call run for long: its end finds it also in a later run of its task."""
+        id = f"long{next(self._numbers)}"
+        self.signal(activity.run.id, LONG_CALL, [self.worker.announcement(activity, id)])
+        found = self.worker.perform(activity)
+
+        def end(again: int = 20) -> None:
+            here = (each for each in self.activities if each.command.activity_id == id)
+            target = activity if activity.is_open else next(here, None)
+            if target is not None:
+                self._finish(target, found)
+            elif again:
+                self._in(0.5, f"end of {activity}", lambda: end(again - 1))
+
+        self.held.append(Move(f"result of {activity}", end))
 
     def _finish(self, activity: Activity, found: Payload | Failure | None = None) -> None:
         """Take the end of an attempt."""
@@ -673,6 +704,7 @@ class Server:
 
     def watch(self) -> None:
         """Let all that looks for something elsewhere look once more."""
+        self.is_unseen = False
         self.moves += self.watches
         self.watches = []
 

@@ -25,3 +25,60 @@ def test_an_approval_whose_edited_arguments_cannot_be_checked_can_still_be_decid
             ],
         )
     )
+
+
+def test_an_undo_that_says_that_it_may_have_happened_is_not_called_again_unasked() -> None:
+    plan = [[["book", {"thing": "5"}]], "done"]
+    assert_holds(
+        Schedule(
+            plan=plan,
+            choices=[
+                ("run", 0, "r1", {"all": True}),
+                ("settle",),
+                ("trouble", "undo book", "unknown"),
+                ("undo", 0, "u1", {"by": "bob", "to": 0, "residue": "keep"}),
+                ("settle",),
+                ("say", 0, "reject", {"approval": "open", "by": "ann"}),
+                ("undo", 0, "u2", {"by": "bob", "to": 0, "residue": "keep"}),
+                ("settle",),
+                ("home",),
+            ],
+        )
+    )
+
+
+def test_a_request_is_answered_while_its_task_and_a_nested_one_that_begins_are_paused() -> None:
+    assert_holds(
+        Schedule(
+            plan=[[["helper", {"input": '[[["move", {"thing": "1"}]], "done"]'}]]],
+            choices=[
+                ("run", 0, "r2", {}),
+                ("go", 1, 0, 0),
+                ("say", 0, "pause", {"by": "ann"}),
+                ("settle",),
+                ("home",),
+            ],
+        )
+    )
+
+
+def test_a_nested_task_that_was_terminated_after_a_rollover_is_not_waited_for() -> None:
+    look = ["look", {"what": "1"}]
+    helper = ["helper", {"input": '[[["pay", {"amount": 2}]], "done"]'}]
+    assert_holds(
+        Schedule(
+            plan=[*[[look, ["mark", {"text": str(k)}]] for k in range(4)], [helper], "done"],
+            choices=[
+                ("run", 0, "r1", {"all": True}),
+                ("settle",),
+                ("say", 0, "pause", {"by": "ann"}),
+                ("settle",),
+                ("say", 0, "resume", {"by": "ann"}),
+                ("settle",),
+                ("terminate", 1),
+                ("settle",),
+                ("home",),
+            ],
+            options={"roll_events": 50},
+        )
+    )

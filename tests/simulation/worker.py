@@ -29,6 +29,8 @@ from temporalio.testing import ActivityEnvironment
 from holdfast import Agent
 from holdfast.archive.archive import Archive
 from holdfast.serving.activities import Activities
+from holdfast.task.data.calls import LONG_CALL, LongCall
+from holdfast.task.data.children import secret_of_child
 from tests.simulation.clock import VirtualLoop
 from tests.simulation.run import CONVERTER
 from tests.simulation.server import Activity, Server
@@ -99,10 +101,7 @@ class SimWorker:
 
     def perform(self, activity: Activity) -> Payload | Failure:
         """Run an attempt; return its result or its failure."""
-        function, hints = self._functions[activity.kind]
-        given = CONVERTER.payload_converter.from_payloads(
-            list(activity.command.arguments), hints or None
-        )
+        function, given = self._functions[activity.kind][0], self._given(activity)
         try:
             found = self._answer(activity, function, given)
         except Exception as error:  # noqa: BLE001  whatever it raises, its workflow learns of it
@@ -111,6 +110,19 @@ class SimWorker:
             return failure
         [payload] = CONVERTER.payload_converter.to_payloads([found])
         return payload
+
+    def announcement(self, activity: Activity, id: str) -> Payload:
+        """Say to the task that a call runs for long, and by which id it goes on."""
+        [given] = self._given(activity)
+        secret = secret_of_child(activity.run.code.core.given.secret, LONG_CALL)
+        began = round(activity.since, 3)
+        call = LongCall(id=id, branch=given.branch, n=given.n, i=given.i, secret=secret)
+        call = call.model_copy(update={"started": began, "tried": given.tried})
+        return CONVERTER.payload_converter.to_payloads([call])[0]
+
+    def _given(self, activity: Activity) -> list[Any]:
+        hints = self._functions[activity.kind][1] or None
+        return CONVERTER.payload_converter.from_payloads(list(activity.command.arguments), hints)
 
     def _answer(self, activity: Activity, function: Callable[..., Any], given: list[Any]) -> Any:
         table, now = self._table, self._server.clock.now

@@ -35,6 +35,7 @@ from holdfast.task.ledger.references import batches_of
 from holdfast.task.people import approvals
 from holdfast.task.queries.labels import details_of, title_of
 from holdfast.values.money import NOTHING
+from holdfast.values.runs.status import TaskStatus
 from holdfast.values.settings import Budget
 from holdfast.workflows.activity_calls import failure_of, now
 from holdfast.workflows.children.background import Background
@@ -152,7 +153,10 @@ class Children:
                 "on_dollars": ledger.money_policy,
             }
         begun = plan.task.model_copy(update=changes)
-        ledger.put_child(name, ChildState(place=place, started=now(), dollars=dollars))
+        # It reports what changes from there on: one that begins paused says nothing of it.
+        status: TaskStatus = "paused" if ledger.paused else "running"
+        known = ChildState(place=place, status=status, started=now(), dollars=dollars)
+        ledger.put_child(name, known)
         ledger.begin_child(n, i, plan.begun)
         self._starting[name] = self._background.begin(self._start(name, begun))
         return name
