@@ -23,6 +23,7 @@ from holdfast.tracing import instrument
 from holdfast.values.messages import clean
 from tests.support.patience import be_patient
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
+from tests.support.runs import Runs
 from tests.support.scale import EXHAUSTIVE
 from tests.support.site import Site
 from tests.support.spans import Spans
@@ -97,6 +98,12 @@ async def rig(engine: Engine) -> AsyncGenerator[Rig]:
     yield made
     await made.stop()
     await made.assert_replays()
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Runs:
+    """Run agents on the test's own worker."""
+    return Runs(rig, make_agent)
 
 
 @pytest.fixture

@@ -83,7 +83,6 @@ KNOWN: tuple[Known, ...] = (
         (
             "output_types/an_answer_that_is_no_json",
             "handoffs/an_input_that_lacks_something",
-            "handoffs/an_input_of_another_type",
         ),
     ),
     Known(
@@ -176,7 +175,6 @@ KNOWN: tuple[Known, ...] = (
         (
             "handoff_filters/all_tools_are_removed",
             "handoff_filters/a_filter_of_the_handoff",
-            "handoff_filters/a_filter_of_the_run",
         ),
     ),
     Known(
@@ -284,7 +282,6 @@ KNOWN: tuple[Known, ...] = (
         (
             "handoff_filters/all_tools_are_removed/streamed",
             "handoff_filters/a_filter_of_the_handoff/streamed",
-            "handoff_filters/a_filter_of_the_run/streamed",
         ),
     ),
     Known(
@@ -338,7 +335,6 @@ KNOWN: tuple[Known, ...] = (
         (
             "hosted_tools/a_request_of_another_server",
             "tool_search/a_search_that_is_left_to_the_caller",
-            "tool_search/an_unknown_namespace",
             "tool_search/the_inner_name_alone",
         ),
     ),

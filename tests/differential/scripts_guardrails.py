@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import BaseModel
-
 from holdfast.testing import call, reply
 from tests.differential.lib import Lib
 from tests.differential.script import Group
@@ -17,12 +15,6 @@ TOOL_GUARDRAILS = Group("tool_guardrails")
 
 
 Answer = Callable[[Any], Any]
-
-
-class Verdict(BaseModel):
-    """A typed answer."""
-
-    ok: bool
 
 
 def on_input(lib: Lib, *, trips: bool, name: str = "in", parallel: bool = True) -> Any:
@@ -92,12 +84,6 @@ async def guardrails_of_agent_and_run(lib: Lib) -> Any:
     return result
 
 
-@GUARDRAILS.script(reply("done"))
-async def a_list_is_checked_as_it_is(lib: Lib) -> Any:
-    given = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
-    return await lib.run(lib.agent(input_guardrails=[on_input(lib, trips=False)]), given)
-
-
 @GUARDRAILS.script(call("transfer_to_second"), reply("done"))
 async def guardrails_of_the_first_and_of_the_last_agent(lib: Lib) -> Any:
     def guards(name: str) -> dict[str, Any]:
@@ -113,12 +99,6 @@ async def guardrails_of_the_first_and_of_the_last_agent(lib: Lib) -> Any:
 @GUARDRAILS.script(call("look"), reply("secret"), raises="OutputGuardrailTripwireTriggered")
 async def an_output_that_is_blocked(lib: Lib) -> Any:
     agent = lib.agent(output_guardrails=[on_output(lib, trips=True)], tools=[lib.tool()])
-    return await lib.run(agent, "q")
-
-
-@GUARDRAILS.script(reply('{"ok": true}'))
-async def a_typed_output_is_checked(lib: Lib) -> Any:
-    agent = lib.agent(output_guardrails=[on_output(lib, trips=False)], output_type=Verdict)
     return await lib.run(agent, "q")
 
 

@@ -111,25 +111,9 @@ async def an_input_that_lacks_something(lib: Lib) -> Any:
     return await lib.run(team(lib, to=with_reason(lib)), "q")
 
 
-@HANDOFFS.script(
-    call("transfer_to_second", {"why": "x", "urgency": "3"}), raises="ModelBehaviorError"
-)
-async def an_input_of_another_type(lib: Lib) -> Any:
-    return await lib.run(team(lib, to=with_reason(lib)), "q")
-
-
 @HANDOFFS.script(TO_SECOND, raises="ModelBehaviorError")
 async def a_disabled_handoff_is_called(lib: Lib) -> Any:
     return await lib.run(team(lib, to=lambda agent: lib.handoff(agent, is_enabled=False)), "q")
-
-
-@HANDOFFS.script(TO_SECOND, reply("done"))
-async def a_handoff_that_is_enabled_by_the_context(lib: Lib) -> Any:
-    def enabled(ctx: Any, agent: Any) -> bool:
-        return bool(ctx.context["may"])
-
-    to = team(lib, to=lambda agent: lib.handoff(agent, is_enabled=enabled))
-    return await lib.run(to, "q", context={"may": True})
 
 
 @HANDOFFS.script(TO_SECOND, reply("done"), reply("again"))
@@ -176,15 +160,6 @@ async def a_filter_of_the_handoff(lib: Lib) -> Any:
         return lib.handoff(agent, input_filter=kept)
 
     return await lib.run(team(lib, to=to), "q")
-
-
-@FILTERS.script(TO_SECOND, reply("done"))
-async def a_filter_of_the_run(lib: Lib) -> Any:
-    def kept(data: Any) -> Any:
-        return cut(data)
-
-    config = lib.RunConfig(handoff_input_filter=kept)
-    return await lib.run(team(lib), "q", run_config=config)
 
 
 @FILTERS.script(TO_SECOND, reply("done"))

@@ -29,27 +29,12 @@ async def an_empty_response(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
-@LOOP.script(reply(""))
-async def an_empty_text(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "hi")
-
-
-@ANSWERS.script(answer(thought("hm")))
-async def a_thought_alone(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "hi")
-
-
 @ANSWERS.script(
     answer(thought("hm"), called("look", '{"where": "a"}', "call_a")),
     answer(thought("so", "rs_b"), said("done")),
 )
 async def thoughts_between_calls(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[lib.tool()]), "hi")
-
-
-@LOOP.script(call("look", {"where": "a"}, text="let me see"), reply("done"))
-async def a_text_beside_a_call(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
 
 
 @LOOP.script(
@@ -65,25 +50,12 @@ async def a_refusal(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
-@ANSWERS.script(
-    answer(refused("not this"), called("look", "{}", "call_a")),
-    reply("done"),
-)
-async def a_refusal_beside_a_call(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
-
-
 SEARCH = hosted("web_search_call", action={"type": "search", "query": "here"})
 
 
 @ANSWERS.script(answer(SEARCH, said("found")))
 async def a_call_that_the_provider_has_run_and_a_text(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
-
-
-@ANSWERS.script(answer(SEARCH), answer({**SEARCH, "id": "it_b"}), raises="MaxTurnsExceeded")
-async def calls_that_the_provider_runs_are_turns(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "hi", max_turns=2)
 
 
 CLICK = hosted(
@@ -200,16 +172,6 @@ async def a_tool_choice_that_is_not_reset(lib: Lib) -> Any:
 
 
 # Instructions
-
-
-@INSTRUCTIONS.script(call("look"), reply("done"))
-async def instructions_made_for_each_turn(lib: Lib) -> Any:
-    def instructions(ctx: Any, agent: Any) -> str:
-        lib.note("instructions of", agent.name, ctx.context["who"])
-        return f"Serve {ctx.context['who']}."
-
-    agent = lib.agent(instructions=instructions, tools=[lib.tool()])
-    return await lib.run(agent, "q", context={"who": "ann"})
 
 
 @INSTRUCTIONS.script(call("rename"), reply("done"))

@@ -70,11 +70,6 @@ async def an_answer_that_is_no_json(lib: Lib) -> Any:
     return await lib.run(lib.agent(output_type=Weather), "q")
 
 
-@OUTPUTS.script(call("look"), WARM)
-async def a_model_after_a_tool(lib: Lib) -> Any:
-    return await lib.run(lib.agent(output_type=Weather, tools=[lib.tool()]), "q")
-
-
 @OUTPUTS.script(answer(), WARM)
 async def an_empty_response_is_followed_by_another_turn(lib: Lib) -> Any:
     return await lib.run(lib.agent(output_type=Weather), "q")

@@ -79,11 +79,6 @@ async def the_inner_name_alone(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[*group(lib), lib.ToolSearchTool()]), "q")
 
 
-@SEARCH.script(answer(inside("shop")), raises="ModelBehaviorError")
-async def an_unknown_namespace(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[*group(lib), lib.ToolSearchTool()]), "q")
-
-
 @SEARCH.script(answer(inside("shop")), reply("done"))
 async def an_unknown_namespace_is_told(lib: Lib) -> Any:
     config = lib.RunConfig(tool_not_found_behavior="return_error_to_model")
@@ -142,16 +137,6 @@ async def refuse(lib: Lib, *tools: Any, choice: str | None = None) -> Any:
     """Run an agent whose tools no search can serve."""
     settings = lib.ModelSettings(tool_choice=choice)
     return await lib.run(lib.agent(tools=list(tools), model_settings=settings), "q")
-
-
-@SEARCH.script(raises="UserError")
-async def deferred_tools_without_a_search(lib: Lib) -> Any:
-    return await refuse(lib, *group(lib))
-
-
-@SEARCH.script(raises="UserError")
-async def a_choice_of_a_namespace(lib: Lib) -> Any:
-    return await refuse(lib, *group(lib), lib.ToolSearchTool(), choice="crm")
 
 
 @SEARCH.script(reply("done"))

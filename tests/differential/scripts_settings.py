@@ -44,12 +44,6 @@ async def chat(lib: Lib, **settings: Any) -> Any:
 
 
 @RESPONSES.script(WARM)
-async def a_verbosity_beside_an_output_type(lib: Lib) -> Any:
-    settings = lib.ModelSettings(verbosity="high")
-    return await lib.run(lib.agent(output_type=Weather, model_settings=settings), "q")
-
-
-@RESPONSES.script(WARM)
 async def an_extra_verbosity_beside_an_output_type(lib: Lib) -> Any:
     settings = lib.ModelSettings(extra_body={"text": {"verbosity": "low"}})
     return await lib.run(lib.agent(output_type=Weather, model_settings=settings), "q")
@@ -122,11 +116,6 @@ async def log_probabilities(lib: Lib) -> Any:
 @RESPONSES.script(answer(SEARCH, called("look", "{}", "call_a")), reply("done"))
 async def a_hosted_tool_that_is_not_stored(lib: Lib) -> Any:
     return await run(lib, store=False)
-
-
-@RESPONSES.script(answer(SEARCH, called("look", "{}", "call_a")), reply("done"))
-async def a_hosted_tool(lib: Lib) -> Any:
-    return await run(lib)
 
 
 async def think(lib: Lib, policy: Any) -> Any:
@@ -291,12 +280,6 @@ async def a_request_that_a_function_approves(lib: Lib) -> Any:
 @HOSTED.script(answer({**ASKED, "server_label": "shop"}), raises="ModelBehaviorError")
 async def a_request_of_another_server(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[crm(lib)]), "q")
-
-
-@HOSTED.script(call("look"), reply("done"))
-async def a_stored_prompt(lib: Lib) -> Any:
-    prompt = {"id": "pmpt_1", "version": "2", "variables": {"city": "Rome"}}
-    return await lib.run(lib.agent(prompt=prompt, tools=[lib.tool()]), "q")
 
 
 @HOSTED.script(reply("done"))

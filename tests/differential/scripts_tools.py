@@ -58,28 +58,6 @@ async def one_call_at_a_time(lib: Lib) -> Any:
     return await lib.run(agent, "q", run_config=lib.RunConfig(tool_execution=limit))
 
 
-@TOOLS.script(call("add", {"a": 1, "b": 2}), reply("done"))
-async def a_number(lib: Lib) -> Any:
-    def add(a: int, b: int = 5) -> int:
-        """Add two numbers.
-
-        Args:
-            a: The first.
-            b: The second.
-        """
-        return a + b
-
-    return await lib.run(lib.agent(tools=[lib.function_tool(add)]), "q")
-
-
-@TOOLS.script(call("nothing"), reply("done"))
-async def none(lib: Lib) -> Any:
-    def nothing() -> None:
-        """Do nothing."""
-
-    return await lib.run(lib.agent(tools=[lib.function_tool(nothing)]), "q")
-
-
 @TOOLS.script(call("find", {"name": "Rome"}), reply("done"))
 async def a_dict(lib: Lib) -> Any:
     def find(name: str) -> dict[str, Any]:
@@ -194,12 +172,6 @@ async def a_call_that_is_said_twice_with_other_spaces(lib: Lib) -> Any:
 )
 async def two_calls_of_one_id(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[lib.tool()]), "q")
-
-
-@TOOLS.script(call("look"), reply("done"))
-async def two_tools_of_one_name(lib: Lib) -> Any:
-    tools = [lib.tool("first"), lib.tool("second")]
-    return await lib.run(lib.agent(tools=tools), "q")
 
 
 # Failures

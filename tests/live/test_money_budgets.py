@@ -131,38 +131,3 @@ async def test_steps_side_by_side_do_not_spend_the_same_money(
         await runner.run_steps_in_queue(task)
     assert len(model.requests) == 3
     assert await paid(runner, task) == Decimal("0.3")
-
-
-async def test_money_that_a_person_gives_a_child_task_is_added_to_its_parents(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    helper = make_agent(look, name="helper", model_settings=DIME)
-    await rig.serve(make_agent(helper.as_tool(), name="agent", model_settings=DIME), prices=PRICES)
-    runner = rig.runner()
-    model.call("helper", {"input": "a"}, usage=CALL)
-    task = await runner.create_task("q", budget=Budget(max_dollars="0.2"))
-    await runner.run_step(task)
-    asked = await ask(runner, task)
-    assert asked.id.startswith(f"{task.task_id}~")
-    assert json.loads(asked.arguments) == {"max_dollars": "0.20"}
-    model.reply("helped", usage=CALL)
-    await runner.approve(asked, by="ann", arguments={"max_dollars": "0.4"})
-    await runner.run_step(task)
-    found = await runner.get_task(task)
-    assert found.budget is not None
-    assert found.budget.max_dollars == Decimal("0.5")
-    assert found.usage.cost == Decimal("0.2")
-
-
-async def test_a_budget_in_money_needs_a_price_and_goes_on_once_there_is_one(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(model_settings=DIME))
-    runner = rig.runner()
-    task = await runner.create_task("q", budget=Budget(max_dollars=1))
-    with pytest.raises(errors.StepFailedError, match=r"price of model 'gpt-5-mini' is not known"):
-        await runner.run_task(task)
-    assert not model.requests
-    await rig.serve(make_agent(model_settings=DIME), prices=PRICES)
-    model.reply("done", usage=CALL)
-    assert (await runner.run_task(task)).output == "done"

@@ -13,10 +13,8 @@ from holdfast.workers import MultimodalReActAgentWorker
 from holdfast.workers.react.multimodal import IMAGES
 from tests.support.pictures import png
 from tests.support.rig import MakeRunner
-from tests.support.workers import said
 
 CAT, DOG, FOX = (Image.from_bytes(png(shade)) for shade in (1, 2, 4))
-BIG = Image.from_bytes(png(3, side=200))
 ACT = 'Thought: I must see more.\nAction: camera\nAction Input: {"where": "left"}'
 ANSWER = "Thought: I see.\nAnswer: two animals"
 
@@ -57,18 +55,3 @@ async def test_the_model_sees_the_images_of_the_question_and_of_a_tool(
     [placeholder] = [line for line in text.text.splitlines() if line.startswith("[image png 1 kB")]
     assert text.text == f"Observation: looked left\n{placeholder}"
     assert response.sources[0].content == f"looked left\n{placeholder}"
-
-
-async def test_the_session_keeps_the_question_with_its_images_and_the_answer(
-    make_runner: MakeRunner, model: FakeOpenAI, worker: MultimodalReActAgentWorker
-) -> None:
-    runner = await make_runner(camera, worker=worker)
-    model.reply(ACT)
-    model.reply(ANSWER)
-    await runner.chat("What is there?", "s", images=[CAT])
-    history = await runner.session("s").chat_history()
-    assert said(history) == [("user", "What is there?"), ("assistant", "two animals")]
-    assert [await runner.image(part) for part in history[0].images] == [CAT]
-    model.reply(ANSWER)
-    await runner.chat("Sure?", "s")
-    assert model.requests[2].images == (CAT,)

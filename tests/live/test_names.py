@@ -208,21 +208,3 @@ async def test_a_task_that_was_named_like_a_child_to_be_is_left_alone(
     await runner.abandon(task, "no more", by="bob")
     await until_status(runner, task, "abandoned")
     assert (await runner.get_task(child)).status == "answered"
-
-
-# ---- what is looked for
-
-
-@pytest.mark.parametrize("name", ['it\'s "x" back\\slash', "`100%_end\\"])
-async def test_tasks_are_found_by_agents_and_parents_with_any_name(rig: Rig, name: str) -> None:
-    runner = rig.runner(f"{rig.app} {name}")
-    await runner.create_task("q", task_id=f"{rig.app} {name}")
-    other = rig.runner(f"{rig.app} other")
-    await other.create_task("q")
-
-    async def listed() -> list[str]:
-        return [task.task_id for task in await runner.list_tasks(agent=runner.agent)]
-
-    assert await until(listed) == [f"{rig.app} {name}"]
-    assert await runner.list_tasks(parent=f"{rig.app} {name}") == []
-    await runner.delete_task(f"{rig.app} {name}")

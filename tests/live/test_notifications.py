@@ -213,26 +213,6 @@ async def test_a_decision_ends_what_is_not_delivered_yet(
     assert await sent(rig, task, "COMPLETED") == 0
 
 
-async def test_an_escalation_is_a_message_of_its_own(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    rule = ApprovalRule(by="anna", escalate_after_seconds=0.3, escalate_to="role:boss")
-    book = Book()
-    runner = await serve(rig, make_agent, book, rule=rule, roles={"boss": ["cy"]})
-    task = await waiting(runner, model)
-    question = await ask(runner, task)
-
-    async def escalated() -> bool:
-        return f"{question.id}:escalated" in book.sent
-
-    await until(escalated)
-    # The first one is dropped when nobody has taken it before the escalation.
-    assert book.sent[-1] == f"{question.id}:escalated"
-    assert len(book.sent) == len(set(book.sent))
-    await runner.approve(question, "cy")
-    assert str(await runner.run_task(task)) == "done"
-
-
 async def test_a_message_on_its_way_when_the_task_continues_as_new_is_sent_once(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:

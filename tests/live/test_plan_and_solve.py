@@ -11,7 +11,6 @@ from holdfast.workers import (
     PlanAndSolveAgentWorker,
     ReActAgentWorker,
 )
-from holdfast.workers.plan_and_solve.steps import PLANS_KEY
 from tests.support.people import World
 from tests.support.rig import MakeRunner
 from tests.support.workers import said
@@ -82,24 +81,6 @@ async def test_rounds_of_ready_steps_are_the_waves_of_the_plan(
     assert made["s1"]["reason"] == "made"
     assert made["p1-refine-1"]["reason"] == "unchanged"
     assert made["p1-refine-2"]["reason"].startswith("kept: ")
-
-
-async def test_a_refinement_drops_and_adds_sub_tasks(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(worker=PlanAndSolveAgentWorker())
-    model.reply(DIAMOND, match=PLANNING)
-    solves(model, a="res a", c="res c", e="res e", f="res f")
-    model.reply(written(c="a", e="a", f="c e a"), match=REFINING)
-    model.reply(written(f="c e a"), match=REFINING)
-    response = await runner.chat("the request", session="s")
-    assert str(response) == "res f"
-    task = await runner.get_task(response.task_id)
-    names = [[s["name"] for s in e["sub_tasks"]] for e in task.extra_state[PLANS_KEY]]
-    assert names == [["a", "b", "c", "d"], ["a", "c", "e", "f"]]
-    assert "p1:b" not in await steps_of(runner, task)
-    assert all(model.requests[-1].holds(f"res {name}") for name in "ace")  # a: two waves before
-    assert response.usage.requests == len(model.requests)
 
 
 async def test_a_sub_task_is_undone_alone_and_done_again(

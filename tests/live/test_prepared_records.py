@@ -19,7 +19,7 @@ from holdfast.errors import (
     TaskClosedError,
     TaskExistsError,
 )
-from holdfast.reading.audit.task_verification import ENDED_OUTSIDE, IN_MEMO, OPEN
+from holdfast.reading.audit.task_verification import IN_MEMO, OPEN
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.step_events import ChatEnd
@@ -154,31 +154,6 @@ async def test_an_abandon_that_comes_while_a_task_ends_is_its_end(
     assert await runner.verify(task_id) == []
     with pytest.raises(TaskClosedError):
         await runner.finalize_response(task_id)
-
-
-async def test_a_task_that_was_terminated_after_a_prepared_record_has_not_finished(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, writes: Writes
-) -> None:
-    agent = make_agent()
-    await rig.serve(agent)
-    runner, task_id = rig.runner(), f"{rig.app}-prepared"
-    running = await thrown_away(runner, agent, model, writes, task_id)
-    await runner.client.get_workflow_handle(task_id).terminate("by hand")
-    with pytest.raises(TaskClosedError, match="Temporal's own tools"):
-        await running
-    model.release()
-
-    task = await runner.get_task(task_id)
-    assert (task.status, task.steps) == ("abandoned", 1)
-    assert "terminated" in task.error
-    assert (await read_recorded(runner.reader, task_id)).task.status == "abandoned"
-    events = [event async for event in runner.step_events(task_id)]
-    assert isinstance(events[-1], ChatEnd)
-    assert events[-1].status == "abandoned"
-    with pytest.raises(TaskClosedError):
-        await runner.finalize_response(task_id)
-    verified = await runner.verify(task_id)
-    assert (verified, verified.unproved) == ([], [ENDED_OUTSIDE])
 
 
 async def test_a_record_that_temporal_has_forgotten_the_task_of_counts(

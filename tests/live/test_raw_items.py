@@ -5,26 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
 from holdfast import (
     ItemHelpers,
-    MaxTurnsExceeded,
     Runner,
     RunState,
 )
 from holdfast.models import ChatCompletionsModel
 from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig
-from tests.support.runs import Runs, look, tools
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
+from tests.support.runs import Runs, look
 
 
 def ids(items: Any) -> list[str]:
@@ -106,27 +98,3 @@ async def test_the_list_of_a_run_is_that_of_the_api_and_the_next_run_takes_it(
     roles = [each["role"] for each in model.requests[-1].body["messages"]]
     assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant", "user"]
     assert last.to_input_list()[-1]["id"] == FAKE_ID
-
-
-async def test_ids_are_in_an_errors_data_and_in_states(run: Runs, model: FakeOpenAI) -> None:
-    _, pay = tools()
-    model.calls([("pay", {"to": "ann"}), ("look", {})])
-    result = await run("q", pay, look)
-    [asked] = result.interruptions
-    assert isinstance(asked.raw_item, ResponseFunctionToolCall)
-    first, second = ids(each.raw_item for each in result.new_items[:2])
-    assert asked.raw_item.id == first != second
-    data = result.to_state().to_json()
-    kept = [each["raw_item"].get("id") for each in data["generated_items"]]
-    assert kept == [first, second, None, first]
-    assert run.agent is not None
-    state = await RunState.from_json(run.agent, data)
-    assert state.get_interruptions()[0].raw_item == asked.raw_item
-
-    model.call("look", {})
-    with pytest.raises(MaxTurnsExceeded) as raised:
-        await run("q", max_turns=1)
-    assert raised.value.run_data is not None
-    [call, _] = raised.value.run_data.new_items
-    assert ids([call.raw_item]) == ids(raised.value.run_data.raw_responses[0].output)
-    assert call.raw_item.id.startswith("fc_")

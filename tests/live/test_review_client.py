@@ -15,7 +15,6 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import Agent, AgentRunner, Runner, Task, tool
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.client.agent_runner.task_client.task_client import TaskClient
 from holdfast.errors import (
     ConnectError,
     EngineError,
@@ -28,14 +27,10 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.reading import presence
-from holdfast.reading.reader import Reader
-from holdfast.task.data.commands import RunReply
-from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import SessionState
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.queries.views import View
 from holdfast.testing import ScriptedModel
-from holdfast.values.messages import ToolCall, assistant, user
+from holdfast.values.messages import ToolCall, user
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, until_status
 from tests.support.workers import Counting
 
@@ -53,38 +48,6 @@ def nobody(monkeypatch: pytest.MonkeyPatch, *answers: bool) -> None:
         return left.pop(0) if left else False
 
     monkeypatch.setattr(presence, "has_workers", has_workers)
-
-
-# ---- requests that a rollover meets
-
-
-async def test_a_request_to_a_task_that_could_not_continue_as_new_is_told_why(
-    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "holdfast.client.agent_runner.task_client.updates.LONGEST_PAUSE_SECONDS", 0.1
-    )
-
-    async def moved(*_: Any) -> RunReply:
-        return RunReply(status="moved")
-
-    monkeypatch.setattr(TaskClient, "_update", moved)
-    query = Reader.query
-
-    async def parked(*args: Any, **options: Any) -> Any:
-        found = await query(*args, **options)
-        if isinstance(found, Task):
-            return found.model_copy(update={"status": "needs_attention"})
-        if isinstance(found, View):
-            failure = Failure(type="ArchiveError", message="the disk is full")
-            return found.model_copy(update={"failure": failure})
-        return found
-
-    monkeypatch.setattr(Reader, "query", parked)
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="the disk is full") as caught:
-        await asyncio.wait_for(runner.run_step(task), 100)
-    assert caught.value.cause_type == "ArchiveError"
 
 
 # ---- nobody serves the task
@@ -121,15 +84,6 @@ async def test_a_request_sent_to_a_worker_that_was_just_killed_is_asked_again_by
     output = await runner.run_step(task, request_id=caught.value.request_id)
     assert output.output["count"] == 1
     assert (await runner.get_task(task)).steps == 1
-
-
-async def test_a_run_without_a_worker_is_created_and_waits(rig: Rig, make_agent: MakeAgent) -> None:
-    agent = make_agent(worker=Counting(1))
-    with pytest.raises(NoWorkerError, match=rig.queue) as caught:
-        await Runner.run(agent, "q", runner=rig.runner(), task_id=f"{rig.app}-waits")
-    assert caught.value.task_id == f"{rig.app}-waits"
-    await rig.serve(agent)
-    await until_status(rig.runner(), f"{rig.app}-waits", "finished")
 
 
 # ---- deleting
@@ -410,25 +364,3 @@ async def test_trouble_in_reading_does_not_hide_why_a_run_failed(
         await Runner.run(agent, "q", runner=rig.runner(), max_turns=1)
     assert any("cannot be read" in note for note in caught.value.__notes__)
     assert (caught.value.run_data.input, caught.value.run_data.new_items) == ("q", [])
-
-
-# ---- going back, and off
-
-
-async def test_a_fork_without_a_session_sees_what_the_old_tasks_session_was(rig: Rig) -> None:
-    model = ScriptedModel(lambda request: f"answer {len(request.messages)}")
-    await rig.serve(Agent(name="agent", model=model))
-    runner = rig.runner()
-    await runner.session("s").append([user("before"), assistant("yes")])
-    task = await runner.create_task("q", session="s")
-    output = await runner.run_step(task)
-    await runner.session("s").append([user("since"), assistant("no")])
-    fork = await runner.fork(task, at=output, input="and then?")
-    await runner.run_step(fork)
-    seen = [message.text for message in model.requests[-1].messages]
-    assert seen == ["before", "yes", "q", "answer 3", "and then?"]
-    again = await runner.fork(fork, at="s1", input="or else?")
-    await runner.run_step(again)
-    assert [m.text for m in model.requests[-1].messages][:2] == ["before", "yes"]
-    await runner.finalize_response(fork)
-    assert [m.text for m in await runner.session("s").chat_history()][-2:] == ["since", "no"]

@@ -9,13 +9,8 @@ import pytest
 
 from holdfast import Runner, UserError, tool
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig, until
+from tests.support.rig import until
 from tests.support.runs import Runs, look
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 @tool(needs_approval=True)

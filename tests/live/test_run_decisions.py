@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from holdfast.client.runner.runner import RunState
 from holdfast.errors import CommandRefusedError
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, outputs, tools
 
 NOT_RUN = "Tool execution was not approved."
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 async def waiting(run: Runs, model: FakeOpenAI, *names: str) -> tuple[list[str], RunState]:
@@ -97,29 +89,3 @@ async def test_a_contradiction_is_refused_also_when_the_step_or_the_run_is_over(
     if not is_over:
         assert len(await refusals(run, state)) == 1
         await run.runner.abandon(state.task_id, "enough")
-
-
-@pytest.mark.parametrize(
-    ("elsewhere", "told"),
-    [
-        ("edit", "approved with other arguments for this one call by eve"),
-        ("respond", "given a result by eve"),
-        ("approve", "approved for this one call by eve.*approve it and all later calls"),
-    ],
-)
-async def test_another_decision_than_the_states_is_named(
-    run: Runs, model: FakeOpenAI, elsewhere: str, told: str
-) -> None:
-    _, state = await waiting(run, model, "ann")
-    [item] = state.get_interruptions()
-    decide: dict[str, Any] = {
-        "edit": lambda: run.runner.approve(item.approval_id, "eve", {"to": "bob"}),
-        "respond": lambda: run.runner.respond(item.approval_id, "eve", "paid by hand"),
-        "approve": lambda: run.runner.approve(item.approval_id, "eve"),
-    }
-    model.reply("done")
-    await decide[elsewhere]()
-    state.approve(item, always_approve=elsewhere == "approve")
-    with pytest.raises(CommandRefusedError, match=told):
-        await run(state)
-    assert (await run(RunState.of(state.task_id))).final_output == "done"

@@ -7,16 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import RunContextWrapper, Runner, RunState, StepFailedError, tool
+from holdfast import RunContextWrapper, Runner, tool
 from holdfast.agents.hooks import RunHooks
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig, until_status
 from tests.support.runs import Runs, look
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 class Counter(RunHooks):
@@ -136,17 +131,3 @@ async def test_a_hook_that_raises_ends_the_run_and_its_error_is_raised(
     task = await until_status(run.runner, f"{run.rig.app}-hook", "abandoned")
     assert "on_llm_start" in task.error
     assert "the hook is broken" in task.error
-
-
-async def test_of_a_model_call_that_fails_hooks_are_told_that_it_began_and_once(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.fail(401, message="a wrong key")
-    hooks = Recorder()
-    with pytest.raises(StepFailedError) as caught:
-        await run("q", look, hooks=hooks)
-    assert [said[0] for said in hooks.told] == ["agent_start", "llm_start"]
-    model.reply("done")
-    after = Recorder()
-    await run(RunState.of(caught.value.task_id), hooks=after)
-    assert [said[0] for said in after.told] == ["llm_end", "agent_end"]

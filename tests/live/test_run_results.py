@@ -12,13 +12,7 @@ from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.client.runner.runner import ItemHelpers
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import ReActAgentWorker
-from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 def types(data: Any) -> list[str]:

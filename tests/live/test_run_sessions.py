@@ -1,4 +1,4 @@
-"""Runs and their sessions: what the model sees, and what is kept, also of runs that fail."""
+"""Sessions of runs: what the model sees, what is kept, also of runs that fail, and taken out."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from typing import Any
 
 import pytest
 
-from holdfast import RunState
+from holdfast import AgentRunner, RunState
+from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import ModelBehaviorError, StepFailedError
+from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import MakeRunner
 from tests.support.runs import Runs, look
 from tests.support.workers import said
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 async def kept(run: Runs, name: str = "s") -> list[tuple[str, str]]:
@@ -73,3 +70,75 @@ async def test_a_run_that_waits_to_be_healed_commits_once_when_it_ends(
     await run(state)
     await run(state)
     assert await kept(run) == [("user", "q"), ("assistant", "done")]
+
+
+# ---- items that are taken out again
+
+
+async def contents(session: Session) -> list[Any]:
+    return [item.get("content") or item["type"] for item in await session.get_items()]
+
+
+async def test_the_newest_item_is_taken_one_by_one_through_turns_of_all_kinds(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    session = runner.session("s")
+    await session.add_items([{"role": "user", "content": "first"}])
+    model.call("look")
+    model.reply("done")
+    await runner.chat("q", session="s")
+    whole = await session.get_items()
+    assert [item.get("type", item.get("role")) for item in whole] == [
+        "user",
+        "user",
+        "function_call",
+        "function_call_output",
+        "message",
+    ]
+    taken: list[Any] = []
+    while (item := await session.pop_item()) is not None:
+        taken.append(item)
+        assert await session.get_items() == whole[: -len(taken)]
+        assert await session.verify() == []
+    assert taken == whole[::-1]
+    await session.add_items([{"role": "user", "content": "anew"}])
+    assert await contents(session) == ["anew"]
+
+
+async def test_a_turn_that_came_meanwhile_is_not_lost(make_runner: MakeRunner) -> None:
+    runner = await make_runner()
+    session = runner.session("s")
+    await session.append([user("old")])
+    handle = runner.client.get_workflow_handle(session.id)
+    state: SessionState = await handle.query("state", result_type=SessionState)
+    late = state.commits[0].model_copy(update={"task": "-late", "replaces": 1, "after": 1})
+    await session.append([user("new")])
+    await handle.signal("commit", late)
+    assert await contents(session) == ["old", "new"]
+
+
+async def rolling(runner: AgentRunner) -> Session:
+    """Begin a session that continues as new with every turn."""
+    session = runner.session("s")
+    await runner.client.start_workflow(
+        "Session",
+        SessionState(roll_events=1, index_size=2),
+        id=session.id,
+        task_queue=session.queue,
+    )
+    return session
+
+
+async def test_items_are_taken_from_lists_of_turns_that_are_in_the_archive(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner()
+    session = await rolling(runner)
+    for k in range(12):
+        await session.append([user(str(k))])
+    assert [(await session.pop_item() or {})["content"] for _ in range(12)] == [
+        str(k) for k in range(11, -1, -1)
+    ]
+    assert await session.get_items() == []
+    assert CommitRef(task="x").wire() == {"task": "x"}

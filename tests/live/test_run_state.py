@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,19 +9,12 @@ import pytest
 
 from holdfast import RunHooks, Runner, UserError, tool
 from holdfast.agents.tools.context import ToolContext
-from holdfast.client.runner import one_run as running
 from holdfast.client.runner import streamed_run
 from holdfast.client.runner.runner import RunState
 from holdfast.errors import StepFailedError
-from holdfast.reading.runs.recorded import read_recorded
 from holdfast.testing import FakeOpenAI, call, paced
-from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.rig import Rig, until_status
 from tests.support.runs import Runs, look, outputs, tools
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 async def test_a_call_that_needs_approval_interrupts_the_run_and_approving_goes_on(
@@ -59,25 +51,6 @@ async def test_a_call_that_needs_approval_interrupts_the_run_and_approving_goes_
     assert result.final_output is None
     again = await run(state)
     assert (again.final_output, ran, len(model.requests)) == ("done", ["ann"], 2)
-
-
-async def test_input_added_to_a_state_is_said_once_before_the_next_model_call(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    _, pay = tools()
-    model.call("pay", {"to": "ann"})
-    state = (await run("q", pay)).to_state()
-    state.add_input([{"role": "user", "content": "and be quick"}])
-    again = await run(state)
-    assert len(model.requests) == 1
-    state.approve(again.interruptions[0])
-    model.reply("done")
-    result = await run(state)
-    assert [m.text for m in model.requests[1].messages if m.role == "user"] == [
-        "q",
-        "and be quick",
-    ]
-    assert [item.type for item in result.new_items].count("input_item") == 1
 
 
 async def test_a_failed_step_is_resumed_by_the_task_s_id_in_another_process(
@@ -180,40 +153,6 @@ async def test_a_decision_is_for_the_arguments_that_were_seen(run: Runs, model: 
     with pytest.raises(CommandRefusedError, match="other arguments"):
         await run(state)
     assert ran == []
-
-
-async def test_a_decision_made_while_the_result_is_read_is_carried_out_before_it_is_given(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The run has said that it waits; what is read after that may be a run that goes on."""
-    begun, may_end = asyncio.Event(), asyncio.Event()
-    heard: list[str] = []
-
-    @tool(needs_approval=True)
-    async def pay(to: str) -> str:
-        """Pay somebody."""
-        begun.set()
-        await may_end.wait()
-        return f"paid {to}"
-
-    class Hooks(RunHooks):
-        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-            heard.append(output)
-
-    async def read_late(reader: Any, task_id: str, **_: Any) -> Any:
-        monkeypatch.undo()
-        [approval] = await run.runner.pending_approvals(task_id)
-        await run.runner.approve(approval, by="eve")
-        await begun.wait()
-        recorded = await read_recorded(reader, task_id)
-        may_end.set()
-        return recorded
-
-    model.call("pay", {"to": "ann"})
-    model.reply("done")
-    monkeypatch.setattr(running, "read_recorded", read_late)
-    result = await run("q", pay, hooks=Hooks())
-    assert (result.final_output, result.waiting_for, heard) == ("done", (), ["done"])
 
 
 async def test_a_run_stopped_after_a_turn_goes_on_with_its_state_whatever_the_reason_says(

@@ -71,15 +71,6 @@ async def test_a_run_that_waits_for_a_person_is_asked_once(run: Runs, model: Fak
     assert ((await run(state)).final_output, ran) == ("done", ["ann"])
 
 
-@pytest.mark.usefixtures("unheard")
-async def test_a_run_that_waits_is_asked_also_when_no_hint_comes(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    _, pay = tools()
-    model.call("pay", {"to": "ann"})
-    assert len((await run("q", pay)).interruptions) == 1
-
-
 async def failing(run: Runs, model: FakeOpenAI) -> None:
     """Let a run stop with a failed step, and see that nothing was tried again for its reply."""
     model.fail(400, message="not like this")

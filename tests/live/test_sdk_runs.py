@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import APIConnectionError, BadRequestError
+from openai import APIConnectionError
 
 from holdfast import (
     Agent,
@@ -46,7 +46,6 @@ from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.code import raised
 from holdfast.values.messages import ToolCall
-from holdfast.values.runs import failed_attempts
 from tests.support.rig import Rig, as_embedded
 
 OK = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
@@ -274,23 +273,6 @@ async def test_attempts_that_have_failed_are_requests_that_cost_nothing(rig: Rig
     assert (recorded.requests, recorded.priced, recorded.cost) == (3, 3, Decimal(10))
 
 
-def locked() -> BadRequestError:
-    request: Any = httpx.Request("POST", "https://example.com")
-    response: Any = httpx.Response(400, request=request)
-    return BadRequestError("locked", response=response, body={"code": "conversation_locked"})
-
-
-@pytest.mark.parametrize("retry", [None, ModelRetrySettings(2, policy=retry_policies.never())])
-async def test_a_locked_conversation_is_asked_again_whatever_the_policy(
-    run: Any, retry: ModelRetrySettings | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(failed_attempts, "FREED_SECONDS", 0.01)
-    model = Broken(locked())
-    agent = Agent(name="a", model=model, model_settings=ModelSettings(retry=retry))
-    result = await run(agent)
-    assert (result.final_output, model.asked, result.usage.requests) == ("ok", 2, 2)
-
-
 async def test_error_in_a_retry_policy_names_it(run: Any) -> None:
     def broken(_context: RetryPolicyContext) -> bool:
         raise KeyError("limit")
@@ -373,30 +355,3 @@ async def test_nested_run_in_a_task_is_watched_by_the_options_of_its_tool(run: A
     assert {each["agent"].name for each in told} == {"inner"}
     assert {each["tool_call"].call_id for each in told} == {"c1"}
     assert told[-1]["event"].item.type == "message_output_item"
-
-
-async def test_agent_as_a_tool_runs_outside_of_a_task_too() -> None:
-    hooks, told, seen = Watching(), list[AgentToolStreamEvent](), list[Any]()
-    made = asking(hooks, told, seen)
-    arguments = '{"input": "q"}'
-    ctx = ToolContext(None, tool_name="ask", tool_call_id="c1", tool_arguments=arguments)
-    assert await made.on_invoke_tool(ctx, arguments) == "deep"
-    assert seen == [AgentToolInvocation("ask", "c1", arguments)]
-    assert (hooks.seen, bool(told)) == (["inner"], True)
-
-
-# ---- hooks, states
-
-
-async def test_state_with_an_answer_is_refused_with_an_agent_that_does_not_know_its_own(
-    rig: Rig,
-) -> None:
-    agent, other = (Agent(name=name, model=ScriptedModel(["x"] * 2)) for name in ("a", "b"))
-    runner = await rig.serving(agent, other)
-    state = (await Runner.run(agent, "Q", runner=runner)).to_state()
-    state.add_input("And then?")
-    with pytest.raises(UserError, match="ended with agent 'a', which 'b' and its team do not"):
-        await Runner.run(other, state, runner=runner)
-    lead = Agent(name="lead", model=ScriptedModel([]), handoffs=[agent])
-    result = await Runner.run(lead, state, runner=runner)
-    assert result.last_agent is agent

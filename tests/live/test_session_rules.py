@@ -127,21 +127,3 @@ async def test_a_rule_of_the_session_rejects_and_its_predicate_is_not_asked(
     assert (status, told) == ("done", ["Kim", "Bob"])
     assert not await runner.verify(second)
     assert not await runner.verify(third)
-
-
-async def test_a_session_that_an_operator_has_ended_decides_nothing_any_more(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    runner = await make_runner(paying(world))
-    session = runner.session("books")
-    first, _ = await asked_to_pay(runner, model, "Kim")
-    await runner.approve(await ask(runner, first), "ann", always=IN_SESSION)
-    model.reply("done")
-    await runner.run_task(first)
-    _, status = await asked_to_pay(runner, model, "Kim")
-    assert status == "done"
-    open_one = await runner.create_task("pay Kim", session="books")
-    await runner.client.get_workflow_handle(session.id).terminate("by an operator")
-    model.call("pay", {"to": "Kim"})
-    assert (await runner.run_step(open_one)).status == "waiting"
-    assert world.done == ["Kim", "Kim"]

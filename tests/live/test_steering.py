@@ -267,28 +267,6 @@ async def test_a_call_that_a_person_had_edited_stays_edited_when_it_is_unknown(
     assert source.raw_input == '{"amount": 7}'
 
 
-async def test_a_probe_that_fails_leaves_it_to_a_person_who_may_give_up(
-    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, world: World
-) -> None:
-    def probe(effect: Effect) -> None:
-        raise ValueError("the bank is closed")
-
-    refund = Refund(world, probe=probe)
-    runner, task = await lost(rig, make_agent(refund.tool), refund, model)
-    output = await runner.run_task(task)
-    assert output.status == "waiting"
-    assert "refund" in output.waiting_for[0]
-    approval = await ask(runner, task)
-    assert (approval.kind, approval.tool) == ("unknown", "refund")
-    assert "the bank is closed" in approval.text
-    await runner.reject(approval, "ann", "too late")
-    assert str(await runner.run_task(task)) == "done"
-    [source] = [s for o in await runner.get_completed_steps(task) for s in o.sources]
-    assert source.status == "unknown"
-    assert "too late" in model.requests[1].results["call_1"]
-    assert world.done == ["refund 100"]
-
-
 # ---- pause
 
 

@@ -167,33 +167,6 @@ async def test_a_verbose_runner_prints_only_what_happens_from_then_on_also_after
     assert told(await read(runner, task))[-1] == ("closed", "abandoned")
 
 
-async def test_each_event_is_read_as_soon_as_it_happened(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look, pay)
-    task = await runner.create_task("q")
-    events = runner.step_events(task, poll=0.01)
-    assert _told(await anext(events)) == ("chat", "q")
-    model.calls([("look", {}), ("pay", {"euros": 5})])
-    assert (await runner.run_step(task)).status == "waiting"
-    seen = [_told(await anext(events)) for _ in range(5)]
-    assert [*seen[:3], *sorted(seen[3:])] == [
-        ("start", "s1"),
-        ("call", "s1", "look"),
-        ("call", "s1", "pay"),
-        ("done", "s1", "seen here"),
-        ("waiting",),
-    ]
-    [approval] = await runner.pending_approvals(task)
-    await runner.approve(approval.id, by="ann", arguments={"euros": 3})
-    assert _told(await anext(events)) == ("approval_decided",)
-    done = await anext(events)
-    assert isinstance(done, ToolDone)
-    assert (done.output.content, done.output.raw_input) == ("paid 3", '{"euros": 3}')
-    assert _told(await anext(events))[:2] == ("end", "s1")
-    await events.aclose()  # type: ignore[attr-defined]
-
-
 async def test_an_undone_step_keeps_its_events_and_numbers_are_never_given_twice(
     make_runner: MakeRunner,
 ) -> None:

@@ -23,16 +23,6 @@ from tests.support.rig import MakeRunner
 from tests.support.workers import Counting, Doing, Forking, ends
 
 
-async def test_an_input_for_a_step_leaves_the_input_of_the_task(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(3))
-    task = await runner.create_task("q")
-    first = await runner.run_step(task, input="x")
-    second = await runner.run_step(task)
-    third = await runner.run_step(task, input="z")
-    assert [o.output["input"] for o in (first, second, third)] == ["x", None, "z"]
-    assert (await runner.get_task(task)).input == "q"
-
-
 async def test_a_step_without_successor_stalls_a_run_with_a_typed_error(
     make_runner: MakeRunner,
 ) -> None:
@@ -44,21 +34,6 @@ async def test_a_step_without_successor_stalls_a_run_with_a_typed_error(
     with pytest.raises(StalledTaskError):
         await runner.chat("q")
     assert (await runner.get_task(task)).status == "needs_attention"
-
-
-async def test_a_step_is_found_before_and_after_it_ran(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Counting(1))
-    task = await runner.create_task("q")
-    with pytest.raises(StepNotFoundError, match="No completed steps for task_id"):
-        await runner.get_task_output(task)
-    [upcoming] = await runner.get_upcoming_steps(task)
-    ran = await runner.run_step(task)
-    assert ran.task_step == upcoming
-    assert await runner.get_task_output(task) == ran
-    assert await runner.get_completed_step(task, ran.task_step) == ran
-    assert await runner.get_completed_step(task, ran.task_step.step_id) == ran
-    with pytest.raises(StepNotFoundError, match="Could not find step_id: nope"):
-        await runner.get_completed_step(task, "nope")
 
 
 async def test_a_request_for_a_step_that_cannot_run_is_refused(make_runner: MakeRunner) -> None:

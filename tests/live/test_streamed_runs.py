@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Runner, tool
+from holdfast import Runner
 from holdfast.agents.hooks import RunHooks
-from holdfast.client.runner import streamed_run
 from holdfast.errors import (
     ConnectError,
     MaxTurnsExceeded,
@@ -21,13 +20,7 @@ from holdfast.errors import (
 from holdfast.reading.streams.events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
 from holdfast.reading.streams.follower import Follower, Look
 from holdfast.testing import FakeOpenAI, paced
-from tests.support.rig import MakeAgent, Rig, until
 from tests.support.runs import Runs, look, pay
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 async def take(stream: AsyncIterable[StreamEvent], got: list[StreamEvent]) -> None:
@@ -37,62 +30,8 @@ async def take(stream: AsyncIterable[StreamEvent], got: list[StreamEvent]) -> No
             got.append(event)  # noqa: PERF401  as said
 
 
-class Held:
-    """A run whose tool is held.
-
-    Attributes:
-        task_id: Its task.
-        agent: Its agent.
-        running: The call of `Runner.run`.
-    """
-
-    def __init__(self, runs: Runs, model: FakeOpenAI) -> None:
-        self.runs = runs
-        self.model = model
-        self.task_id = f"{runs.rig.app}-order"
-        self.go = asyncio.Event()
-        self.agent: Any = None
-        self.running: Any = None
-
-    async def begin(self) -> None:
-        called = asyncio.Event()
-
-        @tool(effect="read")
-        async def hold() -> str:
-            """Wait until told to go on."""
-            called.set()
-            await self.go.wait()
-            return "held"
-
-        self.model.call("hold")
-        self.agent = await self.runs.serve(hold)
-        self.running = asyncio.create_task(self.run())
-        async with asyncio.timeout(100):
-            await called.wait()
-
-    async def run(self, **options: Any) -> Any:
-        return await self.runs("q", task_id=self.task_id, **options)
-
-    def stream(self) -> Any:
-        options: dict[str, Any] = {"runner": self.runs.runner, "task_id": self.task_id}
-        return Runner.run_streamed(self.agent, "q", **options)
-
-    async def ends_well(self) -> None:
-        self.model.reply("done")
-        self.go.set()
-        async with asyncio.timeout(100):
-            assert (await self.running).final_output == "done"
-
-
-@pytest.fixture
-async def held(run: Runs, model: FakeOpenAI) -> Held:
-    made = Held(run, model)
-    await made.begin()
-    return made
-
-
 async def test_a_run_with_a_taken_id_tells_nothing_of_the_other_run_and_stops_nobody(
-    held: Held,
+    run: Runs, model: FakeOpenAI
 ) -> None:
     told: list[Any] = []
 
@@ -102,22 +41,28 @@ async def test_a_run_with_a_taken_id_tells_nothing_of_the_other_run_and_stops_no
             told.append(agent.name)
             raise RuntimeError("the hook is broken")
 
+    agent, name = await run.serve(), f"{run.rig.app}-taken"
+    given: Any = {"runner": run.runner, "task_id": name}
+    model.hang("done")
+    running = asyncio.create_task(Runner.run(agent, "q", **given))
+    await model.until_held()
     with pytest.raises(TaskExistsError):
-        await held.run(hooks=Broken())
-    for stream in (held.stream(), held.runs.runner.stream_chat("q", task_id=held.task_id)):
+        await Runner.run(agent, "q", hooks=Broken(), **given)
+    modes: Any = ("immediate", "after_turn", "")
+    for mode in modes:
+        stream = Runner.run_streamed(agent, "q", **given)
+        if mode:
+            with pytest.raises(UserError, match="after_turn"):
+                stream.cancel("afterturn")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            stream.cancel(mode)
         with pytest.raises(TaskExistsError):
             await take(stream, told)
-    modes: Any = ("immediate", "after_turn")
-    for mode in modes:
-        cancelled = held.stream()
-        with pytest.raises(UserError, match="after_turn"):
-            cancelled.cancel("afterturn")
-        cancelled.cancel(mode)
-        with pytest.raises(TaskExistsError):
-            await take(cancelled, told)
-        assert isinstance(cancelled.run_loop_exception, TaskExistsError)
+        assert isinstance(stream.run_loop_exception, TaskExistsError)
+    with pytest.raises(TaskExistsError):
+        await take(run.runner.stream_chat("q", task_id=name), told)
     assert told == []
-    await held.ends_well()
+    model.release()
+    assert (await running).final_output == "done"
 
 
 MEMBERS: dict[str, Any] = {
@@ -154,54 +99,6 @@ async def test_what_a_run_has_before_it_is_complete_and_after_it_failed(
     assert len(stream.to_input_list()) == 3
     with pytest.raises(AttributeError):
         _ = stream.no_such_thing
-
-
-class Unreachable:
-    """Stands for `AgentRunner.abandon` while the server cannot be reached.
-
-    Attributes:
-        left: How often it still cannot.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
-        self.left = left
-        abandon = AgentRunner.abandon
-
-        async def unreachable(runner: AgentRunner, *args: Any) -> Any:
-            self.left -= 1
-            if self.left >= 0:
-                raise ConnectError("the server is away")
-            return await abandon(runner, *args)
-
-        monkeypatch.setattr(AgentRunner, "abandon", unreachable)
-
-
-async def streams_held(run: Runs, model: FakeOpenAI) -> Any:
-    """Return a streamed run whose model is held."""
-    model.paced("one two three", hold_after=1)
-    stream = Runner.run_streamed(await run.serve(), "q", runner=run.runner)
-    await model.until_held()
-    return stream
-
-
-async def test_a_cancel_that_never_reaches_the_server_says_so(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Unreachable(monkeypatch, left=1000)
-    monkeypatch.setattr(streamed_run, "CANCEL_SECONDS", 0.1)
-    stream = await streams_held(run, model)
-    stream.cancel()
-
-    async def says_so() -> bool:
-        return not stream.is_complete
-
-    await until(says_so)
-    model.release()
-    with pytest.raises(ConnectError):
-        await take(stream.stream_events(), [])
-    with pytest.raises(ConnectError):
-        await stream.result()
-    assert stream.final_output == "one two three"
 
 
 async def test_a_stream_goes_on_after_trouble_in_reading(

@@ -192,43 +192,6 @@ async def test_a_cut_answer_is_made_anew_and_says_so(
     assert len(model.requests) == 2
 
 
-async def test_a_resumed_stream_tells_what_follows_only(
-    streaming: Streaming, model: FakeOpenAI
-) -> None:
-    @tool(effect="irreversible", needs_approval=True)
-    def pay(who: str) -> str:
-        """Pay."""
-        return f"paid {who}"
-
-    model.calls([("look", {"where": "a"}), ("pay", {"who": "ann"})])
-    run = await streaming(pay, look)
-    told = await read(run.stream_events())
-    assert words(told)[-3:] == ["tool_called", "tool_called", "tool_output"]
-    state = run.to_state()
-    state.approve(state.get_interruptions()[0])
-    model.reply("done")
-    assert streaming.agent is not None
-    resumed = Runner.run_streamed(streaming.agent, state, runner=streaming.runner)
-    events = await read(resumed.stream_events())
-    assert words(events) == [
-        "agent agent",
-        "tool_output",
-        *TEXT,
-        "completed",
-        "message_output_created",
-    ]
-    items = [event.item for event in events if isinstance(event, RunItemStreamEvent)]
-    [paid] = [item for item in items if item.type == "tool_call_output_item"]
-    assert paid.raw_item["output"] == "paid ann"
-    assert [event.offset for event in events[1:]] > [told[-1].offset]
-    assert resumed.final_output == "done"
-    assert len(resumed.new_items) == len(told_items(told)) + len(told_items(events))
-
-
-def told_items(events: list[StreamEvent]) -> list[RunItemStreamEvent]:
-    return [event for event in events if isinstance(event, RunItemStreamEvent)]
-
-
 async def test_a_step_is_streamed(streaming: Streaming, model: FakeOpenAI) -> None:
     model.call("look")
     model.paced("all is well", hold_after=1)

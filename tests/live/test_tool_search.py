@@ -11,7 +11,6 @@ from holdfast import (
     HostedMCPTool,
     HostedToolRan,
     ModelSettings,
-    RunHooks,
     ToolContext,
     ToolSearchTool,
     UserError,
@@ -20,8 +19,7 @@ from holdfast import (
 )
 from holdfast.agents.tools.context import Effect
 from holdfast.testing import FakeOpenAI, calls, hosted, reply
-from holdfast.workers import ReActAgentWorker
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import MakeRunner, Rig
 from tests.support.runs import Runs
 
 SEARCH = hosted("tool_search_call", id="tsc_1", call_id=None, arguments={"paths": ["crm"]})
@@ -80,11 +78,6 @@ def look(where: str = "here") -> str:
     return f"seen {where}"
 
 
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
-
-
 async def test_the_record_knows_namespaced_calls_by_their_whole_names(
     make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
 ) -> None:
@@ -116,26 +109,6 @@ async def test_the_record_knows_namespaced_calls_by_their_whole_names(
     assert sorted(books.done[2:]) == ["undo billing.put", "undo crm.put"]
     assert await runner.verify(task) == []
     await rig.assert_replays()
-
-
-async def test_a_worker_that_describes_tools_in_a_text_calls_them_in_their_namespaces(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    names: list[tuple[str, str | None]] = []
-
-    class Hooks(RunHooks[Any]):
-        async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-            names.append((context.tool_name, context.tool_namespace))
-
-    books = Books()
-    await run.serve(*books.tools, worker=ReActAgentWorker())
-    model.add(
-        reply('Thought: put\nAction: crm.put\nAction Input: {"text": "x"}'),
-        reply("Thought: I can answer without using any more tools.\nAnswer: done"),
-    )
-    assert (await run("q", hooks=Hooks())).final_output == "done"
-    assert books.done == ["crm.put x"]
-    assert names == [("put", "crm")]
 
 
 def plain(text: str) -> str:

@@ -157,52 +157,6 @@ async def test_a_call_that_is_done_is_not_repeated_because_its_sibling_failed(
     assert len(model.requests) == 1
 
 
-async def test_a_tool_repeats_the_errors_that_it_declares_worth_it(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    ran: list[int] = []
-
-    @tool(max_attempts=2, retry_on=(ConnectionError,))
-    def act() -> str:
-        """Act."""
-        ran.append(1)
-        if len(ran) == 1:
-            raise ConnectionError("cut")
-        return "acted"
-
-    runner = await make_runner(act)
-    model.call("act")
-    model.reply("done")
-    response = await runner.chat("q")
-    assert (str(response.sources[0]), ran) == ("acted", [1, 1])
-
-
-async def test_a_failure_function_that_raises_does_not_run_the_tool_again(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    ran: list[int] = []
-
-    def formatter(ctx: Any, error: Exception) -> str:
-        raise KeyError("a bug in the formatter")
-
-    @tool(failure_error_function=formatter)
-    def act() -> str:
-        """Fail."""
-        ran.append(1)
-        raise ValueError("the cause")
-
-    runner = await make_runner(act)
-    model.call("act")
-    model.reply("sorry")
-    task = await runner.create_task("q")
-    for _ in range(3):
-        try:
-            await runner.run_step(task)
-        except Exception:  # noqa: BLE001  whatever it says, the tool must not run again
-            continue
-    assert ran == [1]
-
-
 async def test_a_history_that_the_code_would_not_write_is_noticed(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 from opentelemetry import trace as api
 
 from holdfast import (
-    Agent,
     RunConfig,
     Runner,
     StepFailedError,
@@ -32,9 +31,6 @@ from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types
 from tests.support.runs import look, pay
 from tests.support.spans import Spans, assert_joined, tree
 
-SECRET = "a word that no trace may hold"
-
-
 TRACED = """
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -47,12 +43,6 @@ provider = TracerProvider()
 provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=600_000))
 trace.set_tracer_provider(provider)
 """
-
-
-@tool(effect="read")
-def stumble(where: str = "here") -> str:
-    """Fail."""
-    raise LookupError(f"nothing {where}, key sk-0123456789abcdef")
 
 
 async def run(rig: Rig, make_agent: MakeAgent, *tools: Any, **options: Any) -> Any:
@@ -141,21 +131,6 @@ async def test_an_error_of_a_model_is_where_it_happened(
     assert not answered.failed
     assert not spans.one("step s1").failed
     assert not spans.one("invoke_agent agent").failed
-
-
-async def test_an_error_of_a_tool_is_told_without_secrets(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
-) -> None:
-    model.call("stumble")
-    model.reply("done")
-    await run(rig, make_agent, stumble)
-    span = spans.one("execute_tool stumble")
-    assert (span["error.type"], span.failed) == ("LookupError", True)
-    assert span.text == "nothing here, key [redacted]"
-    [event] = span.events
-    assert "in stumble" in event["attributes"]["exception.stacktrace"]
-    assert "sk-0" not in json.dumps([vars(each) for each in spans.all])
-    assert [each.name for each in spans.all if each.failed] == ["execute_tool stumble"]
 
 
 async def test_a_run_without_tracing_records_nothing(
@@ -314,15 +289,15 @@ async def test_what_was_undone_has_spans_of_its_own(
 
 
 def polite(*_: Any) -> GuardrailFunctionOutput:
-    return GuardrailFunctionOutput(SECRET, tripwire_triggered=False)
+    return GuardrailFunctionOutput(None, tripwire_triggered=False)
 
 
 def harmless(_data: Any) -> ToolGuardrailFunctionOutput:
-    return ToolGuardrailFunctionOutput.allow(SECRET)
+    return ToolGuardrailFunctionOutput.allow()
 
 
 def kept_back(_data: Any) -> ToolGuardrailFunctionOutput:
-    return ToolGuardrailFunctionOutput.reject_content(SECRET)
+    return ToolGuardrailFunctionOutput.reject_content("hidden")
 
 
 @tool(
@@ -332,42 +307,28 @@ def kept_back(_data: Any) -> ToolGuardrailFunctionOutput:
 )
 def search(what: str) -> str:
     """Search."""
-    return SECRET
-
-
-def make_team(make_agent: MakeAgent, *, config: RunConfig | None = None) -> Agent:
-    """Make an agent that asks one which asks another, and hands over to a third."""
-    low = make_agent(search, name="low")
-    helper = make_agent(low.as_tool(), name="helper")
-    bob = make_agent(name="bob", output_guardrails=[OutputGuardrail(polite, "of the output")])
-    return make_agent(
-        helper.as_tool(run_config=config),
-        name="agent",
-        handoffs=[bob],
-        input_guardrails=[InputGuardrail(polite, "of the input")],
-    )
-
-
-async def run_team(rig: Rig, agent: Agent, model: FakeOpenAI, spans: Spans, **options: Any) -> Any:
-    """Run it to the end of all its tasks."""
-    await rig.serve(agent)
-    model.call("helper", {"input": SECRET})
-    model.call("low", {"input": SECRET})
-    model.call("search", {"what": SECRET})
-    model.reply(SECRET)
-    model.reply(SECRET)
-    model.call("transfer_to_bob")
-    model.reply(SECRET)
-    result = await Runner.run(agent, SECRET, runner=rig.runner(), **options)
-    await spans.until("invoke_agent helper")
-    await spans.until("invoke_agent low")
-    return result
+    return "found"
 
 
 async def test_guardrails_handoffs_and_nested_agents_are_one_tree(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
 ) -> None:
-    await run_team(rig, make_team(make_agent), model, spans)
+    low = make_agent(search, name="low")
+    helper = make_agent(low.as_tool(), name="helper")
+    bob = make_agent(name="bob", output_guardrails=[OutputGuardrail(polite, "of the output")])
+    guard = InputGuardrail(polite, "of the input")
+    agent = make_agent(helper.as_tool(), handoffs=[bob], input_guardrails=[guard])
+    await rig.serve(agent)
+    model.call("helper", {"input": "q"})
+    model.call("low", {"input": "q"})
+    model.call("search", {"what": "q"})
+    model.reply("found")
+    model.reply("helped")
+    model.call("transfer_to_bob")
+    model.reply("done")
+    await Runner.run(agent, "q", runner=rig.runner())
+    await spans.until("invoke_agent helper")
+    await spans.until("invoke_agent low")
     assert_joined(spans.all)
     first = spans.one("guardrail of the input")  # beside the model call, so in no certain order
     assert tree([span for span in spans.all if span != first]) == [
@@ -406,6 +367,6 @@ async def test_guardrails_handoffs_and_nested_agents_are_one_tree(
     passed = spans.one("handoff agent to bob")
     assert (passed["holdfast.handoff.from"], passed["holdfast.handoff.to"]) == ("agent", "bob")
     call = spans.one("execute_tool helper")
-    assert call["gen_ai.tool.call.result"] == SECRET
+    assert call["gen_ai.tool.call.result"] == "helped"
     assert call["holdfast.call.task"] == spans.one("invoke_agent helper")["holdfast.task.id"]
     assert not any(span.failed for span in spans.all)

@@ -9,16 +9,14 @@ import pytest
 
 from holdfast import AgentRunner, Task, tool
 from holdfast.activities.data import large_values
-from holdfast.agents.tools.context import Effect
 from holdfast.archive.archive import Archive
 from holdfast.errors import (
     ArchiveError,
-    ToolTimeoutError,
     UndoRefusedError,
 )
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
+from tests.support.rig import MakeAgent, MakeRunner, Rig
 from tests.support.undos import cut_off
 
 
@@ -39,10 +37,6 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Archive, "put", failing)
     monkeypatch.setattr(large_values, "PATIENCE_SECONDS", (0.01,))
-
-
-def not_found(effect: Effect) -> None:
-    return None
 
 
 def slow(world: World, **options: Any) -> Any:
@@ -83,18 +77,6 @@ async def test_a_timeout_of_a_call_that_is_not_repeatable_is_unknown(
     await runner.respond(asked, by="ann", result="paid, says the bank")
     assert str(await runner.run_task(task)) == "paid"
     assert world.done == ["pay bo"]
-
-
-async def test_a_timeout_that_a_probe_knows_to_have_done_nothing_ends_the_task_if_it_is_to(
-    make_runner: MakeRunner, model: FakeOpenAI, world: World
-) -> None:
-    pay = slow(world, probe=not_found, timeout_behavior="raise_exception")
-    runner = await make_runner(pay)
-    model.call("pay", {"account": "bo"})
-    task = await runner.create_task("q")
-    with pytest.raises(ToolTimeoutError):
-        await runner.run_task(task)
-    await until_status(runner, task, "failed")
 
 
 @pytest.mark.usefixtures("full_disk")

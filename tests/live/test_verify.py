@@ -16,8 +16,7 @@ from holdfast.archive.names import blob_path
 from holdfast.archive.segments import read_segment
 from holdfast.engine.search_attributes import SEAL_MEMO
 from holdfast.errors import MaxTurnsExceeded
-from holdfast.reading.audit import session_verification as verifying_sessions
-from holdfast.reading.audit.session_verification import NO_SESSION, SEEN, TURNS
+from holdfast.reading.audit.session_verification import SEEN, TURNS
 from holdfast.reading.audit.task_verification import CONSISTENT, ENDED_OUTSIDE, IN_MEMO, UNSIGNED
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.records import SegmentRef
@@ -25,9 +24,7 @@ from holdfast.task.data.seal import record_digest
 from holdfast.task.data.state import SessionState
 from holdfast.testing import FakeOpenAI
 from holdfast.values.base import extend_json
-from holdfast.values.messages import ImagePart, user
 from tests.live.test_audit import long_task, rewrite
-from tests.support.pictures import png, url_of
 from tests.support.rig import (
     MakeRunner,
     Rig,
@@ -228,35 +225,3 @@ async def test_a_turn_of_a_session_that_was_changed_is_found_by_all_that_know_of
         assert SEEN not in damaged.proved
     file.write_bytes(whole)  # equal turns of other tests are the same file
     assert await session.verify() == []
-
-
-async def test_what_is_no_part_of_a_session_is_not_verified_and_a_changed_image_is_found(
-    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
-) -> None:
-    runner = await make_runner()
-    session = runner.session("s")
-    found = await session.verify()
-    assert (found, found.proved, found.unproved) == ([], [], [NO_SESSION])
-    await talk(runner, model, 1)
-    turn = (await state_of(runner)).commits[0]
-    await session.replace([user("look", (ImagePart(kind="image", url=url_of(png(1))),))])
-    file_of(rig.engine.archive, turn.sha256).unlink()  # forgotten with the reset
-    assert await session.verify() == []
-    [message] = await session.chat_history()
-    [image] = message.images
-    assert image.stored is not None
-    file_of(rig.engine.archive, image.stored.sha256).write_bytes(b"nothing")
-    [damaged] = await session.verify()
-    assert image.stored.sha256 in damaged.text
-
-
-async def test_without_a_worker_a_task_is_verified_and_its_session_is_not(
-    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verifying_sessions, "ANSWER_SECONDS", 0.5)
-    runner = await make_runner()
-    [task] = await talk(runner, model, 1)
-    await rig.stop()
-    found = await runner.verify(task)
-    assert (found, found.proved) == ([], [CONSISTENT, IN_MEMO])
-    assert found.unproved == ["Session 's' gave no answer in 0.5 seconds.", UNSIGNED]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Message, Runner, Task, TaskStep, TaskStepOutput
+from holdfast import Message, Task, TaskStep, TaskStepOutput
 from holdfast.values.messages import assistant, user
 from holdfast.workers import (
     CustomAgentWorker,
@@ -17,14 +17,8 @@ from holdfast.workers import (
     StepContext,
     link,
 )
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import MakeRunner
 from tests.support.workers import said
-
-ITEMS: list[Any] = [
-    {"role": "user", "content": "hello"},
-    {"role": "assistant", "content": "hi"},
-    {"role": "user", "content": "the request"},
-]
 
 
 class Echo(CustomAgentWorker):
@@ -58,21 +52,6 @@ WORKERS = [
     Echo(),
     pipeline(twice),
 ]
-
-
-@pytest.mark.parametrize("worker", WORKERS)
-async def test_the_newest_user_message_of_a_list_is_the_question(
-    rig: Rig, make_agent: MakeAgent, worker: Any
-) -> None:
-    agent = make_agent(worker=worker)
-    await rig.serve(agent)
-    runner = rig.runner()
-    result = await Runner.run(agent, ITEMS, session="s", runner=runner)
-    assert result.final_output == "re the request"
-    assert said(await runner.session("s").chat_history()) == [
-        *((item["role"], item["content"]) for item in ITEMS),
-        ("assistant", "re the request"),
-    ]
 
 
 @pytest.mark.parametrize("worker", WORKERS)
