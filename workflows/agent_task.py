@@ -217,7 +217,8 @@ class AgentTask(Opening):
         # replaced (`Core.is_left`) and changes nothing, so the next unit has the ledger alone.
         core.work = None
         core.requests.tell()
-        if core.phase == "open" and not core.rolls:
+        asks = core.phase == "undoing" and approvals.undo_waits(core.ledger)
+        if (core.phase == "open" or asks) and not core.rolls:
             core.requests.settle(core.ledger)
 
     async def _watch(self, work: asyncio.Task[None], *, undoing: bool) -> None:

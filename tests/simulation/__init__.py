@@ -10,7 +10,7 @@ schedule; a schedule that fails is shrunk and printed as Python that can be past
 | `server` | workflows, activities, timers and signals, as moves that can happen next |
 | `service`, `worker`, `table` | how activities are answered, and what they ask the server |
 | `cast` | agents whose model follows a plan, and the world of their tools |
-| `play` | the choices of a schedule; `invariants` looks after each workflow task |
+| `play` | the choices of a schedule; `invariants` and `effects` look after each workflow task |
 | `generate`, `shrink` | random schedules, and short ones of those that fail |
 
 A regression is a schedule in `test_regressions.py`:

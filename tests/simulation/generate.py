@@ -282,13 +282,16 @@ class CalmAuthor(Author):
 
     def write(self) -> Schedule:
         written = super().write()
-        choices = [each for each in written.choices if each[0] != "home"]
-        return dataclasses.replace(written, choices=choices, real=True)
+        calm = [
+            [each, ("settle",)] for each in written.choices if each[0] not in ("home", "settle")
+        ]
+        choices = [choice for pair in calm for choice in pair]
+        return dataclasses.replace(written, choices=choices, agent="boss", real=True)
 
     def _more(self) -> list[Choice]:
         kinds = (self._decide, self._decide, self._decide, self._run, self._run, self._undo)
         others = (self._steer, self._finalize, self._misfit, self._tool_trouble, self._evict)
-        return [self._chance.choice((*kinds, *others))(), ("settle",)]
+        return [self._chance.choice((*kinds, *others))()]
 
     def _tool_trouble(self) -> Choice:
         tool = self._chance.choice(("book", "pay", "mark", "undo book"))

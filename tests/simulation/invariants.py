@@ -220,13 +220,9 @@ class Invariants:
     def _rests(self, run: Run) -> bool:
         """Whether a task rests, and nobody else is to go on: requests to it are answered then.
 
-        A person may have to decide on an undo, or to run a child whose steps were taken back.
+        Who takes steps of a nested task back runs it again: its calling task waits for that.
         """
-        if not run.is_open:
-            return False
-        core = run.code.core
-        is_undoing = core.phase == "undoing" and approvals.undo_waits(core.ledger)
-        return not is_undoing and not self._idle_child(run)
+        return run.is_open and not self._idle_child(run)
 
     def _idle_child(self, run: Run) -> bool:
         """Whether a child that a task waits for rests: who took its steps back has to run it."""

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from temporalio.api.common.v1 import Payload
-from temporalio.client import WorkflowExecutionStatus, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import (
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateStage,
+)
 from temporalio.common import RawValue
 from temporalio.service import RPCError
 
@@ -26,6 +33,18 @@ from tests.support.rig import Rig
 
 QUIET = 0.05
 """Seconds in which the history of a task must not grow, for the task to be at rest."""
+
+
+PREFIX = "EVENT_TYPE_"
+ON_ITS_WAY = {
+    "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED": 1,
+    "EXTERNAL_WORKFLOW_EXECUTION_SIGNALED": -1,
+    "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED": -1,
+    "START_CHILD_WORKFLOW_EXECUTION_INITIATED": 1,
+    "CHILD_WORKFLOW_EXECUTION_STARTED": -1,
+    "START_CHILD_WORKFLOW_EXECUTION_FAILED": -1,
+}
+"""Events that begin and end what the server brings from one workflow to another."""
 
 
 class Live:
@@ -78,11 +97,11 @@ class Live:
             case ("settle",):
                 await self._settle()
             case ("run", who, id, fields):
-                self._update(who, id, "run", RunRequest.model_validate(fields))
+                await self._update(who, id, "run", RunRequest.model_validate(fields))
             case ("finalize", who, id):
-                self._update(who, id, "finalize")
+                await self._update(who, id, "finalize")
             case ("undo", who, id, fields):
-                self._update(who, id, "undo", UndoRequest.model_validate(fields))
+                await self._update(who, id, "undo", UndoRequest.model_validate(fields))
             case ("say", who, verb, body):
                 await self._say(self._handle(who), verb, body)
             case ("raw", who, name, texts):
@@ -96,10 +115,15 @@ class Live:
                 msg = f"a server is not asked for {choice}"
                 raise ValueError(msg)
 
-    def _update(self, who: int, id: str, name: str, *args: Any) -> None:
+    async def _update(self, who: int, id: str, name: str, *args: Any) -> None:
+        """Send an update; go on once it is accepted or refused."""
         handle: Any = self._handle(who)  # temporalio's types
-        sent = handle.execute_update(name, args=list(args), id=id)
-        self._updates.append(asyncio.create_task(self._quietly(sent)))
+        stage = WorkflowUpdateStage.ACCEPTED
+        try:
+            sent = await handle.start_update(name, args=list(args), id=id, wait_for_stage=stage)
+        except (RPCError, WorkflowUpdateFailedError):
+            return
+        self._updates.append(asyncio.create_task(self._quietly(sent.result())))
 
     async def _say(self, handle: WorkflowHandle[Any, Any], verb: str, body: dict[str, Any]) -> None:
         if body.get("approval") == "open":
@@ -133,13 +157,22 @@ class Live:
 
     async def _look(self, id: str) -> tuple[bool, int]:
         """Return whether a task is at rest, and the length of its history; note its children."""
-        found = await self._rig.engine.client.get_workflow_handle(id).describe()
+        handle = self._rig.engine.client.get_workflow_handle(id)
+        found = await handle.describe()
         raw = found.raw_description
         for child in raw.pending_children:
             if child.workflow_id not in self._ids:
                 self._ids.append(child.workflow_id)
         begun = [each for each in raw.pending_activities if each.activity_type.name not in WATCHES]
         is_busy = bool(begun) or raw.HasField("pending_workflow_task")
+        if not is_busy:  # what is on its way to another workflow
+            history = await self._rig.engine.client.get_workflow_handle(
+                id, run_id=found.run_id
+            ).fetch_history()
+            kinds = Counter(EventType.Name(event.event_type) for event in history.events)
+            is_busy = sum(weight * kinds[PREFIX + name] for name, weight in ON_ITS_WAY.items()) > 0
+            # The server lets a run wait that follows on one of less than a second.
+            is_busy = is_busy or not kinds[f"{PREFIX}WORKFLOW_TASK_COMPLETED"]
         is_open = found.status is WorkflowExecutionStatus.RUNNING
         return not (is_open and is_busy), found.history_length
 

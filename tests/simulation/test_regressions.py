@@ -82,3 +82,23 @@ def test_a_nested_task_that_was_terminated_after_a_rollover_is_not_waited_for() 
             options={"roll_events": 50},
         )
     )
+
+
+def test_a_request_that_waits_is_answered_once_an_undo_asks_a_person() -> None:
+    assert_holds(
+        Schedule(
+            plan=[[["move", {"thing": "1"}]], [["look", {"what": "2"}]], "done"],
+            choices=[
+                ("run", 0, "r1", {}),
+                ("settle",),
+                ("fate", "step", "held"),
+                ("run", 0, "r2", {}),
+                ("settle",),
+                ("undo", 0, "u1", {"by": "bob", "to": 0, "residue": "keep"}),
+                ("settle",),
+                ("release",),
+                ("settle",),
+                ("home",),
+            ],
+        )
+    )
