@@ -7,7 +7,7 @@ schedule; a schedule that fails is shrunk and printed as Python that can be past
 | module | what it is |
 | --- | --- |
 | `run` | one run of a workflow: activations, history, replay |
-| `server` | workflows, activities, timers and signals, as moves that can happen next |
+| `server`, `activity` | workflows, activities, timers and signals, as moves that can happen next |
 | `service`, `worker`, `table` | how activities are answered, and what they ask the server |
 | `cast` | agents whose model follows a plan, and the world of their tools |
 | `play` | the choices of a schedule; `invariants` and `effects` look after each workflow task |

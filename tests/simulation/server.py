@@ -11,7 +11,6 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Protocol
 
 from temporalio.api.common.v1 import Payload, SearchAttributes
@@ -27,6 +26,7 @@ from temporalio.bridge.proto.workflow_commands import (
 )
 
 from holdfast.task.data.calls import LONG_CALL
+from tests.simulation.activity import Activity, application_failure, pause_of, resolution_of
 from tests.simulation.clock import Clock
 from tests.simulation.run import (
     TASK_EVENTS,
@@ -77,50 +77,6 @@ class Move:
 
     label: str
     do: Callable[[], None]
-
-
-@dataclass(eq=False)
-class Activity:
-    """An activity that has not ended.
-
-    Attributes:
-        run: The run of the workflow that has scheduled it.
-        command: The command that has.
-        at: When it was scheduled.
-        attempt: Number of the present attempt.
-        since: When that was started.
-        beat: Details of the newest heartbeat.
-        is_cancelled: Whether the workflow wants it to be cancelled.
-        is_open: Whether the server waits for its end.
-        is_heard: Whether the workflow waits for its end.
-        failure: How the attempt before has failed.
-    """
-
-    run: Run
-    command: ScheduleActivity | ScheduleLocalActivity
-    at: float
-    attempt: int = 1
-    since: float = 0.0
-    beat: Sequence[Payload] = ()
-    is_cancelled: bool = False
-    is_open: bool = True
-    is_heard: bool = True
-    failure: Failure | None = None
-
-    @property
-    def kind(self) -> str:
-        """Type of the activity."""
-        return self.command.activity_type
-
-    @property
-    def token(self) -> bytes:
-        """Names the present attempt."""
-        id = self.command.activity_id
-        return f"{self.run.begin.id}|{self.run.begin.run_id}|{id}|{self.attempt}".encode()
-
-    def __str__(self) -> str:
-        times = f" (attempt {self.attempt})" if self.attempt > 1 else ""
-        return f"{self.kind} of {self.run.id}{times}"
 
 
 @dataclass
@@ -385,13 +341,13 @@ class Server:
 
     def _locally(self, run: Run, command: ScheduleLocalActivity) -> Job:
         found = self.worker.perform(Activity(run, command, self.clock.now, since=self.clock.now))
-        return _resolution(command, found, is_local=True)
+        return resolution_of(command, found, is_local=True)
 
     def _cancel_activity(self, run: Run, seq: int, sent: list[WorkflowCommand]) -> list[Job]:
         """Cancel an activity; return its end where the workflow need not wait for it."""
         scheduled = _take_back(sent, "schedule_activity", seq, None)
         if scheduled is not None:
-            return [_resolution(scheduled.schedule_activity, None)]
+            return [resolution_of(scheduled.schedule_activity, None)]
         found = next((each for each in self._of(run) if each.command.seq == seq), None)
         if found is None or not found.is_heard:
             return []
@@ -400,7 +356,7 @@ class Server:
         if found.command.cancellation_type == WAITS_FOR_CANCEL:
             return []
         found.is_heard = False
-        return [_resolution(found.command, None)]
+        return [resolution_of(found.command, None)]
 
     def _of(self, run: Run) -> list[Activity]:
         return [each for each in self.activities if each.run is run]
@@ -610,9 +566,11 @@ class Server:
                 )
                 self._lose(activity, then=lambda: self.worker.perform(stale))
             case "fails":
-                self._failed(activity, _application("Flaky", "It failed, for once."))
+                self._failed(activity, application_failure("Flaky", "It failed, for once."))
             case "breaks":
-                self._failed(activity, _application("Broken", "It fails for good.", lasts=True))
+                self._failed(
+                    activity, application_failure("Broken", "It fails for good.", lasts=True)
+                )
             case _:
                 self._finish(activity)
 
@@ -670,7 +628,7 @@ class Server:
     def _failed(self, activity: Activity, failure: Failure) -> None:
         """Take the failure of an attempt: another one follows, if the policy has one."""
         activity.failure = failure
-        pause = None if activity.is_cancelled else _pause(activity, failure, self.clock.now)
+        pause = None if activity.is_cancelled else pause_of(activity, failure, self.clock.now)
         if pause is None:
             state = RetryState.RETRY_STATE_MAXIMUM_ATTEMPTS_REACHED
             whole = Failure(message="activity error", cause=failure)
@@ -692,7 +650,7 @@ class Server:
         self.activities.remove(activity)
         events = 1 + (activity.since > 0 or found is not None)
         if activity.is_heard:
-            self.tell(activity.run, _resolution(activity.command, found), events)
+            self.tell(activity.run, resolution_of(activity.command, found), events)
         else:
             activity.run.events += events
 
@@ -712,64 +670,6 @@ class Server:
         """Let all that is held go on."""
         self.moves += self.held
         self.held.clear()
-
-
-def _pause(activity: Activity, failure: Failure, now: float) -> float | None:
-    """Return how long the server waits before the next attempt; None for no further attempt."""
-    policy = activity.command.retry_policy
-    known = failure.application_failure_info
-    kinds = (
-        {known.type}
-        if failure.HasField("application_failure_info")
-        else {"TemporalTimeout:Heartbeat"}
-    )
-    most = policy.maximum_attempts
-    if known.non_retryable or kinds & {*policy.non_retryable_error_types}:
-        return None
-    if most and activity.attempt >= most:
-        return None
-    wait = 2.0 ** (activity.attempt - 1)  # no policy of ours has another begin or factor
-    if policy.HasField("maximum_interval"):
-        wait = min(wait, policy.maximum_interval.ToTimedelta().total_seconds())
-    if known.HasField("next_retry_delay"):
-        wait = known.next_retry_delay.ToTimedelta().total_seconds()
-    command = activity.command
-    if command.HasField("schedule_to_close_timeout"):
-        longest: timedelta = command.schedule_to_close_timeout.ToTimedelta()
-        if now + wait > activity.at + longest.total_seconds():
-            return None
-    return wait
-
-
-def _application(kind: str, text: str, *, lasts: bool = False) -> Failure:
-    failure = Failure(message=text)
-    failure.application_failure_info.type = kind
-    failure.application_failure_info.non_retryable = lasts
-    return failure
-
-
-def _resolution(
-    command: ScheduleActivity | ScheduleLocalActivity,
-    found: Payload | Failure | None,
-    *,
-    is_local: bool = False,
-) -> Job:
-    """Make the job by which a workflow learns of the end of an activity; None is a cancellation."""
-    job = Job()
-    job.resolve_activity.seq, job.resolve_activity.is_local = command.seq, is_local
-    result = job.resolve_activity.result
-    if isinstance(found, Payload):
-        result.completed.result.CopyFrom(found)
-    elif isinstance(found, Failure):
-        result.failed.failure.CopyFrom(found)
-    else:
-        failure = result.cancelled.failure
-        failure.message = "Activity cancelled"
-        failure.activity_failure_info.activity_type.name = command.activity_type
-        failure.activity_failure_info.activity_id = command.activity_id
-        failure.cause.message = "Activity cancelled"
-        failure.cause.canceled_failure_info.SetInParent()
-    return job
 
 
 def _take_back(

@@ -17,8 +17,9 @@ from temporalio.api.workflowservice import v1 as api
 from temporalio.client import Client
 from temporalio.service import ConnectConfig, RPCError, RPCStatusCode, ServiceClient
 
+from tests.simulation.activity import Activity
 from tests.simulation.run import CONVERTER, Run
-from tests.simulation.server import Activity, Server
+from tests.simulation.server import Server
 
 STATUS = {
     "running": WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING,

@@ -19,8 +19,8 @@ from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import Described
 from holdfast.task.data.wire import Advanced, AdvanceInput, ToolInput
 from holdfast.values import json_patch as merge_patch
+from tests.simulation.activity import Activity
 from tests.simulation.cast import ACTS, World, act, turn_of
-from tests.simulation.server import Activity
 
 TOOK = 0.001
 

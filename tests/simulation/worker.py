@@ -31,9 +31,10 @@ from holdfast.archive.archive import Archive
 from holdfast.serving.activities import Activities
 from holdfast.task.data.calls import LONG_CALL, LongCall
 from holdfast.task.data.children import secret_of_child
+from tests.simulation.activity import Activity
 from tests.simulation.clock import VirtualLoop
 from tests.simulation.run import CONVERTER
-from tests.simulation.server import Activity, Server
+from tests.simulation.server import Server
 from tests.simulation.service import client_of
 from tests.simulation.table import Table
 
