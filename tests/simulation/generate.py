@@ -288,8 +288,9 @@ class CalmAuthor(Author):
         choices = [choice for pair in calm for choice in pair]
         # A server counts some events otherwise, so a task would continue as new at another moment.
         options = {k: v for k, v in written.options.items() if k != "roll_events"}
-        calm = {"choices": choices, "agent": "boss", "real": True, "options": options}
-        return dataclasses.replace(written, **calm)
+        return dataclasses.replace(
+            written, choices=choices, agent="boss", real=True, options=options
+        )
 
     def _more(self) -> list[Choice]:
         kinds = (self._decide, self._decide, self._decide, self._run, self._run, self._undo)
