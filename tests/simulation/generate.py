@@ -282,14 +282,12 @@ class CalmAuthor(Author):
 
     def write(self) -> Schedule:
         written = super().write()
-        calm = [
-            [each, ("settle",)] for each in written.choices if each[0] not in ("home", "settle")
-        ]
-        choices = [choice for pair in calm for choice in pair]
+        kept = [each for each in written.choices if each[0] not in ("home", "settle")]
+        settled = [choice for each in kept for choice in (each, ("settle",))]
         # A server counts some events otherwise, so a task would continue as new at another moment.
         options = {k: v for k, v in written.options.items() if k != "roll_events"}
         return dataclasses.replace(
-            written, choices=choices, agent="boss", real=True, options=options
+            written, choices=[("settle",), *settled], agent="boss", real=True, options=options
         )
 
     def _more(self) -> list[Choice]:
