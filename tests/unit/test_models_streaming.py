@@ -18,6 +18,8 @@ from holdfast.models import (
 )
 from holdfast.models.base import Delta
 from holdfast.models.draft import Draft, Frame, deltas_of, goes_on
+from holdfast.models.openai.chat import read_answer
+from holdfast.models.openai.chat_stream import CompletionStream
 from holdfast.models.openai.http.sse import EventReader
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import user
@@ -154,3 +156,119 @@ def test_a_frame_gives_what_comes_after_a_place() -> None:
     assert list(draft.frame(5).after(5)) == told[1:]
     assert draft.frame(8) == Frame(1, 8, ())
     assert list(Frame(1, 5, tuple(told[1:])).after(3)) == []
+
+
+def piece(name: str | None = None, arguments: Any = None, **said: Any) -> dict[str, Any]:
+    given = {"name": name, "arguments": arguments}
+    return {**said, "function": {key: value for key, value in given.items() if value is not None}}
+
+
+USAGES: list[Any] = [
+    [],
+    "much",
+    {"prompt_tokens": 7, "prompt_tokens_details": []},
+    {"prompt_tokens": 7.5, "completion_tokens": [3], "completion_tokens_details": "none"},
+    {"prompt_tokens": 7, "completion_tokens": -1, "prompt_tokens_details": {"cached_tokens": {}}},
+    {"input_tokens": 7, "output_tokens": 1e300, "output_tokens_details": []},
+]
+
+
+@pytest.mark.parametrize("used", USAGES)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_answer_is_taken_whatever_its_usage_looks_like(
+    api: FakeOpenAI, kind: Any, streamed: bool, used: Any
+) -> None:
+    said = {"role": "assistant", "content": "paid for"}
+    part: dict[str, Any] = {"type": "output_text", "text": "paid for", "annotations": []}
+    output: list[dict[str, Any]] = [
+        {"type": "message", "id": "m", **said, "content": [part], "status": "completed"}
+    ]
+    choice = {"index": 0, "message": said, "finish_reason": "stop"}
+    api.raw({"status": "completed", "output": output, "choices": [choice], "usage": used})
+    answer = (await stream(kind))[0] if streamed else await whole(kind)
+    assert answer.text == "paid for"
+    assert answer.usage.input_tokens in {0, 7}
+    assert answer.usage.output_tokens == 0
+
+
+SHAPES: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
+    "no index and no id": (
+        [piece("a", '{"x":1}'), piece("b", '{"y":2}')],
+        [("a", '{"x":1}'), ("b", '{"y":2}')],
+    ),
+    "index 0 for both": (
+        [piece("a", "{}", index=0, id="1"), piece("b", "{}", index=0, id="2")],
+        [("a", "{}"), ("b", "{}")],
+    ),
+    "index 0, no id, the first without arguments": (
+        [piece("a", index=0), piece("b", "{}", index=0)],
+        [("a", ""), ("b", "{}")],
+    ),
+    "one tool twice, no index and no id": (
+        [piece("a", '{"x":1}'), piece("a", '{"x":2}')],
+        [("a", '{"x":1}'), ("a", '{"x":2}')],
+    ),
+    "one tool twice, index 0, two ids, no arguments": (
+        [piece("a", index=0, id="1"), piece("a", index=0, id="2")],
+        [("a", ""), ("a", "")],
+    ),
+    "objects as arguments, index 0": (
+        [piece("a", {"x": 1}, index=0), piece("a", {"x": 2}, index=0)],
+        [("a", '{"x": 1}'), ("a", '{"x": 2}')],
+    ),
+    "the name comes later": (
+        [piece(index=0, id="1"), piece("a", "", index=0), piece(None, "{}", index=0)],
+        [("a", "{}")],
+    ),
+    "the name comes after the arguments": (
+        [piece(None, '{"x"', index=0, id="1"), piece(None, ":1}", index=0), piece("a", index=0)],
+        [("a", '{"x":1}')],
+    ),
+    "id and name in each piece": (
+        [piece("a", part, index=0, id="1") for part in ("{", "}", "")],
+        [("a", "{}")],
+    ),
+    "the name in each piece, no id": (
+        [piece("a", part, index=0) for part in ("", "{", "}", "")],
+        [("a", "{}")],
+    ),
+    "a new id in each piece": (
+        [piece("a", "", index=0, id="1"), *(piece(None, p, index=0, id=p) for p in "{}")],
+        [("a", "{}")],
+    ),
+    "pieces of two calls in turn": (
+        [
+            *(piece(name, "{", index=at, id=name) for at, name in enumerate("ab")),
+            *(piece(None, "}", index=at) for at in (0, 1)),
+        ],
+        [("a", "{}"), ("b", "{}")],
+    ),
+    "no index, pieces with and without the id": (
+        [
+            piece("a", "{", id="1"),
+            piece(None, "}"),
+            piece("b", "{", id="2"),
+            piece(None, "}", id="2"),
+        ],
+        [("a", "{}"), ("b", "{}")],
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_streamed_call_is_one_call_whatever_the_server_leaves_out(shape: str) -> None:
+    pieces, expected = SHAPES[shape]
+    told: list[Delta] = []
+    stream = CompletionStream(told.append)
+    for each in pieces:
+        stream.take({"choices": [{"index": 0, "delta": {"tool_calls": [each]}}]})
+    stream.take({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    assert stream.body is not None
+    answer = read_answer(stream.body, model="m")
+    assert [(call.name, call.arguments) for call in answer.message.calls] == expected
+    assert len({call.id for call in answer.message.calls}) == len(expected)
+    assert [d.name for d in told if d.kind == "call"] == [name for name, _ in expected]
+    for place, (_, arguments) in enumerate(expected):
+        said = "".join(d.text for d in told if d.kind == "arguments" and d.place == place)
+        assert said in {"", arguments}

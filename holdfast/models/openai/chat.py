@@ -22,11 +22,11 @@ from holdfast.models.openai.chat_messages import (
 from holdfast.models.openai.chat_stream import CompletionStream
 from holdfast.models.openai.http.bodies import RequestBody, dumps, encoded_messages
 from holdfast.models.openai.http.failures import first_problem, malformed
-from holdfast.models.openai.model import Incoming, OpenAIModel
+from holdfast.models.openai.model import Incoming, OpenAIModel, read_usage
 from holdfast.models.openai.response_tools import refuse_hosted
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
-from holdfast.values.messages import Message, ToolCall, Usage
+from holdfast.values.messages import Message, ToolCall
 
 WITHHELD = "The provider's content filter has withheld the answer."
 """The refusal that an empty answer is, when a filter has emptied it."""
@@ -198,27 +198,11 @@ class _Choice(Value):
     finish_reason: str | None = None
 
 
-class _CachedTokens(Value):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _ReasoningTokens(Value):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(Value):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _CachedTokens | None = None
-    completion_tokens_details: _ReasoningTokens | None = None
-
-
 class _Reply(Value):
     id: str | None = None
     model: str | None = None
     choices: tuple[_Choice, ...]
-    usage: _Usage | None = None
+    usage: Json = None
 
 
 def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = None) -> ModelAnswer:
@@ -247,7 +231,7 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
         kept = (_with_details(text, logprobs, annotations), *kept)
     return ModelAnswer(
         message=Message(role="assistant", content=text, calls=calls, items=kept),
-        usage=_read_usage(reply.usage),
+        usage=read_usage(reply.usage, "prompt", "completion"),
         model=reply.model or model,
         response_id=reply.id or "",
         # Some servers say "stop" beside calls, and "function_call" is the old word.
@@ -327,18 +311,3 @@ def _text_of(content: Json) -> str:
     if is_array(content):
         return "".join(as_text(part.get("text")) for part in content if is_object(part))
     return as_text(content)
-
-
-def _read_usage(usage: _Usage | None) -> Usage:
-    if usage is None:
-        return Usage(requests=1)
-    cached = usage.prompt_tokens_details
-    reasoning = usage.completion_tokens_details
-    return Usage(
-        requests=1,
-        input_tokens=usage.prompt_tokens or 0,
-        output_tokens=usage.completion_tokens or 0,
-        cached_tokens=(cached.cached_tokens or 0) if cached else 0,
-        cache_write_tokens=(cached.cache_write_tokens or 0) if cached else 0,
-        reasoning_tokens=(reasoning.reasoning_tokens or 0) if reasoning else 0,
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass, field
 
@@ -16,8 +17,9 @@ from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_
 class _Call:
     """A tool call that is being streamed; pieces are joined once, at the end."""
 
+    place: int
     id: str
-    name: str
+    name: str = ""
     pieces: list[str] = field(default_factory=list[str])
     given: Json = None
     extra: dict[str, Json] = field(default_factory=dict[str, Json])
@@ -31,6 +33,28 @@ class _Call:
         }
         return {**made, **self.extra}
 
+    def goes_on(self, call_id: str, name: str, arguments: Json) -> bool:
+        """Return whether a piece for its place is of this call, and not the begin of another.
+
+        Servers give all calls one index, repeat the name in each piece, or give each piece an id.
+        """
+        if name and self.name:
+            if call_id or name != self.name:
+                return call_id == self.id and name == self.name
+            return not (arguments and self._has_all())
+        if name or call_id in ("", self.id):
+            return True
+        return bool(arguments) and not self._has_all()
+
+    def _has_all(self) -> bool:
+        if self.given is not None:
+            return True
+        try:
+            json.loads("".join(self.pieces))
+        except ValueError:
+            return False
+        return True
+
 
 class CompletionStream:
     """Puts the body of one answer together; only the first choice counts, as in `read_answer`."""
@@ -40,7 +64,8 @@ class CompletionStream:
         self._tell = tell
         self._head: dict[str, Json] = {}
         self._texts: dict[str, list[str]] = {}
-        self._calls: dict[int, _Call] = {}
+        self._calls: list[_Call] = []
+        self._newest: dict[int | None, _Call] = {}
         self._logprobs: list[Json] = []
         self._annotations: list[Json] = []
         self._thinking: list[dict[str, Json]] = []
@@ -60,7 +85,7 @@ class CompletionStream:
         if self._thinking:
             message["thinking_blocks"] = self._thinking
         if self._calls:
-            message["tool_calls"] = [call.whole() for call in self._calls.values()]
+            message["tool_calls"] = [call.whole() for call in self._calls]
         choice: dict[str, Json] = {"index": 0, "message": message, "finish_reason": self._finish}
         if self._logprobs:
             choice["logprobs"] = {"content": self._logprobs}
@@ -94,8 +119,7 @@ class CompletionStream:
         self._extra |= as_object(said.get("extra_content"))
         for block in as_array(said.get("thinking_blocks")):
             self._think(as_object(block))
-        calls: Json = said.get("tool_calls")
-        for call in calls if is_array(calls) else []:
+        for call in as_array(said.get("tool_calls")):
             if is_object(call):
                 self._call(call)
 
@@ -113,33 +137,38 @@ class CompletionStream:
         self._texts.setdefault(key, []).append(text)
 
     def _call(self, said: dict[str, Json]) -> None:
-        """Begin a call or go on with one; some servers leave out index or id."""
+        """Begin a call or go on with one; some servers leave out index, id or, at first, name."""
         function = as_object(said.get("function"))
-        place = self._place(said)
-        call = self._calls.get(place)
-        if call is None:
-            # Some servers leave the id out; a result cannot be matched without one.
-            call_id = as_text(said.get("id")) or f"call_{uuid.uuid4().hex[:24]}"
-            name = as_text(function.get("name"))
-            self._calls[place] = call = _Call(call_id, name)
-            self._tell(Delta("call", "", place, call_id, name))
+        name, given = as_text(function.get("name")), function.get("arguments")
+        call = self._find(said, name, given)
         for key in ("extra_content", "provider_specific_fields"):
             if said.get(key) is not None:
                 call.extra[key] = said[key]
-        given: Json = function.get("arguments")
+        if name and not call.name:
+            call.name = name
+            self._tell(Delta("call", "", call.place, call.id, name))
+            for piece in call.pieces:
+                self._tell(Delta("arguments", piece, call.place))
         if isinstance(given, dict):
             call.given = given
         elif isinstance(given, str) and given:
             call.pieces.append(given)
-            self._tell(Delta("arguments", given, place))
+            if call.name:
+                self._tell(Delta("arguments", given, call.place))
 
-    def _place(self, said: dict[str, Json]) -> int:
-        index: Json = said.get("index")
-        if isinstance(index, int):
-            return index
-        newest = max(self._calls, default=-1)
-        known = newest >= 0 and said.get("id") in (None, "", self._calls[newest].id)
-        return newest if known else newest + 1
+    def _find(self, said: dict[str, Json], name: str, arguments: Json) -> _Call:
+        """Return the call that a piece is of; a new one if it begins one."""
+        index, call_id = said.get("index"), as_text(said.get("id"))
+        place = index if isinstance(index, int) else None
+        call = self._newest.get(place)
+        other = call is not None and place is None and call_id not in ("", call.id)
+        if call is None or other or not call.goes_on(call_id, name, arguments):
+            # Some servers leave the id out; a result cannot be matched without one.
+            call = _Call(len(self._calls), call_id or f"call_{uuid.uuid4().hex[:24]}")
+            self._calls.append(call)
+        # A piece without an index goes on with the newest call.
+        self._newest[None] = self._newest[place] = call
+        return call
 
     def missing(self, model: str) -> ModelError:
         """Make the error for a stream without its last chunk."""

@@ -19,6 +19,8 @@ from holdfast.models.openai.http.connection import Connection
 from holdfast.models.openai.items import from_response_items
 from holdfast.models.openai.output_items import made_items
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_object
+from holdfast.values.messages import Usage as AnswerUsage
 from holdfast.values.messages import user
 from holdfast.values.runs.usage import Usage
 from holdfast.values.settings import ModelSettings
@@ -290,3 +292,30 @@ def _event_kinds() -> dict[str, Any]:
     """Return the classes of the events of the Responses API by their types."""
     kinds = get_args(get_args(ResponseStreamEvent)[0])
     return {get_args(each.model_fields["type"].annotation)[0]: each for each in kinds}
+
+
+def read_usage(given: Json, asked: str, answered: str) -> AnswerUsage:
+    """Read what an answer has used, field by field; what is no count is 0.
+
+    The answer is paid for: what only counts never makes it useless.
+
+    Args:
+        given: What the server says, of any shape.
+        asked: How the API calls the tokens of a request.
+        answered: How it calls those of an answer.
+    """
+    usage = as_object(given)
+    read = as_object(usage.get(f"{asked}_tokens_details"))
+    made = as_object(usage.get(f"{answered}_tokens_details"))
+    return AnswerUsage(
+        requests=1,
+        input_tokens=_count(usage.get(f"{asked}_tokens")),
+        output_tokens=_count(usage.get(f"{answered}_tokens")),
+        cached_tokens=_count(read.get("cached_tokens")),
+        cache_write_tokens=_count(read.get("cache_write_tokens")),
+        reasoning_tokens=_count(made.get("reasoning_tokens")),
+    )
+
+
+def _count(given: Json) -> int:
+    return int(given) if isinstance(given, int | float) and 0 <= given < 1 << 53 else 0

@@ -19,11 +19,11 @@ from holdfast.models.openai.http.failures import cut_off, first_problem, malform
 from holdfast.models.openai.item_checks import FAKE_ID, kind_of
 from holdfast.models.openai.item_contents import without_status
 from holdfast.models.openai.items import Item, assistant_message, to_response_items
-from holdfast.models.openai.model import Incoming, OpenAIModel
+from holdfast.models.openai.model import Incoming, OpenAIModel, read_usage
 from holdfast.models.openai.response_tools import offered_tools, tool_choice
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array
-from holdfast.values.messages import Message, Usage
+from holdfast.values.messages import Message
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
 _NOT_SENT = ("created_by", "provider_data")
@@ -179,22 +179,6 @@ def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
             yield {key: item[key] for key in item if key != "id"}
 
 
-class _CachedTokens(Value):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _ReasoningTokens(Value):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(Value):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _CachedTokens | None = None
-    output_tokens_details: _ReasoningTokens | None = None
-
-
 class _Failure(Value):
     code: str | None = None
     message: str = ""
@@ -209,7 +193,7 @@ class _Reply(Value):
     model: str | None = None
     status: str | None = None
     output: tuple[dict[str, Json], ...]
-    usage: _Usage | None = None
+    usage: Json = None
     error: _Failure | None = None
     incomplete_details: _Incomplete | None = None
 
@@ -238,7 +222,7 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
         raise malformed(model, reason, request_id=request_id)
     return ModelAnswer(
         message=message,
-        usage=_read_usage(reply.usage),
+        usage=read_usage(reply.usage, "input", "output"),
         model=reply.model or model,
         response_id=reply.id or "",
         finish=_finish(reply, message),
@@ -260,21 +244,6 @@ def _refusal(output: Iterable[Item]) -> str:
     last: Json = said[-1] if said else None
     parts = last if is_array(last) else []
     return "".join(part["refusal"] for part in parts if part.get("type") == "refusal")
-
-
-def _read_usage(usage: _Usage | None) -> Usage:
-    if usage is None:
-        return Usage(requests=1)
-    cached = usage.input_tokens_details
-    reasoning = usage.output_tokens_details
-    return Usage(
-        requests=1,
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        cached_tokens=(cached.cached_tokens or 0) if cached else 0,
-        cache_write_tokens=(cached.cache_write_tokens or 0) if cached else 0,
-        reasoning_tokens=(reasoning.reasoning_tokens or 0) if reasoning else 0,
-    )
 
 
 class ResponseStream:
