@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def writer(name: str | None = "writer") -> Any:
     return PydanticAgent(TestModel(custom_output_text="a letter"), name=name)
 
 
-MADE = {
+MADE: dict[str, Callable[[], Any]] = {
     "langchain": of_langchain,
     "langchain-async": late_of_langchain,
     "pydantic-ai": of_pydantic_ai,
