@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -103,6 +105,22 @@ def test_a_dataclass_whose_fields_have_changed_is_refused(
     written["value"] = {name: each for name, each in value.items() if each is not None}
     with pytest.raises(InvalidArgumentError, match=said):
         StateCodec({}).decode(written)
+
+
+@pytest.mark.parametrize("kind", ["enum", "string", "model", "dataclass", "other"])
+@pytest.mark.parametrize(
+    "named", ["os:system", "subprocess:Popen", "no_module_yet:Made", ":", "os"]
+)
+def test_a_state_imports_no_module_and_calls_nothing_but_classes_of_its_kind(
+    kind: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = tmp_path / "done"
+    (tmp_path / "no_module_yet.py").write_text(f"open({str(done)!r}, 'w')")
+    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    for value in (f"touch {done}", {"args": f"touch {done}", "shell": True}):
+        with pytest.raises(InvalidArgumentError, match="The state holds a"):
+            StateCodec({}).decode([{"$kind": kind, "class": named, "value": value}])
+    assert not done.exists()
 
 
 def test_a_list_that_holds_itself_is_refused_with_its_place() -> None:

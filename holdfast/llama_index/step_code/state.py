@@ -10,10 +10,9 @@ QueryPipeline the state is recorded, too.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any, cast
 
@@ -230,9 +229,9 @@ class _Reader:
             case "same":
                 return self._same(known[LABEL])
             case "enum":
-                return _class(str(known["class"]))(self.decode(held))
+                return _class(known)(self.decode(held))
             case "string":
-                return _class(str(known["class"])).from_string(self.decode(held))
+                return _class(known).from_string(self.decode(held))
             case _:
                 return self._object(known)
 
@@ -248,7 +247,7 @@ class _Reader:
         label = known.get(LABEL)
         if label is not None and label in self._labels.read:
             return self._labels.read[label]
-        kind = _class(str(known["class"]))
+        kind = _class(known)
         made = kind.__new__(kind)
         if label is not None:
             self._labels.keep(label, made)
@@ -303,20 +302,37 @@ def _items(value: Any) -> list[tuple[int, Any]]:
     return list(enumerate(_listed(value)))
 
 
-def _class(named: str) -> Any:
-    """Return a class by the name under which it was written.
+KINDS: dict[str, Callable[[type], bool]] = {
+    "enum": lambda kind: issubclass(kind, Enum),
+    "string": lambda kind: hasattr(kind, "to_string") and hasattr(kind, "from_string"),
+    "model": lambda kind: issubclass(kind, BaseModel),
+    "dataclass": dataclasses.is_dataclass,
+}
+"""What a class must be for its objects to be made from what is recorded of them."""
+
+
+def _class(known: Mapping[str, Any]) -> Any:
+    """Return the class of an object that was written.
+
+    Whoever may start a task chooses what its state names. So no module is imported for a name, and
+    nothing is called that is not a class of the kind that was written.
 
     Raises:
-        InvalidArgumentError: There is none.
+        InvalidArgumentError: The program has no such class, or it is of another kind.
     """
-    module, _, path = named.partition(":")
-    try:
-        found: Any = sys.modules.get(module) or importlib.import_module(module)
-        for name in path.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
-        msg = f"The state holds a {path} of module {module!r}, which cannot be found: {error}"
-        raise InvalidArgumentError(msg) from error
+    kind, (module, _, path) = known[KIND], str(known.get("class")).partition(":")
+    found: Any = sys.modules.get(module)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    if not isinstance(found, type):
+        msg = (
+            f"The state holds a {path} of module {module!r}, a class that cannot be found."
+            " Import its module where the worker is made, or give the class back."
+        )
+        raise InvalidArgumentError(msg)
+    if kind not in KINDS or not KINDS[kind](found):
+        msg = f"The state holds a {module}.{path}, which is no {kind} any more."
+        raise InvalidArgumentError(msg)
     return found
 
 
@@ -327,9 +343,6 @@ def _check_fields(kind: Any, held: Mapping[str, Json]) -> None:
         InvalidArgumentError: It has changed.
     """
     named = f"{kind.__module__}.{kind.__qualname__}"
-    if not dataclasses.is_dataclass(kind):
-        msg = f"The state holds a {named}, which is no dataclass any more."
-        raise InvalidArgumentError(msg)
     fields = {each.name: each for each in dataclasses.fields(kind)}
     for name in held:
         if name not in fields:
