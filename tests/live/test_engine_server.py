@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
+import httpx
 import psutil
 import pytest
 from temporalio import activity, workflow
@@ -429,6 +430,25 @@ async def test_an_ephemeral_server_works_and_stops() -> None:
         assert await work(client, "in-memory") == "x"
     assert is_gone(server.info.pid)
     await server.stop()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "evil.example"])
+async def test_no_port_of_a_server_takes_a_web_page_s_order(host: str) -> None:
+    async with await ephemeral_server() as running, httpx.AsyncClient() as page:
+        every = psutil.Process(running.info.pid).net_connections("tcp")
+        ports = {each.laddr.port for each in every if each.status == psutil.CONN_LISTEN}
+        assert len(ports) > 2
+        answers: dict[int, int] = {}
+        for port in ports:
+            headers = {"Host": f"{host}:{port}", "Origin": "https://evil.example"}
+            url = f"http://127.0.0.1:{port}/api/v1/namespaces/default/workflows/w"
+            order = {"workflowType": {"name": "AgentTask"}, "taskQueue": {"name": "hf:clerk"}}
+            headers["Content-Type"] = "text/plain"  # for which a browser asks nobody
+            with suppress(httpx.RemoteProtocolError):  # it speaks gRPC
+                sent = await page.post(url, headers=headers, content=json.dumps(order))
+                answers[port] = sent.status_code
+        assert 403 in answers.values()  # the HTTP API is there, and closed
+        assert all(status >= 400 for status in answers.values())
 
 
 async def test_an_owner_that_forks_does_not_keep_its_ephemeral_server_alive() -> None:
