@@ -35,7 +35,7 @@ def question_of(params: ElicitRequestParams) -> Question:
     data: dict[str, Any] = params.model_dump(mode="json", by_alias=True, exclude_none=True)
     fields: dict[str, Json] = data.get("requestedSchema") or {}
     url = str(data.get("url") or "")
-    key = digest(canonical([params.message, fields, url]))[:16]
+    key = digest(canonical([params.message, fields, url]))
     return Question(key=key, message=params.message, fields=fields, url=url)
 
 

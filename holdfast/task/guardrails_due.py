@@ -64,7 +64,7 @@ def outputs_due(ledger: Ledger, n: int) -> tuple[Due, ...]:
         return ()
     output = output_of(current)
     named = [ledger.s.branch, n, output.wire() if output is not None else None]
-    return _not_passed(rules, ledger.s.outputs, digest(canonical(named))[:16])
+    return _not_passed(rules, ledger.s.outputs, digest(canonical(named)))
 
 
 def record_found(
@@ -126,7 +126,7 @@ def _input_digest(ledger: Ledger, current: OpenState) -> str:
     stored = opened.stored.sha256 if opened.stored is not None else ""
     images = [image.wire() for image in opened.step.images]
     asked = [opened.step.input, stored, images, ledger.given.head.history]
-    return digest(canonical(asked))[:16]
+    return digest(canonical(asked))
 
 
 def _not_passed(

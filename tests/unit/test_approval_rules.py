@@ -145,6 +145,16 @@ def test_a_role_is_not_a_name() -> None:
     assert desk.at().status == "open"
 
 
+def test_a_decision_on_one_edit_is_refused_for_another_whose_digest_begins_alike() -> None:
+    desk = Desk(ApprovalRule(quorum=2))
+    desk.edit("mallory", '{"sum": 1, "ref": 29182}')
+    seen = desk.at().bound
+    desk.edit("mallory", '{"sum": 9000, "ref": 2100}')
+    assert desk.at().bound[:8] == seen[:8]  # found by trying, in a second
+    assert "other arguments" in desk.decide("ben", digest=seen)
+    assert desk.at().status == "open"
+
+
 def test_the_first_of_two_is_recorded_and_the_second_decides() -> None:
     desk = Desk(ApprovalRule(quorum=2))
     assert not desk.decide("anna", note="ok")

@@ -396,5 +396,9 @@ class LongCall(Value):
 
 
 def call_digest(call: ToolCall) -> str:
-    """Digest by which a tool activity checks that it found the call that was scheduled."""
-    return digest(canonical(call.wire()))[:8]
+    """Digest that binds decisions on a call, and its activity, to its name and arguments.
+
+    It is whole: a person could find two calls of one short digest, have one approved, and run the
+    other.
+    """
+    return digest(canonical(call.wire()))
