@@ -20,6 +20,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import Json
+from holdfast.values.checks.ids import check_by
 from holdfast.values.messages import ToolCall
 
 N = 1
@@ -163,6 +164,17 @@ def test_the_first_of_two_is_recorded_and_the_second_decides() -> None:
     assert (desk.at().status, desk.at().progress) == ("open", "1 of 2: anna")
     assert not desk.decide("ben")
     assert (desk.at().status, desk.at().by) == ("approved", "anna, ben")
+
+
+@pytest.mark.parametrize("hidden", ["\ufe0f", "\u034f", "\u200d", "\u3164", "\U000e0061", "\xad"])
+def test_a_character_that_nothing_shows_makes_no_other_person(hidden: str) -> None:
+    desk = Desk(ApprovalRule(quorum=2))
+    desk.decide("anna")
+    for name in (f"an{hidden}na", f"{hidden}anna", f"anna{hidden}"):
+        desk.decide(name)
+        assert (desk.at().status, desk.at().progress) == ("open", "1 of 2: anna")
+        with pytest.raises(InvalidArgumentError, match="nothing shows"):
+            check_by(name)
 
 
 def test_a_vote_says_which_arguments_it_is_for_once_they_were_edited() -> None:

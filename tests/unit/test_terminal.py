@@ -18,6 +18,7 @@ from holdfast.cli.following.history import LiveEvent
 from holdfast.cli.following.live import LiveView
 from holdfast.reading.step_events import ChatEnd, print_event
 from holdfast.values.messages import ToolCall
+from holdfast.values.text.invisible import INVISIBLE
 from holdfast.values.text.logs import log
 from holdfast.values.text.terminal import printable, printable_json
 
@@ -37,6 +38,7 @@ def test_no_text_has_anything_to_obey(text: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])))
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    text = INVISIBLE.sub("", text)
     assert printable(text) == text
 
 
@@ -52,6 +54,14 @@ def test_characters_without_width_are_written_out() -> None:
     family = "\U0001f469\u200d\U0001f467"  # one sign, of two and a joiner
     persian = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
     assert (printable(family), printable(persian)) == (family, persian)
+    hidden = "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+    assert printable(f"pay{hidden}\u3164\u2800\u115f") == "pay" + "".join(
+        f"\\u{ord(c):04x}" if ord(c) < 0x10000 else f"\\U{ord(c):08x}"
+        for c in f"{hidden}\u3164\u2800\u115f"
+    )
+    assert printable(" \u200d \u200c") == " \\u200d \\u200c"
+    heart_and_keycap = "\u2764\ufe0f 1\ufe0f\u20e3"
+    assert printable(heart_and_keycap) == heart_and_keycap
     assert printable_json('"\U000e0070"') == '"\\udb40\\udc70"'
 
 

@@ -13,6 +13,7 @@ import unicodedata
 from typing import cast
 
 from holdfast.errors import InvalidArgumentError, NoWorkerError
+from holdfast.values.text.invisible import INVISIBLE
 from holdfast.values.text.shown import shown
 
 MADE = "~"
@@ -32,8 +33,8 @@ LONGEST_KNOWN = 1000
 
 ARCHIVE_WORKFLOW = f"holdfast{MADE}archive"
 _SESSION = f"{MADE}session{MADE}"
-_UNSEEN = {"Cc", "Cs", "Zl", "Zp"}
-"""Unicode categories: control characters, lone surrogates, line and paragraph separators."""
+_UNSEEN = {"Cc", "Cs", "Zl", "Zp", "Zs"}
+"""Unicode categories: control characters, lone surrogates, separators of lines, and blanks."""
 
 
 def check_name(what: str, given: object, longest: int = LONGEST_NAME) -> str:
@@ -57,14 +58,18 @@ def check_name(what: str, given: object, longest: int = LONGEST_NAME) -> str:
         size = len(given)
         msg = f"{what} may have at most {longest} characters; this has {size}: {shown(given)}"
         raise InvalidArgumentError(msg)
-    odd = next((each for each in given if unicodedata.category(each) in _UNSEEN), None)
+    odd = next((each for each in given if _is_unseen(each)), None)
     if odd is not None:
         msg = (
-            f"{what} may not have control characters or lone surrogates; {shown(given)} has"
-            f" {odd!r}."
+            f"{what} may not have control characters, lone surrogates, blanks but the usual one or"
+            f" characters that nothing shows; {shown(given)} has {odd!a}. Leave it out."
         )
         raise InvalidArgumentError(msg)
     return given
+
+
+def _is_unseen(one: str) -> bool:
+    return one != " " and bool(unicodedata.category(one) in _UNSEEN or INVISIBLE.match(one))
 
 
 def check_by(given: object) -> str:

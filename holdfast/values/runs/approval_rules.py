@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, field_validator, model_validator
 
 from holdfast.values.base import Written
+from holdfast.values.text.invisible import INVISIBLE
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ class Always(Written):
 def person_key(name: str) -> str:
     """Return what identifies a person.
 
-    Names that differ in case, in spaces or in the way in which Unicode writes a letter are one
-    person.
+    Names that differ in case, in spaces, in what nothing shows or in the way in which Unicode
+    writes a letter are one person.
     """
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    seen = INVISIBLE.sub("", unicodedata.normalize("NFKC", name)).casefold()
+    return " ".join(unicodedata.normalize("NFKC", seen).split())

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 
+from holdfast.values.text.invisible import JOINERS, OTHERS, SELECTORS
+
+_SIGN = "\xa9\xae\u203c-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and newline, DEL, C1
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction of writing
-    "\u2028\u2029\ud800-\udfff"  # line and paragraph separators, surrogates
-    "\u00ad\u180e\u200b\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb"  # without width
-    "\U000e0001\U000e0020-\U000e007f]"  # tags: a second alphabet that nothing shows
-    "|(?<=[!-~])[\u200c\u200d]|[\u200c\u200d](?=[!-~])"  # joiners, where they join nothing
+    f"\ud800-\udfff{OTHERS}]"
+    f"|(?<![^\n\t -~{JOINERS}])[{JOINERS}]|[{JOINERS}](?![^\n\t -~{JOINERS}])"  # that join nothing
+    f"|(?<![{_SIGN}])[{SELECTORS}](?!\u20e3)"  # where they select nothing; a keycap has one, too
 )
 
 
