@@ -47,9 +47,7 @@ async def test_killed_in_a_step_and_started_again_gets_the_output_of_that_step(l
 
 
 @pytest.mark.exhaustive
-async def test_killed_in_a_step_that_ended_meanwhile_gets_its_output_all_the_same(
-    lab: Lab,
-) -> None:
+async def test_killed_in_a_step_that_ended_meanwhile_gets_its_output_all_the_same(lab: Lab) -> None:
     given = {"task_id": f"{lab.job.app}-orphan", "input": lab.say("look:a look:b")}
     lab.hold("look")
     lab.start()

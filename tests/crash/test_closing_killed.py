@@ -13,8 +13,7 @@ from tests.support.rig import assert_replays, read_record
 
 
 @pytest.mark.parametrize(
-    "point",
-    [pytest.param("begin:close_here", marks=pytest.mark.exhaustive), "end:close_here"],
+    "point", [pytest.param("begin:close_here", marks=pytest.mark.exhaustive), "end:close_here"]
 )
 async def test_a_task_is_closed_once_in_the_workflow_task_that_ends_it(
     lab: Lab, point: str

@@ -11,13 +11,7 @@ from holdfast.desk import Tokens
 from holdfast.engine.dev_server.process import free_port
 from tests.crash import expenses
 from tests.crash.lab import Lab
-from tests.support.desk import (
-    PATIENCE_MS,
-    People,
-    Served,
-    person,
-    serve_desk,
-)
+from tests.support.desk import PATIENCE_MS, People, Served, person, serve_desk
 from tests.support.rig import until_status
 
 expect.set_options(timeout=PATIENCE_MS)

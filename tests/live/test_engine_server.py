@@ -37,12 +37,7 @@ from holdfast.engine.dev_server.leases import (
     release_lease,
 )
 from holdfast.engine.dev_server.process import is_free, processes_in, wait_until
-from holdfast.engine.dev_server.server import (
-    ensure_server,
-    find_server,
-    revive_server,
-    stop_server,
-)
+from holdfast.engine.dev_server.server import ensure_server, find_server, revive_server, stop_server
 from holdfast.errors import ArchiveMismatchError, ServerStartError
 from holdfast.serving.names import check_archive
 from tests.support import forked

@@ -165,10 +165,7 @@ def test_a_trace_is_drawn_with_what_failed_in_its_place(tmp_path: Path) -> None:
 
 def test_the_receiver_of_a_webhook_checks_it_and_approves(tmp_path: Path) -> None:
     printed = printed_by("desk/webhook.py", tmp_path).splitlines()
-    assert printed == [
-        'clerk asks: pay {"to": "Kim", "euros": 40}',
-        "Kim has the money.",
-    ]
+    assert printed == ['clerk asks: pay {"to": "Kim", "euros": 40}', "Kim has the money."]
 
 
 def test_the_tools_of_an_mcp_server_are_used_and_its_question_is_answered(tmp_path: Path) -> None:
@@ -209,10 +206,7 @@ def test_a_person_approves_what_the_provider_runs(tmp_path: Path) -> None:
         ),
         (
             "four_frameworks.py",
-            [
-                'waits: pay {"amount": 42}',
-                "spending: at most 100; a letter; paid 42; translated",
-            ],
+            ['waits: pay {"amount": 42}', "spending: at most 100; a letter; paid 42; translated"],
         ),
     ],
 )

@@ -125,8 +125,7 @@ async def test_turns_are_counted_once_however_many_runs_follow(rig: Rig) -> None
 
 
 async def test_of_the_runs_before_it_only_what_they_have_made_is_read(
-    rig: Rig,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
 
@@ -150,8 +149,7 @@ async def test_of_the_runs_before_it_only_what_they_have_made_is_read(
 
 
 async def test_a_later_task_of_the_same_id_is_no_run_before_it(
-    rig: Rig,
-    caplog: pytest.LogCaptureFixture,
+    rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = Agent(name="a", model=ScriptedModel(["one", "two", "three"]))
     runner = await rig.serving(agent)
@@ -189,8 +187,7 @@ async def test_a_run_before_it_whose_record_is_damaged_is_left_out(
 
 @pytest.mark.parametrize("mode", ["auto", "conversation"])
 async def test_what_the_last_agent_has_seen_is_there_once_where_the_provider_keeps_the_rest(
-    rig: Rig,
-    mode: str,
+    rig: Rig, mode: str
 ) -> None:
     given: Any = {"auto_previous_response_id": True}
     if mode == "conversation":
@@ -230,8 +227,7 @@ async def test_a_streamed_run_has_the_runs_before_it_once_it_is_complete(rig: Ri
 
 
 async def test_a_run_before_it_that_was_deleted_is_left_out(
-    rig: Rig,
-    caplog: pytest.LogCaptureFixture,
+    rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = Agent(name="a", model=ScriptedModel(["one", "two"]))
     runner = await rig.serving(agent)

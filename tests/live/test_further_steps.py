@@ -14,13 +14,7 @@ from holdfast.testing import FakeOpenAI, Reply, hang
 from holdfast.values.settings import ModelSettings
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.fast_steps import count_as_fast, look, looks
-from tests.support.rig import (
-    MakeAgent,
-    MakeRunner,
-    Rig,
-    activities_of,
-    assert_replays,
-)
+from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, assert_replays
 
 ONE = ["describe", "step"]
 

@@ -20,16 +20,8 @@ from holdfast import (
 )
 from holdfast.activities import heartbeat
 from holdfast.activities import task_end as closing
-from holdfast.agents.guardrails import (
-    GuardrailFunctionOutput,
-    InputGuardrail,
-    OutputGuardrail,
-)
-from holdfast.agents.runs.guardrail_results import (
-    GuardrailResults,
-    Known,
-    guardrail_results,
-)
+from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
+from holdfast.agents.runs.guardrail_results import GuardrailResults, Known, guardrail_results
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
@@ -221,9 +213,7 @@ class Refusing:  # what Holdfast asks of a model
         return ModelAnswer(message=assistant("done"))
 
 
-async def test_a_model_call_that_fails_cancels_the_guardrails_beside_it(
-    guarding: Guarding,
-) -> None:
+async def test_a_model_call_that_fails_cancels_the_guardrails_beside_it(guarding: Guarding) -> None:
     check = Recorder(waits=True)
     refusing = Refusing(after=check.started)
     await guarding.serve(model=refusing, input_guardrails=[InputGuardrail(check, "slow")])

@@ -36,12 +36,7 @@ from holdfast import (
 )
 from holdfast import sync as twins
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.errors import (
-    HoldfastError,
-    InvalidArgumentError,
-    TaskNotFoundError,
-    UserError,
-)
+from holdfast.errors import HoldfastError, InvalidArgumentError, TaskNotFoundError, UserError
 from holdfast.testing import ScriptedModel
 from holdfast.tracing import instrument, set_tracing_disabled
 from holdfast.values import messages

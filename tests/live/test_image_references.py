@@ -98,9 +98,7 @@ async def test_what_a_run_gave_can_be_given_to_another(forged: Place, model: Fak
     assert model.requests[2].images == (SECRET,)
 
 
-async def test_a_text_of_the_archive_cannot_be_named_in_a_given_message(
-    forged: Place,
-) -> None:
+async def test_a_text_of_the_archive_cannot_be_named_in_a_given_message(forged: Place) -> None:
     runner, _, _, part = forged
     assert part.stored is not None
     blob = Blob(sha256=part.stored.sha256, size=part.stored.size)

@@ -40,12 +40,7 @@ def told(request: FakeRequest) -> list[Any]:
     ("other", "custom", "asks_session"), [(BY_DATA, False, True), (PDF, True, False)]
 )
 async def test_what_a_tool_names_by_id_beside_data_can_be_given_again(
-    run: Runs,
-    model: FakeOpenAI,
-    *,
-    other: dict[str, Any],
-    custom: bool,
-    asks_session: bool,
+    run: Runs, model: FakeOpenAI, *, other: dict[str, Any], custom: bool, asks_session: bool
 ) -> None:
     @tool(effect="read")
     def show() -> Any:

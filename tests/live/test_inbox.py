@@ -229,11 +229,7 @@ async def test_calls_that_may_have_happened_are_decided_with_no_worker_up_by_key
             assert worker.end().code == 0
         shown = {line["id"] for line in cli("approvals", "--json").lines}
         assert shown == {f"{name}:1" for name in names}
-        keys = {
-            "Kim": "a\nh\nreceipt 7\n",
-            "Lea": "n\nno\nn\ny\n",
-            "Max": "g the bank is closed\n",
-        }
+        keys = {"Kim": "a\nh\nreceipt 7\n", "Lea": "n\nno\nn\ny\n", "Max": "g the bank is closed\n"}
         listed = [line["id"][:3] for line in cli("approvals", "--json").lines]
         decided, said = sweep(cli, "".join(keys[name] for name in listed), "--by", "ann")
         assert "h it happened, n it did not happen: run it again, g give it up" in said

@@ -86,10 +86,7 @@ async def test_the_server_is_not_asked_before_calls_that_may_be_made_twice(
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"effect": "irreversible", "idempotent": True},
-        {"effect": "read", "is_enabled": always},
-    ],
+    [{"effect": "irreversible", "idempotent": True}, {"effect": "read", "is_enabled": always}],
 )
 async def test_other_calls_have_activities_of_their_own(
     options: dict[str, Any], make_runner: MakeRunner, model: FakeOpenAI

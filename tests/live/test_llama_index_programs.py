@@ -117,10 +117,7 @@ ALL = [
     Program(
         "llm_compiler",
         killed_at="> multiply 121 3",
-        ends=(
-            "405 ['363', '405']",
-            "['user: What is (121 * 3) + 42?', 'assistant: 405']",
-        ),
+        ends=("405 ['363', '405']", "['user: What is (121 * 3) + 42?', 'assistant: 405']"),
         asked=2,
     ),
     Program(

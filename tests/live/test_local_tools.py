@@ -116,12 +116,7 @@ async def test_a_shell_call_is_run_here_and_its_result_given_back_in_the_provide
         {"stdout": "a.txt\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
         {"stdout": "", "stderr": "fai", "outcome": {"type": "exit", "exit_code": 2}},
     ]
-    told = {
-        "type": "shell_call_output",
-        "call_id": "c1",
-        "output": output,
-        "max_output_length": 9,
-    }
+    told = {"type": "shell_call_output", "call_id": "c1", "output": output, "max_output_length": 9}
     assert sent_items(model) == [SHELL, told]
     [request] = ran.requests
     assert request.data.action.commands == ["ls", "false"]

@@ -127,8 +127,7 @@ class _Held(WorkflowInboundInterceptor):
 
 class _Holding(Interceptor):
     def workflow_interceptor_class(
-        self,
-        input: WorkflowInterceptorClassInput,
+        self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor]:
         return _Held
 

@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import (
-    Agent,
-    Runner,
-    StepFailedError,
-    tool,
-)
+from holdfast import Agent, Runner, StepFailedError, tool
 from holdfast.testing import FakeOpenAI
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.workers.tool_use import FunctionToolResult, ToolsToFinalOutputResult

@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Agent,
-    ModelSettings,
-    RunConfig,
-    Runner,
-    StepFailedError,
-    tool,
-)
+from holdfast import Agent, ModelSettings, RunConfig, Runner, StepFailedError, tool
 from holdfast.agents.runs.model_input import CallModelData, ModelInputData
 from holdfast.agents.runs.rules import run_head
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs

@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Agent,
-    RunConfig,
-    Runner,
-    RunResult,
-    ToolExecutionConfig,
-    handoff,
-    tool,
-)
+from holdfast import Agent, RunConfig, Runner, RunResult, ToolExecutionConfig, handoff, tool
 from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs

@@ -1,78 +1,61 @@
-"""MCP servers that answer with what is not MCP: task, model and audit say what it is."""
+"""MCP servers that end sessions, or answer with what is not MCP: model and audit say what it is."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner
+from holdfast import Agent
+from holdfast.engine.dev_server.process import free_port
 from holdfast.errors import StepFailedError, UserError
-from holdfast.mcp import MCPServerStdio, MCPServerStreamableHttp, create_static_tool_filter
+from holdfast.mcp import (
+    MCPServerSse,
+    MCPServerStdio,
+    MCPServerStreamableHttp,
+    create_static_tool_filter,
+)
 from holdfast.testing import FakeOpenAI
+from tests.live.test_mcp import THING, Serve, place, serve
 from tests.support import forked, mcp_raw_server
 from tests.support.mcp_raw_server import BEGINNING, TOOL
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import until
+from tests.support.tool_servers import PROGRAM, Place
+
+__all__ = ["place", "serve"]
 
 ENDLESS = {"result": {"tools": [TOOL], "nextCursor": "next"}}
-FITS = {
-    "outputSchema": {
-        "type": "object",
-        "properties": {"n": {"type": "integer"}},
-        "required": ["n"],
-    }
-}
+FITS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 """The form of a tool's structured content."""
-
-Serve = Callable[..., Awaitable[AgentRunner]]
-
-
-def answering(
-    answers: dict[str, Any], *, asked: Path | None = None, **options: Any
-) -> MCPServerStdio:
-    """Describe a server that answers so, and writes into a file what it was asked for."""
-    files = [] if asked is None else [str(asked)]
-    program = str(Path(mcp_raw_server.__file__))
-    command, *args = forked.command(program, json.dumps(answers), *files)
-    return MCPServerStdio(
-        {"command": command, "args": args},
-        name="raw",
-        client_session_timeout_seconds=60,
-        **options,
-    )
+ENDED = {"code": -32603, "message": "Session terminated before the request completed"}
+"""The error of a server of the `mcp` package that ends a session, for requests in progress."""
+JSON, EVENTS = "application/json", "text/event-stream"
 
 
-@pytest.fixture
-async def serve(rig: Rig, make_agent: MakeAgent) -> Any:
-    """Serve an agent with such a server, and end it after the test."""
-    used: list[MCPServerStdio] = []
+def answering(answers: dict[str, Any], **options: Any) -> MCPServerStdio:
+    """Describe a server that answers so."""
+    command, *args = forked.command(str(Path(mcp_raw_server.__file__)), json.dumps(answers))
+    params: Any = {"command": command, "args": args}
+    return MCPServerStdio(params, name="raw", client_session_timeout_seconds=60, **options)
 
-    async def made(
-        answers: dict[str, Any], servers: list[MCPServerStdio] | None = None, **options: Any
-    ) -> AgentRunner:
-        used.append(answering(answers, **options))
-        if servers is not None:
-            servers += used
-        await rig.serve(make_agent(mcp_servers=used))
-        return rig.runner()
 
-    yield made
-    await rig.stop()
-    for server in used:
-        await server.cleanup()
+def listing(*tools: dict[str, Any]) -> dict[str, Any]:
+    """Let a server list these tools."""
+    return {"tools/list": {"result": {"tools": tools}}}
 
 
 @pytest.mark.parametrize(
     ("tool", "result", "said"),
     [
         (TOOL, {}, "no result of a call: content: Field required"),
-        (TOOL | FITS, {"content": []}, "did not return structured content"),
+        (TOOL | {"outputSchema": FITS}, {"content": []}, "did not return structured content"),
     ],
 )
 async def test_a_call_whose_result_cannot_be_used_has_been_made(
@@ -84,11 +67,10 @@ async def test_a_call_whose_result_cannot_be_used_has_been_made(
         """Take it back."""
         undone.append(effect.tool)
 
-    runner = await serve(
-        {"tools/list": {"result": {"tools": [tool]}}, "tools/call": {"result": result}},
-        tool_options={"go": {"effect": "reversible", "undo": take_back}},
-    )
-    model.call("go", {"thing": "x"})
+    options: Any = {"go": {"effect": "reversible", "undo": take_back}}
+    answers = listing(tool) | {"tools/call": {"result": result}}
+    runner = await serve(answering(answers, tool_options=options))
+    model.call("go", THING)
     model.reply("done")
     task = await runner.create_task("q")
     await runner.run_task(task)
@@ -96,7 +78,6 @@ async def test_a_call_whose_result_cannot_be_used_has_been_made(
     assert model.requests[1].holds(said)
     [call] = [entry for entry in await runner.audit(task) if entry.tool == "go"]
     assert call.status == "done"
-    assert await runner.verify(task) == []
     await runner.undo_step(task)
     await runner.undo_step(task)
     assert undone == ["go"]
@@ -113,78 +94,48 @@ async def test_a_call_whose_result_cannot_be_used_has_been_made(
 async def test_a_server_without_a_list_that_can_be_read_is_named(
     serve: Serve, listed: dict[str, Any], said: str
 ) -> None:
-    runner = await serve({"tools/list": listed, "tools/list next": listed})
+    runner = await serve(answering({"tools/list": listed, "tools/list next": listed}))
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match="MCP server 'raw'") as caught:
         await runner.run_task(task)
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("listed", "asked", "status", "said"),
-    [
-        ({"tools": [TOOL]}, ["tools/list", "tools/call"], "done", "gone"),
-        ({"tools": "none"}, ["tools/list"], "failed", "gave no list of tools"),
-        ({"tools": []}, ["tools/list"], "failed", "is gone since this task began"),
-    ],
-)
-async def test_a_call_on_a_new_connection_is_made_once_the_tools_are_listed_on_it(
-    serve: Serve,
-    model: FakeOpenAI,
-    tmp_path: Path,
-    *,
-    listed: dict[str, Any],
-    asked: list[str],
-    status: str,
-    said: str,
-) -> None:
-    file = tmp_path / "asked"
-    called = {"result": {"content": [{"type": "text", "text": "gone"}]}}
-    answers = {"tools/list": {"result": listed}, "tools/call": called}
-    used: list[MCPServerStdio] = []
-
-    async def replaced(_: Any) -> None:
-        """Start the server anew, between the look at its tools and the call."""
-        used[0].params = answering(answers, asked=file).params
-        await used[0].cleanup()
-
-    runner = await serve({}, servers=used, tool_meta_resolver=replaced)
-    model.call("go", {"thing": "x"})
-    model.reply("done")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    [call] = [entry for entry in await runner.audit(task) if entry.tool == "go"]
-    assert call.status == status
-    assert model.requests[1].holds(said)
-    requests = [line for line in file.read_text().splitlines() if line.startswith("tools/")]
-    assert requests[: len(asked)] == asked
-    assert requests.count("tools/call") == asked.count("tools/call")
-
-
-async def test_tools_of_one_name_of_one_server_are_refused_with_what_helps(
+async def test_a_call_on_a_new_connection_is_not_made_where_its_tool_is_gone(
     serve: Serve, model: FakeOpenAI
 ) -> None:
-    on = {**TOOL, "name": "on"}
-    listed = {"tools/list": {"result": {"tools": [TOOL, on, {**TOOL, "description": "Stop."}]}}}
-    runner = await serve(listed)
+    async def replaced(_: Any) -> None:
+        """Start the server anew, between the look at its tools and the call."""
+        server.params = answering(listing()).params
+        await server.cleanup()
+
+    server = answering({}, tool_meta_resolver=replaced)
+    runner = await serve(server)
+    model.call("go", THING)
+    model.reply("done")
+    await runner.run_task(await runner.create_task("q"))
+    assert model.requests[1].holds("is gone since this task began")
+
+
+async def test_tools_of_one_name_of_one_server_are_refused_with_what_helps(serve: Serve) -> None:
+    listed = listing(TOOL, {**TOOL, "name": "on"}, {**TOOL, "description": "Stop."})
+    runner = await serve(answering(listed))
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match=r"'raw'.* lists 2 tools named 'go'") as caught:
         await runner.run_task(task)
     assert "names of their own at the server" in str(caught.value)
-    assert "include_server_in_tool_names" not in str(caught.value)
-    filtered = create_static_tool_filter(blocked_tool_names=["go"])  # as the error says
     assert repr(["go"]) in str(caught.value)
+    filtered = create_static_tool_filter(blocked_tool_names=["go"])  # as the error says
     async with answering(listed, tool_filter=filtered) as server:
         agent = Agent(name="agent", mcp_servers=[server])
         assert [tool.name for tool in await agent.get_mcp_tools()] == ["on"]
 
 
 async def test_lists_have_pages_that_end_and_no_more_of_them_than_the_program_allows() -> None:
-    answers, endless = dict[str, Any](), dict[str, Any]()
+    answers: dict[str, Any] = {}
     for kind, one in (("tools", TOOL), ("prompts", {"name": "go"})):
         answers[f"{kind}/list"] = {"result": {kind: [one], "nextCursor": "next"}}
         answers[f"{kind}/list next"] = {"result": {kind: [{**one, "name": "on"}], "nextCursor": ""}}
-        endless |= dict.fromkeys((f"{kind}/list", f"{kind}/list next"), answers[f"{kind}/list"])
     async with answering(answers, max_list_pages=2) as server:
         assert [tool.name for tool in await server.list_tools()] == ["go", "on"]
         listed = await server.list_prompts()
@@ -193,18 +144,12 @@ async def test_lists_have_pages_that_end_and_no_more_of_them_than_the_program_al
     async with answering(answers, max_list_pages=1) as server:
         with pytest.raises(UserError, match=r"its tools on more pages: .* max_list_pages=1"):
             await server.list_tools()
-        assert server.cached_tools is None
         with pytest.raises(UserError, match=r"its prompts on more pages: .* max_list_pages=1"):
             await server.list_prompts()
-    async with answering(endless) as server:
-        with pytest.raises(UserError, match="lists its prompts without end"):
-            await server.list_prompts()
-
-
-@pytest.mark.parametrize(("most", "kind"), [(0, ValueError), (True, TypeError), ("9", TypeError)])
-def test_a_number_of_pages_is_a_positive_integer(most: Any, kind: type[Exception]) -> None:
-    with pytest.raises(kind, match="must be a positive integer or None"):
-        MCPServerStdio({"command": "x"}, max_list_pages=most)
+    odd: tuple[tuple[Any, type[Exception]], ...] = ((0, ValueError), (True, TypeError))
+    for most, kind in odd:
+        with pytest.raises(kind, match="must be a positive integer or None"):
+            answering({}, max_list_pages=most)
 
 
 @contextmanager
@@ -226,13 +171,9 @@ def over_http(answer: tuple[int, str, bytes], calls: list[str]) -> Generator[str
                 self._send(*answer)
             elif request["method"] in results:
                 found = {"id": request["id"], "result": results[request["method"]]}
-                self._send(
-                    200, "application/json", json.dumps({"jsonrpc": "2.0", **found}).encode()
-                )
-            elif "id" in request:
-                self._send(404, "", b"")
+                self._send(200, JSON, json.dumps({"jsonrpc": "2.0", **found}).encode())
             else:
-                self._send(202, "", b"")
+                self._send(404 if "id" in request else 202, "", b"")
 
         def _send(self, status: int, kind: str, body: bytes) -> None:
             self.send_response(status)
@@ -254,29 +195,82 @@ def over_http(answer: tuple[int, str, bytes], calls: list[str]) -> Generator[str
             thread.join()
 
 
+def message(**members: Any) -> str:
+    """Return a response of the protocol."""
+    return json.dumps({"jsonrpc": "2.0", "id": 0, **members})
+
+
+LARGE = message(result={"content": [{"type": "text", "text": "x" * (3 << 20)}]})
+
+
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "kinds"),
     [
-        (200, "text/html", b"<h1>Sign in</h1>"),
-        (200, "text/event-stream", b"event: message\ndata: {no\n\n"),
-        (202, "", b""),
+        pytest.param((200, "text/html", "<h1>Sign in</h1>"), ["unknown"], id="page"),
+        pytest.param((200, EVENTS, "event: message\ndata: {no\n\n"), ["unknown"], id="no event"),
+        pytest.param((202, "", ""), ["unknown"], id="nothing"),
+        pytest.param((500, JSON, message(error=ENDED)), ["unknown"], id="session ended"),
+        pytest.param((200, EVENTS, f"event: message\ndata: {LARGE}\n\n"), [], id="large result"),
     ],
 )
 async def test_a_call_whose_answer_is_none_may_have_been_made(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, answer: tuple[int, str, bytes]
+    serve: Serve, model: FakeOpenAI, answer: tuple[int, str, str], kinds: list[str]
 ) -> None:
     calls: list[str] = []
-    with over_http(answer, calls) as url:
-        server = MCPServerStreamableHttp(
-            {"url": url}, name="raw", client_session_timeout_seconds=60
-        )
-        await rig.serve(make_agent(mcp_servers=[server]))
-        runner = rig.runner()
-        model.call("go", {"thing": "x"})
+    status, content_type, body = answer
+    with over_http((status, content_type, body.encode()), calls) as url:
+        options: Any = {"name": "raw", "client_session_timeout_seconds": 60}
+        server = MCPServerStreamableHttp({"url": url}, **options)
+        runner = await serve(server)
+        model.call("go", THING)
+        if not kinds:
+            model.reply("done")
         task = await runner.create_task("q")
         await runner.run_task(task)
-        [approval] = await runner.pending_approvals(task)
-        await rig.stop()
+        asked = await runner.pending_approvals(task)
         await server.cleanup()
-    assert approval.kind == "unknown"
+    assert [approval.kind for approval in asked] == kinds
     assert calls == ["go"]
+    if not kinds:
+        assert model.requests[1].holds("its result of 3145728 bytes is over the limit")
+
+
+@asynccontextmanager
+async def started(place: Place, kind: str, port: int) -> AsyncGenerator[None]:
+    """Start the server of the tests at a port; it is killed at the end."""
+    before = len(place.pids)
+    command = forked.command(str(PROGRAM), str(place.path), kind, str(port))
+    with subprocess.Popen(command) as process:
+
+        async def is_up() -> bool:
+            return len(place.pids) > before
+
+        try:
+            await until(is_up)
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy", "sse"])
+async def test_a_server_over_http_that_was_started_anew_does_not_know_the_session(
+    serve: Serve, model: FakeOpenAI, place: Place, mode: Any
+) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    server: Any
+    if mode == "sse":
+        server = MCPServerSse({"url": f"{url}/sse"}, name="test")
+    else:
+        server = MCPServerStreamableHttp({"url": f"{url}/mcp"}, name="test", protocol_mode=mode)
+    kind = "sse" if mode == "sse" else "streamable-http"
+    runner = await serve(server)
+    model.call("look", THING)
+    model.call("book", THING)
+    model.reply("done")
+    async with started(place, kind, port):
+        task = await runner.create_task("q")
+        await runner.run_step(task)
+    async with started(place, kind, port):
+        assert (await runner.run_task(task)).output == "done"
+    assert place.calls == {"look:x": 1, "book:x": 1}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,12 @@ from mcp.types import ElicitResult
 
 from holdfast import ApprovalRule, tool
 from holdfast.cli.mcp_serving.agent_tools import KEY, AgentTools
-from holdfast.cli.mcp_serving.transports import listen
 from holdfast.testing import FakeOpenAI
 from tests.support import forked
-from tests.support.cli import Cli, Running
+from tests.support.cli import Cli
 from tests.support.rig import MakeAgent, Rig, until
 
 Connect = Callable[..., Any]
-MODES = ["auto", "legacy"]
 
 
 @tool(needs_approval=True)
@@ -61,7 +58,7 @@ def answering(**content: Any) -> Callable[..., Awaitable[ElicitResult]]:
     return answer
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_an_agent_is_a_tool_that_reports_its_progress(
     connect: Connect, model: FakeOpenAI, mode: str
 ) -> None:
@@ -76,10 +73,8 @@ async def test_an_agent_is_a_tool_that_reports_its_progress(
         assert (listed.name, listed.description) == ("agent", "Pays bills.")
         given = {"message": "What is 6 * 7?", "task_id": f"progress-{mode}"}
         result = await client.call_tool("agent", given, progress_callback=note)
-        assert result.content[0].text == "42"
-        assert result.structured_content["status"] == "done"
-        with pytest.raises(MCPError, match="There is no agent 'other'"):
-            await client.call_tool("other", {"message": "q"})
+    assert result.content[0].text == "42"
+    assert result.structured_content["status"] == "done"
     assert seen[0] == f"task progress-{mode}"
 
 
@@ -96,12 +91,8 @@ async def test_a_client_that_can_ask_its_user_is_asked(
     [asked] = ask.seen
     assert 'pay {"amount": 7}' in asked
     assert model.requests[1].holds("paid 7" if decision == "approve" else "as agreed")
-    [call] = [
-        e
-        for e in await rig.runner().audit(result.structured_content["task_id"])
-        if e.kind == "tool_call"
-    ]
-    assert call.approver == "mcp"
+    entries = await rig.runner().audit(result.structured_content["task_id"])
+    assert [e.approver for e in entries if e.kind == "tool_call"] == ["mcp"]
 
 
 async def test_a_client_that_cannot_ask_reads_where_to_decide_and_calls_again(
@@ -116,10 +107,9 @@ async def test_a_client_that_cannot_ask_reads_where_to_decide_and_calls_again(
         [approval] = data["approvals"]
         assert f"holdfast approve {approval['id']} --data-dir here" in result.content[0].text
         await rig.runner().approve(approval["id"], by="ann")
-        again = await client.call_tool("agent", {"task_id": data["task_id"]})
-        assert again.content[0].text == "done"
-        same = await client.call_tool("agent", {"task_id": data["task_id"]})
-        assert same.content[0].text == "done"
+        for _ in range(2):
+            again = await client.call_tool("agent", {"task_id": data["task_id"]})
+            assert again.content[0].text == "done"
     assert len(model.requests) == 2
 
 
@@ -159,27 +149,9 @@ async def test_a_call_with_the_same_key_is_the_same_task(
     assert len(model.requests) == 1
 
 
-async def test_a_call_that_its_client_cancels_leaves_the_task(
+async def test_errors_are_results_and_wrong_arguments_are_refused(
     connect: Connect, model: FakeOpenAI
 ) -> None:
-    model.hang()
-    model.reply("late")
-    async with connect() as client:
-        given = {"message": "q", "task_id": "cancelled-by-client"}
-        call = asyncio.create_task(client.call_tool("agent", given))
-        await until(lambda: _true(bool(model.requests)))
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-        model.release()
-        result = await client.call_tool("agent", given)
-    assert result.structured_content["status"] == "done"
-
-
-async def _true(condition: bool) -> bool:
-    return condition
-
-
-async def test_errors_are_results(connect: Connect, model: FakeOpenAI) -> None:
     async with connect() as client:
         result = await client.call_tool("agent", {"task_id": "no-such-task"})
         assert result.is_error
@@ -195,22 +167,16 @@ async def test_errors_are_results(connect: Connect, model: FakeOpenAI) -> None:
         result = await client.call_tool("agent", {"message": "q", "task_id": "fails"})
         said = "Call again with task_id 'fails' and without `message` to try again."
         assert result.content[0].text.endswith(said)
-
-
-async def test_arguments_that_no_task_can_begin_with_are_refused(
-    connect: Connect, model: FakeOpenAI
-) -> None:
-    odd: Any = (
-        ({}, "Give `message` to begin a task"),
-        ({"message": ""}, "Give `message` to begin a task"),
-        ({"message": 5}, "`message` must be a text; it was 5"),
-        ({"message": "q", "task_id": {"a": 1}}, "`task_id` must be a text"),
-    )
-    async with connect() as client:
-        for given, said in odd:
+        odd: Any = (
+            ("other", {"message": "q"}, "There is no agent 'other'"),
+            ("agent", {"message": ""}, "Give `message` to begin a task"),
+            ("agent", {"message": 5}, "`message` must be a text; it was 5"),
+            ("agent", {"message": "q", "task_id": {"a": 1}}, "`task_id` must be a text"),
+        )
+        for agent, given, said in odd:
             with pytest.raises(MCPError, match=said):
-                await client.call_tool("agent", given)
-    assert model.requests == []
+                await client.call_tool(agent, given)
+    assert len(model.requests) == 2
 
 
 PROGRAM = '''
@@ -222,20 +188,20 @@ def pay(amount: int) -> str:
     print("this does not disturb the protocol")
     return f"paid {amount}"
 
-agents = [Agent(name="payer", model="offline-or-real", tools=[pay])]
+agents = [Agent(name="payer", model="gpt-5-mini", tools=[pay])]
 '''
 
 
-def write_program(directory: Path) -> None:
-    """Write the module whose agents are served."""
-    (directory / "my_module.py").write_text(PROGRAM.replace("offline-or-real", "gpt-5-mini"))
+def program(directory: Path, model: FakeOpenAI) -> dict[str, str]:
+    """Write the module whose agents are served; return the environment of its models."""
+    (directory / "my_module.py").write_text(PROGRAM)
+    return {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-test-1"}
 
 
 @asynccontextmanager
 async def served(tmp_path: Path, model: FakeOpenAI, **options: Any) -> AsyncGenerator[Client]:
     """Run `holdfast mcp` and connect with it."""
-    write_program(tmp_path)
-    env = {**os.environ, "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-test-1"}
+    env = {**os.environ, **program(tmp_path, model)}
     env.pop("TEMPORAL_ADDRESS", None)
     command, *arguments = forked.command("-m", "holdfast", "mcp", "my_module:agents")
     server = StdioServerParameters(command=command, args=arguments, env=env, cwd=tmp_path)
@@ -274,29 +240,6 @@ async def test_a_client_approves_loses_its_connection_and_gets_the_same_result(
 TOKEN = "let-me-in"
 
 
-@pytest.fixture
-def serving(tmp_path: Path, model: FakeOpenAI) -> Generator[Running]:
-    """Run `holdfast mcp --http` with a token."""
-    write_program(tmp_path)
-    environment = {
-        "HOLDFAST_MCP_TOKEN": TOKEN,
-        "OPENAI_BASE_URL": model.base_url,
-        "OPENAI_API_KEY": "sk-test-1",
-    }
-    cli = Cli(tmp_path)
-    command = ("mcp", "my_module:agents", "--http", "--port", "0", "--json")
-    with cli.running(*command, environment=environment) as running:
-        yield running
-    cli("stop")
-
-
-@pytest.fixture
-def url(serving: Running) -> Generator[str]:
-    """Run `holdfast mcp --http` with a token; give its address."""
-    yield serving.first_json()["mcp"]
-    assert serving.end().code == 0
-
-
 @asynccontextmanager
 async def over_http(url: str, token: str = TOKEN, **options: Any) -> AsyncGenerator[Client]:
     """Connect with a server over HTTP."""
@@ -307,22 +250,24 @@ async def over_http(url: str, token: str = TOKEN, **options: Any) -> AsyncGenera
             yield client
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_over_http_a_client_approves_loses_its_connection_and_gets_the_same_result(
-    url: str, model: FakeOpenAI, mode: str
-) -> None:
+async def loses_and_gets(url: str, model: FakeOpenAI, mode: str) -> None:
+    """Approve over HTTP, lose the connection, and get the same result twice."""
     model.call("pay", {"amount": 7})
     model.hang()
     model.reply("all paid")
-    given = {"message": "Pay 7", "task_id": "bill-7"}
+    given = {"message": "Pay 7", "task_id": f"bill-{mode}"}
     yes: Any = answering(decision="approve")
+    before = len(model.requests)
 
     async def approve_and_hang_up() -> None:
         async with over_http(url, mode=mode, elicitation_callback=yes) as client:
             await client.call_tool("payer", given)
 
+    async def is_paid() -> bool:  # and the model reads so
+        return len(model.requests) == before + 2
+
     call = asyncio.create_task(approve_and_hang_up())
-    await until(lambda: _true(len(model.requests) == 2))  # the model reads what was paid
+    await until(is_paid)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
     model.release()
@@ -334,31 +279,27 @@ async def test_over_http_a_client_approves_loses_its_connection_and_gets_the_sam
     assert results[0].structured_content == results[1].structured_content
     [question] = yes.seen
     assert 'pay {"amount": 7}' in question
-    assert model.requests[1].holds("paid 7")
-    assert len(model.requests) == 2
+    assert model.requests[-1].holds("paid 7")
+    assert len(model.requests) == before + 2
 
 
-async def test_a_server_over_http_ends_without_a_traceback_while_a_client_is_connected(
-    serving: Running,
+async def test_over_http_the_same_with_the_token_and_an_end_without_a_traceback(
+    tmp_path: Path, model: FakeOpenAI
 ) -> None:
-    async with over_http(serving.first_json()["mcp"]) as client:
-        assert [each.name for each in (await client.list_tools()).tools]
-        ended = await asyncio.to_thread(serving.end)
+    environment = {"HOLDFAST_MCP_TOKEN": TOKEN, **program(tmp_path, model)}
+    cli = Cli(tmp_path)
+    command = ("mcp", "my_module:agents", "--http", "--port", "0", "--json")
+    with cli.running(*command, environment=environment) as running:
+        url = (await asyncio.to_thread(running.first_json))["mcp"]
+        for mode in ("auto", "legacy"):
+            await loses_and_gets(url, model, mode)
+        async with httpx2.AsyncClient() as http:
+            for headers in ({}, {"Authorization": TOKEN}, {"Authorization": "Bearer other"}):
+                answer = await http.post(url, json={}, headers=headers)
+                assert (answer.status_code, answer.text) == (401, "A bearer token is needed.")
+        async with over_http(url) as client:
+            assert [each.name for each in (await client.list_tools()).tools] == ["payer"]
+            ended = await asyncio.to_thread(running.end)
+    cli("stop")
     assert ended.code == 0
     assert "Traceback" not in ended.err
-
-
-def test_what_is_bound_takes_connections_at_once() -> None:
-    with listen("127.0.0.1", 0, "") as bound, socket.create_connection(bound.getsockname()):
-        pass
-
-
-async def test_over_http_nobody_is_served_without_the_token(url: str) -> None:
-    async with httpx2.AsyncClient() as http:
-        for headers in ({}, {"Authorization": TOKEN}, {"Authorization": "Bearer other"}):
-            answer = await http.post(url, json={}, headers=headers)
-            assert (answer.status_code, answer.text) == (401, "A bearer token is needed.")
-    with pytest.raises(ExceptionGroup) as refused:
-        async with over_http(url, token="other"):
-            pass
-    assert refused.group_contains((MCPError, httpx2.HTTPStatusError))

@@ -1,15 +1,13 @@
-"""An MCP server that answers as it is told: python mcp_raw_server.py ANSWERS [FILE], over stdio.
+"""An MCP server that answers as it is told: python mcp_raw_server.py ANSWERS, over stdio.
 
 ANSWERS is a JSON object: a method to the members of its response, such as {"result": {...}}. A
-cursor in a request is looked for after the method: "tools/list next". FILE gets a line for each
-request: its method.
+cursor in a request is looked for after the method: "tools/list next".
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 TOOL = {
@@ -36,9 +34,6 @@ def main() -> None:
         request = json.loads(line)
         if "id" not in request:
             continue
-        for file in sys.argv[2:]:
-            with Path(file).open("a") as asked_for:
-                asked_for.write(f"{request['method']}\n")
         cursor = request.get("params", {}).get("cursor")
         asked = f"{request['method']} {cursor}" if cursor else request["method"]
         answer = {"jsonrpc": "2.0", "id": request["id"], **answers.get(asked, unknown)}
