@@ -121,7 +121,7 @@ async def mcp(
     host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any.")] = 8500,
     by: Annotated[
-        str, typer.Option("--by", help="Who asks and decides; the client program by default.")
+        str, typer.Option("--by", help="Who asks and decides; without it, clients decide nothing.")
     ] = "",
     app: AppOption = None,
 ) -> ExitCode | None:

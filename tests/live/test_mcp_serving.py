@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp.types import ElicitResult
+from mcp.types import ElicitResult, Implementation
 
 from holdfast import ApprovalRule, tool
 from holdfast.cli.mcp_serving.agent_tools import KEY, AgentTools
@@ -35,12 +35,12 @@ def pay(amount: int) -> str:
 
 @pytest.fixture
 async def connect(rig: Rig, make_agent: MakeAgent) -> Connect:
-    """Serve an agent, and return what connects a client with it."""
+    """Serve an agent, and return what connects a client with it; `by` is whose decisions it has."""
     agent = make_agent(pay, handoff_description="Pays bills.")
     await rig.serve(agent)
-    tools = AgentTools([agent], rig.runner, where=" --data-dir here")
 
-    def connected(**options: Any) -> Client:
+    def connected(by: str = "", **options: Any) -> Client:
+        tools = AgentTools([agent], rig.runner, by=by, where=" --data-dir here")
         return Client(tools.server, cache=None, **options)
 
     return connected
@@ -75,7 +75,7 @@ async def test_an_agent_is_a_tool_that_reports_its_progress(
         result = await client.call_tool("agent", given, progress_callback=note)
     assert result.content[0].text == "42"
     assert result.structured_content["status"] == "done"
-    assert seen[0] == f"task progress-{mode}"
+    assert seen[0] == f"task mcp-progress-{mode}"
 
 
 @pytest.mark.parametrize(("mode", "decision"), [("auto", "approve"), ("legacy", "reject")])
@@ -85,22 +85,24 @@ async def test_a_client_that_can_ask_its_user_is_asked(
     model.call("pay", {"amount": 7})
     model.reply("done")
     ask: Any = answering(decision=decision, reason="as agreed")
-    async with connect(mode=mode, elicitation_callback=ask) as client:
+    async with connect(by="zoe", mode=mode, elicitation_callback=ask) as client:
         result = await client.call_tool("agent", {"message": "Pay 7"})
     assert result.structured_content["status"] == "done"
     [asked] = ask.seen
     assert 'pay {"amount": 7}' in asked
     assert model.requests[1].holds("paid 7" if decision == "approve" else "as agreed")
     entries = await rig.runner().audit(result.structured_content["task_id"])
-    assert [e.approver for e in entries if e.kind == "tool_call"] == ["mcp"]
+    assert [e.approver for e in entries if e.kind == "tool_call"] == ["zoe"]
 
 
-async def test_a_client_that_cannot_ask_reads_where_to_decide_and_calls_again(
-    connect: Connect, model: FakeOpenAI, rig: Rig
+@pytest.mark.parametrize("can_ask", [True, False])
+async def test_a_client_without_a_named_user_or_a_question_reads_where_to_decide_and_calls_again(
+    connect: Connect, model: FakeOpenAI, rig: Rig, can_ask: bool
 ) -> None:
     model.call("pay", {"amount": 7})
     model.reply("done")
-    async with connect() as client:
+    given = {"elicitation_callback": answering(decision="approve")} if can_ask else {"by": "zoe"}
+    async with connect(**given) as client:
         result = await client.call_tool("agent", {"message": "Pay 7"})
         data = result.structured_content
         assert data["status"] == "waiting"
@@ -113,7 +115,7 @@ async def test_a_client_that_cannot_ask_reads_where_to_decide_and_calls_again(
     assert len(model.requests) == 2
 
 
-@pytest.mark.parametrize(("by", "asker"), [("", "mcp"), ("zoe", "zoe")])
+@pytest.mark.parametrize(("by", "asker"), [("", "mcp:ann"), ("zoe", "zoe")])
 async def test_where_the_asker_may_not_decide_somebody_else_can(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, by: str, asker: str
 ) -> None:
@@ -128,10 +130,13 @@ async def test_where_the_asker_may_not_decide_somebody_else_can(
     model.reply("done")
     yes: Any = answering(decision="approve")
     tools = AgentTools([agent], rig.runner, by=by).server
-    async with Client(tools, cache=None, mode="legacy", elicitation_callback=yes) as client:
+    own: Any = {"client_info": Implementation(name="ann", version="1"), "mode": "legacy"}
+    async with Client(tools, cache=None, elicitation_callback=yes, **own) as client:
         result = await client.call_tool("agent", {"message": "Wire 7"})
-        assert f"{asker} created the task and may not decide" in result.content[0].text  # type: ignore[union-attr]
+        assert ("zoe created the task and may not decide" in str(result.content[0])) == bool(by)
         data: Any = result.structured_content
+        [approval] = await rig.runner().pending_approvals(data["task_id"])
+        assert approval.asker == asker
         await rig.runner().approve(data["approvals"][0]["id"], by="ann")
         again = await client.call_tool("agent", {"task_id": data["task_id"]})
     assert again.content[0].text == "done"  # type: ignore[union-attr]
@@ -149,23 +154,24 @@ async def test_a_call_with_the_same_key_is_the_same_task(
     assert len(model.requests) == 1
 
 
-async def test_errors_are_results_and_wrong_arguments_are_refused(
-    connect: Connect, model: FakeOpenAI
+async def test_errors_are_results_and_wrong_arguments_and_tasks_of_others_are_refused(
+    connect: Connect, model: FakeOpenAI, rig: Rig
 ) -> None:
+    await rig.runner().create_task("q", task_id="begun-elsewhere")
     async with connect() as client:
-        result = await client.call_tool("agent", {"task_id": "no-such-task"})
+        result = await client.call_tool("agent", {"task_id": "begun-elsewhere"})
         assert result.is_error
-        assert "No task 'no-such-task'" in result.content[0].text
+        assert "No task 'mcp-begun-elsewhere'" in result.content[0].text
         model.reply("42")
         await client.call_tool("agent", {"message": "q", "task_id": "taken"})
         result = await client.call_tool("agent", {"message": "other", "task_id": "taken"})
         assert result.content[0].text == (
-            "Task 'taken' exists already and was left untouched: its input is 'q', and this one's"
-            " 'other'. Leave `message` out to go on with it, or choose another `task_id`."
+            "Task 'mcp-taken' exists already and was left untouched: its input is 'q', and this"
+            " one's 'other'. Leave `message` out to go on with it, or choose another `task_id`."
         )
         model.fail(400)
         result = await client.call_tool("agent", {"message": "q", "task_id": "fails"})
-        said = "Call again with task_id 'fails' and without `message` to try again."
+        said = "Call again with task_id 'mcp-fails' and without `message` to try again."
         assert result.content[0].text.endswith(said)
         odd: Any = (
             ("other", {"message": "q"}, "There is no agent 'other'"),
@@ -203,7 +209,7 @@ async def served(tmp_path: Path, model: FakeOpenAI, **options: Any) -> AsyncGene
     """Run `holdfast mcp` and connect with it."""
     env = {**os.environ, **program(tmp_path, model)}
     env.pop("TEMPORAL_ADDRESS", None)
-    command, *arguments = forked.command("-m", "holdfast", "mcp", "my_module:agents")
+    command, *arguments = forked.command("-m", "holdfast", "mcp", "my_module:agents", "--by", "zoe")
     server = StdioServerParameters(command=command, args=arguments, env=env, cwd=tmp_path)
     async with Client(server, cache=None, **options) as client:
         yield client
@@ -288,7 +294,9 @@ async def test_over_http_the_same_with_the_token_and_an_end_without_a_traceback(
 ) -> None:
     environment = {"HOLDFAST_MCP_TOKEN": TOKEN, **program(tmp_path, model)}
     cli = Cli(tmp_path)
-    command = ("mcp", "my_module:agents", "--http", "--port", "0", "--json")
+    command = ("mcp", "my_module:agents", "--http", "--port", "0", "--json", "--by", "zoe")
+    unguarded = cli(*command, environment={"HOLDFAST_MCP_TOKEN": ""}, expect=2)
+    assert "Every program and user of this machine could decide as 'zoe'" in unguarded.err
     with cli.running(*command, environment=environment) as running:
         url = (await asyncio.to_thread(running.first_json))["mcp"]
         for mode in ("auto", "legacy"):

@@ -12,6 +12,7 @@ from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import ServerStartError
+from holdfast.values.checks.ids import check_by
 from holdfast.values.code.extras import needing
 
 
@@ -25,13 +26,13 @@ async def mcp_command(
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     here = load_agents(target, app)
     token = os.environ.get("HOLDFAST_MCP_TOKEN", "")
-    bound = listen(host, port, token) if http else None
+    bound = listen(host, port, token, by=check_by(by)) if http else None
     async with engine_of(common, new=True) as engine, served(engine, here):
 
         def runner(agent: str) -> AgentRunner:
             return engine.runner(agent, app=here.name)
 
-        tools = AgentTools(here.agents, runner, by=by, where=common.arguments()).server
+        tools = AgentTools(here.agents, runner, by=check_by(by), where=common.arguments()).server
         with suppress(InterruptedByUserError):
             if bound is None:
                 await until_stopped(serve_stdio(tools))

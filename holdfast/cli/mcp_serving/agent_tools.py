@@ -47,6 +47,9 @@ from holdfast.values.version import __version__
 ENDS_WITH_QUESTIONS = "2026-07-28"
 """The version of the protocol from which on a call ends with the questions to the user."""
 
+OWN = "mcp-"
+"""What the ids of tasks begin with that clients begin; they reach no others."""
+
 KEY = "holdfast/idempotency-key"
 """Field of a call's metadata: calls with the same key are the same task."""
 
@@ -57,7 +60,8 @@ _ARGUMENTS: dict[str, Json] = {
         "task_id": {
             "type": "string",
             "description": "Id of the task. Give one of your own to be able to call again after a"
-            " lost connection; with that of an earlier call, the call goes on with its task.",
+            " lost connection; with that of an earlier call, the call goes on with its task."
+            f" Ids begin with {OWN!r}, which is put before yours.",
         },
     },
 }
@@ -77,8 +81,8 @@ class AgentTools:
     """Serves agents as tools. A call begins a task, or goes on with one.
 
     The client sees the task's events as progress, and is asked what waits for a person if it can
-    ask its user. A client that goes away, or cancels its call, leaves the task as it is: it goes on
-    to its end, or until it waits for a person.
+    ask its user and somebody has said who that is. A client that goes away, or cancels its call,
+    leaves the task as it is: it goes on to its end, or until it waits for a person.
 
     Attributes:
         server: The MCP server.
@@ -97,8 +101,9 @@ class AgentTools:
         Args:
             agents: The agents.
             runner: Makes a runner for an agent by its name.
-            by: The name with which tasks and decisions of clients' users are recorded; by default
-                that of the client program.
+            by: The name with which tasks and decisions of clients' users are recorded. Without it
+                they decide nothing, and tasks are recorded with `mcp:` and what the client program
+                calls itself, which proves nothing.
             where: Options with which `holdfast` on the command line finds the tasks.
 
         Raises:
@@ -143,15 +148,15 @@ class AgentTools:
             raise MCPError(INVALID_PARAMS, f"There is no agent {params.name!r}. Agents: {known}.")
         runner = self._runner(agent.name)
         message, known = _read(params.arguments or {})
-        task_id = params.request_state or known or _id_by_key(ctx)
+        task_id = _own_id(params.request_state or known) or _id_by_key(ctx)
         if not (message or task_id):
             msg = "Give `message` to begin a task, or `task_id` to go on with one."
             raise MCPError(INVALID_PARAMS, msg)
-        task_id = task_id or f"mcp-{uuid.uuid4().hex[:24]}"
+        task_id = task_id or f"{OWN}{uuid.uuid4().hex[:24]}"
         try:
             await self._ensure(runner, agent, task_id, message, by=self._who(ctx))
             async with _progress(runner, ctx, task_id):
-                await self._take(runner, ctx, params)
+                await self._take(runner, task_id, params)
                 return await self._run(runner, ctx, task_id)
         except HoldfastError as error:
             log.warning("A call of agent %r failed: %s", agent.name, error)
@@ -189,7 +194,7 @@ class AgentTools:
                 answer = str(await runner.finalize_response(task_id))
                 return _result(answer, task_id, "done", answer=answer)
             waiting = await runner.pending_approvals(task_id)
-            if not waiting or not _can_ask(ctx):
+            if not (waiting and self._by and _can_ask(ctx)):
                 return self._waits(task_id, waiting)
             if ctx.protocol_version >= ENDS_WITH_QUESTIONS:
                 requests = {each.id: ElicitRequest(params=question_form(each)) for each in waiting}
@@ -199,47 +204,38 @@ class AgentTools:
                 answered = await ctx.session.elicit_form(
                     form.message, form.requested_schema, related_request_id=ctx.request_id
                 )
-                refused = await self._decide(runner, ctx, each, answered)
+                refused = await self._decide(runner, each, answered)
                 if refused is not None:
                     return self._waits(task_id, await runner.pending_approvals(task_id), refused)
 
-    async def _take(
-        self,
-        runner: AgentRunner,
-        ctx: ServerRequestContext[Any, Any],
-        params: CallToolRequestParams,
-    ) -> None:
+    async def _take(self, runner: AgentRunner, task_id: str, params: CallToolRequestParams) -> None:
         """Take the answers that a client brings to the questions with which its call ended."""
-        if not params.input_responses:
+        if not (params.input_responses and self._by):
             return
-        open_now = {each.id: each for each in await runner.pending_approvals(params.request_state)}
+        open_now = {each.id: each for each in await runner.pending_approvals(task_id)}
         for key, answered in params.input_responses.items():
             approval = open_now.get(key)
             if approval is not None and isinstance(answered, ElicitResult):
-                refused = await self._decide(runner, ctx, approval, answered)
+                refused = await self._decide(runner, approval, answered)
                 if refused:
                     raise CommandRefusedError(refused)
 
     async def _decide(
-        self,
-        runner: AgentRunner,
-        ctx: ServerRequestContext[Any, Any],
-        approval: Approval,
-        answered: ElicitResult,
+        self, runner: AgentRunner, approval: Approval, answered: ElicitResult
     ) -> str | None:
         """Decide an approval as the user says; return why it stays open, empty for no answer."""
         if answered.action == "cancel":
             return ""
         try:
-            await decided(runner, approval, answered, by=self._who(ctx))
+            await decided(runner, approval, answered, by=self._by)
         except CommandRefusedError as error:
             return None if error.is_decided else redact(str(error))
         return None
 
     def _who(self, ctx: ServerRequestContext[Any, Any]) -> str:
-        """Return the name under which a client's user creates tasks and decides."""
+        """Return the name under which a client's user creates tasks."""
         client = ctx.session.client_params
-        return self._by or (client.client_info.name if client is not None else "") or "mcp-client"
+        return self._by or f"mcp:{client.client_info.name if client is not None else ''}"
 
     def _waits(
         self, task_id: str, approvals: Sequence[Approval], refused: str = ""
@@ -288,7 +284,12 @@ def _id_by_key(ctx: ServerRequestContext[Any, Any]) -> str:
     """Return the id of the task of a call's key; empty without a key."""
     meta: Any = ctx.meta or {}
     key = meta.get(KEY)
-    return f"mcp-{digest(str(key).encode())[:24]}" if key else ""
+    return f"{OWN}{digest(str(key).encode())}" if key else ""
+
+
+def _own_id(given: str) -> str:
+    """Return the id of the task that a client names: one that was begun here; empty for none."""
+    return f"{OWN}{given.removeprefix(OWN)}" if given else ""
 
 
 def _can_ask(ctx: ServerRequestContext[Any, Any]) -> bool:

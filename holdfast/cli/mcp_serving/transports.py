@@ -55,11 +55,11 @@ class _Quiet(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int, token: str) -> socket.socket:
+def listen(host: str, port: int, token: str, *, by: str = "") -> socket.socket:
     """Return a socket that listens: who is told its address can connect, and waits to be served.
 
     Raises:
-        InvalidArgumentError: Others could reach it, and there is no token.
+        InvalidArgumentError: Others could reach it, or would decide as `by`, and there is no token.
         ServerStartError: It cannot listen there.
     """
     if host not in LOOPBACK and not token:
@@ -68,6 +68,9 @@ def listen(host: str, port: int, token: str) -> socket.socket:
             " HOLDFAST_MCP_TOKEN; clients send it as `Authorization: Bearer ...`."
         )
         raise InvalidArgumentError(msg)
+    if by and not token:
+        msg = f"Every program and user of this machine could decide as {by!r}: no token guards the"
+        raise InvalidArgumentError(f"{msg} agents. Set HOLDFAST_MCP_TOKEN, or leave --by out.")
     try:
         return listening_socket(host, port)
     except OSError as error:
