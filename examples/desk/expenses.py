@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from holdfast import Agent, AgentRunner, Message, ToolCall, tool
-from holdfast.desk import desk_app
+from holdfast.desk import desk_app, desk_url
 from holdfast.models import ModelAnswer, ModelRequest
 
 
@@ -50,6 +50,8 @@ async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
             await runner.create_task(
                 text, task_id=f"demo-{number}", step_mode="automatic", exist_ok=True
             )
+        url = desk_url(desk, "http://127.0.0.1:8401/desk")
+        print(f"The desk is at {url} (Ctrl-C ends it)", flush=True)
         yield
 
 
@@ -62,8 +64,8 @@ async def expense(text: str) -> dict[str, str]:
     return {"task": (await runner.create_task(text, step_mode="automatic")).task_id}
 
 
-app.mount("/desk", desk_app(runner))
+desk = desk_app(runner)
+app.mount("/desk", desk)
 
 if __name__ == "__main__":
-    print("The desk is at http://127.0.0.1:8401/desk/ (Ctrl-C ends it).", flush=True)
     uvicorn.run(app, port=8401, log_level="warning", proxy_headers=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.values.code.extras import needing
 
 if TYPE_CHECKING:
-    from holdfast.desk.app import desk_app
+    from holdfast.desk.app import desk_app, desk_url
     from holdfast.desk.identity.guard import Proxy
     from holdfast.desk.identity.identities import Identity, May, Role
     from holdfast.desk.identity.protection import Limits
@@ -22,9 +22,10 @@ _LATE = {
     "Role": "holdfast.desk.identity.identities",
     "Tokens": "holdfast.desk.identity.tokens",
     "desk_app": "holdfast.desk.app",
+    "desk_url": "holdfast.desk.app",
 }
 
-__all__ = ["Identity", "Limits", "May", "Proxy", "Role", "Tokens", "desk_app"]
+__all__ = ["Identity", "Limits", "May", "Proxy", "Role", "Tokens", "desk_app", "desk_url"]
 
 
 def __getattr__(name: str) -> object:

@@ -19,8 +19,8 @@ from holdfast.desk.identity.guard import Guard, Proxy
 from holdfast.desk.identity.identities import May
 from holdfast.desk.identity.login import login
 from holdfast.desk.identity.problems import MEDIA_TYPE, Problem, answer_problems
-from holdfast.desk.identity.protection import Limits, Protection
-from holdfast.desk.identity.tokens import Tokens
+from holdfast.desk.identity.protection import LOGIN, Limits, Protection, Rates
+from holdfast.desk.identity.tokens import LocalTokens, Tokens
 from holdfast.desk.pages.access import Desk
 from holdfast.desk.pages.feed import Feed
 from holdfast.desk.pages.mount import mount_pages
@@ -91,18 +91,24 @@ def desk_app(
 
     It is an ASGI application: serve it by itself, or mount it into one of FastAPI or Starlette
     (`app.mount("/desk", desk_app(runner))`). Without tokens and without a proxy it serves only the
-    person who is logged in at this machine.
+    person who is logged in at this machine: by a token of theirs, which `desk_url` has.
 
     Args:
         runner: Reads and steers the tasks. One that is not started is started with the
             application, and closed with it; mounted into another application, it must be started.
-        tokens: Tokens that are accepted, or their file.
+        tokens: Tokens that are accepted, or their file. By default that of the local user, in
+            `desk-local-token` in the data directory of the runner. A runner that has none gets a
+            token for the time of this process.
         proxy: A reverse proxy that names who sends a request.
         may: Decides beside the roles: called with the identity, the verb and the id of the task or
             approval. Reading is asked for as a whole, with the verb "read" and no id.
         limits: How much a sender may ask for.
     """
     known = Tokens(Path(tokens)) if isinstance(tokens, str | Path) else tokens
+    if known is None and proxy is None:
+        known = LocalTokens(runner.data_dir)
+    limits = limits or Limits()
+    rates = Rates(limits.writes_per_second, limits.burst)
     guard = Guard(known, proxy, may)
 
     @asynccontextmanager
@@ -126,6 +132,7 @@ def desk_app(
     app.state.runner = runner
     app.state.guard = guard
     app.state.tokens = known
+    app.state.rates = rates
     answer_problems(app)
     for router in _ROUTERS:
         app.include_router(router, prefix=API)
@@ -134,6 +141,22 @@ def desk_app(
     )
     _describe(app)
     app.include_router(login)
-    app.add_middleware(Protection, guard=guard, limits=limits or Limits())
+    app.add_middleware(Protection, guard=guard, limits=limits, rates=rates)
     mount_pages(app, Desk(runner, guard, Feed(runner)))
     return app
+
+
+def desk_url(app: FastAPI, base: str) -> str:
+    """Return the address by which a person opens a desk.
+
+    Where the desk serves the local user alone, it signs them in: print it for them, and show it to
+    nobody else.
+
+    Args:
+        app: The desk.
+        base: Where it is served, as `http://127.0.0.1:8000/desk`.
+    """
+    tokens: Tokens | None = app.state.tokens
+    if not isinstance(tokens, LocalTokens):
+        return base
+    return f"{base.rstrip('/')}{LOGIN}#token={tokens.own()}"

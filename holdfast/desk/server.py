@@ -12,9 +12,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.desk.app import desk_app
+from holdfast.desk.app import desk_app, desk_url
 from holdfast.desk.identity.guard import is_loopback
-from holdfast.desk.identity.tokens import Tokens
+from holdfast.desk.identity.tokens import LocalTokens, Tokens
 from holdfast.engine.listening import listening_socket
 from holdfast.errors import InvalidArgumentError, ServerStartError
 
@@ -47,13 +47,14 @@ async def desk_served(
 
     Args:
         runner: Reads and steers the tasks.
-        tokens: File of the tokens. Without tokens in it, only this machine's user is served.
+        tokens: File of the tokens. Without tokens in it, only this machine's user is served, by a
+            token in a file beside it.
         host: Address to listen at.
         port: Port to listen at; 0 for any.
         any_port: Whether another port will do when that one is taken.
 
     Yields:
-        The URL of the desk.
+        The URL of the desk; where it serves this machine's user, it signs them in.
 
     Raises:
         InvalidArgumentError: Others could reach it, and there are no tokens.
@@ -68,11 +69,11 @@ async def desk_served(
         )
         raise InvalidArgumentError(msg)
     bound = _listen(host, port, any_port=any_port)
-    app = desk_app(runner, tokens=known if is_guarded else None)
+    app = desk_app(runner, tokens=known if is_guarded else LocalTokens(tokens.parent))
     shown = f"[{host}]" if ":" in host else host
     try:
         async with _serving(app, bound):
-            yield f"http://{shown}:{bound.getsockname()[1]}"
+            yield desk_url(app, f"http://{shown}:{bound.getsockname()[1]}")
     finally:
         bound.close()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from playwright.async_api import Browser, expect
 
 from holdfast.desk.server import desk_served
 from holdfast.errors import InvalidArgumentError, ServerStartError
@@ -23,6 +24,13 @@ AGENTS = """
 from holdfast import Agent
 agents = Agent(name="calculator", model="offline")
 """
+
+
+def signed_in(printed: str, token: str = "") -> httpx.AsyncClient:
+    """Give a client of the local user, by the address that was printed for them, or by a token."""
+    url, _, printed_token = printed.partition("/login#token=")
+    headers = {"Authorization": f"Bearer {token or printed_token}"}
+    return httpx.AsyncClient(base_url=url, headers=headers, timeout=60)
 
 
 @contextmanager
@@ -43,7 +51,7 @@ def started(directory: Path, *command: str) -> Generator[str]:
             said: list[str] = []
             for line in process.stdout:
                 said.append(line)
-                if found := re.search(r"http://[\d.]+:\d+(/desk)?", line):
+                if found := re.search(r"http://[\d.]+:\d+\S*", line):
                     break
             else:
                 pytest.fail("".join(said))
@@ -53,10 +61,17 @@ def started(directory: Path, *command: str) -> Generator[str]:
             process.communicate(timeout=60)
 
 
-async def test_dev_prints_the_desk_first_and_serves_the_agents_beside_it(tmp_path: Path) -> None:
+async def test_dev_prints_first_what_opens_the_desk_and_serves_the_agents_beside_it(
+    tmp_path: Path, browser: Browser
+) -> None:
     (tmp_path / "mine.py").write_text(AGENTS, encoding="utf-8")
     with started(tmp_path, "-m", "holdfast", "dev", "mine:agents") as url:
-        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        page = await browser.new_page()
+        await page.goto(url)
+        await expect(page).to_have_title("Inbox · Holdfast")
+        assert "token" not in page.url
+        await page.close()
+        async with signed_in(url) as client:
             made = await client.post("/api/v1/tasks", json={"input": "What is 2 + 2?"})
             assert made.status_code == 201
             at = f"/api/v1/tasks/{made.json()['task_id']}"
@@ -89,19 +104,21 @@ async def test_a_desk_of_its_own_asks_for_a_token_once_there_is_one(tmp_path: Pa
 
 async def test_the_example_mounts_the_desk_with_a_task_that_waits(tmp_path: Path) -> None:
     with started(tmp_path, str(ROOT / "examples" / "desk" / "expenses.py")) as url:
-        async with httpx.AsyncClient(timeout=60) as client:
+        async with signed_in(url) as client:
 
             async def waits() -> bool:
                 try:
-                    found = await client.get(f"{url}/api/v1/approvals")
+                    found = await client.get("/api/v1/approvals")
                 except httpx.TransportError:  # it is not up yet
                     return False
                 return [each["tool"] for each in found.json()] == ["pay"]
 
             await until(waits)
-            page = await client.get(f"{url}/")
+            page = await client.get("/")
             assert (page.status_code, "<title>Inbox" in page.text) == (200, True)
-            made = await client.post(f"{url[:-5]}/expenses", params={"text": "Bus to Bo: 3"})
+            made = await client.post(
+                f"{url.partition('/desk')[0]}/expenses", params={"text": "Bus to Bo: 3"}
+            )
             assert made.status_code == 200
 
 
@@ -113,6 +130,10 @@ async def test_an_application_of_forty_lines_runs_an_agent_and_mounts_the_desk(
     served = ("-m", "uvicorn", "--app-dir", str(example.parent), "app:app", "--port", "0")
     with started(tmp_path, *served) as url:
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            unknown = await client.get("/desk/api/v1/tasks")
+            assert unknown.status_code == 401
+        [file] = tmp_path.rglob("desk-local-token")
+        async with signed_in(url, file.read_text(encoding="utf-8").strip()) as client:
             question = await client.post("/questions", params={"text": "What is 6 * 7?"})
             task = question.json()
 
@@ -138,7 +159,7 @@ async def test_a_desk_that_others_could_reach_needs_tokens(rig: Rig, tmp_path: P
 async def test_a_taken_port_is_named(rig: Rig, tmp_path: Path) -> None:
     tokens = tmp_path / "none.json"
     async with desk_served(rig.runner(), tokens=tokens, port=0) as url:
-        port = int(url.rpartition(":")[2])
+        port = int(re.findall(r":(\d+)", url)[0])
         with pytest.raises(ServerStartError, match=f"{port}: .* Give another --port"):
             async with desk_served(rig.runner(), tokens=tokens, port=port):
                 pass

@@ -76,7 +76,8 @@ class Served:
 
     def cookies(self, name: str) -> list[Any]:
         """Return the cookies of a browser in which somebody has signed in."""
-        made = {"name": COOKIE, "value": self.people.token(name), "url": self.url}
+        session = self.people.tokens.begin_session(self.people.token(name))
+        made = {"name": COOKIE, "value": session, "url": self.url}
         return [{**made, "httpOnly": True, "sameSite": "Lax"}]
 
 

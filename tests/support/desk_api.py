@@ -11,6 +11,7 @@ import httpx
 
 from holdfast import AgentRunner
 from holdfast.desk import desk_app
+from holdfast.desk.identity.tokens import LocalTokens
 
 LOOPBACK = ("127.0.0.1", 50_000)
 ELSEWHERE = ("192.0.2.7", 50_000)
@@ -20,7 +21,7 @@ ELSEWHERE = ("192.0.2.7", 50_000)
 async def client_of(
     app: Any,
     *,
-    token: str = "",
+    token: str | None = None,
     peer: tuple[str, int] = LOOPBACK,
     host: str = "localhost:8400",
     headers: Mapping[str, str] | None = None,
@@ -29,12 +30,15 @@ async def client_of(
 
     Args:
         app: The application.
-        token: Sent with each request.
+        token: Sent with each request; that of the local user by default, where the desk has one.
         peer: The client's address.
         host: The host that is asked.
         headers: Sent with each request.
     """
     sent = {**(headers or {})}
+    tokens = getattr(app.state, "tokens", None)
+    if token is None and isinstance(tokens, LocalTokens):
+        token = tokens.own()
     if token:
         sent["authorization"] = f"Bearer {token}"
     transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=peer)

@@ -38,7 +38,8 @@ async def desk_command(
         async with serving as url:
             if common.json:
                 output.emit({"desk": url, "address": engine.address})
-            output.say(f"The desk is at {url}. Ctrl-C stops it; the tasks go on.", style="bold")
+            output.say(f"The desk is at {url}", style="bold")
+            output.say("Ctrl-C stops it; the tasks go on.")
             with suppress(InterruptedByUserError):
                 await until_stopped(_forever())
     return ExitCode.OK

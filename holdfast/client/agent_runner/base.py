@@ -278,6 +278,11 @@ class RunnerBase:
         return TaskClient(self.client, self._read, self._caller)
 
     @property
+    def data_dir(self) -> Path | None:
+        """Directory of the server that this process runs; None for one in memory or elsewhere."""
+        return None if self._engine is None else self._engine.data_dir
+
+    @property
     def is_embedded(self) -> bool:
         """Whether this process runs the server, and the agents that it is given."""
         return self._engine is not None

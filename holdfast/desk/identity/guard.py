@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import hmac
 import inspect
 import ipaddress
@@ -12,7 +11,6 @@ from dataclasses import dataclass, field
 from starlette.requests import HTTPConnection
 
 from holdfast.desk.identity.identities import (
-    ROLES,
     Identity,
     May,
     NotAllowedError,
@@ -22,10 +20,13 @@ from holdfast.desk.identity.identities import (
     check_identity,
     check_roles,
 )
-from holdfast.desk.identity.tokens import Tokens
+from holdfast.desk.identity.tokens import LocalTokens, Tokens
 from holdfast.errors import InvalidArgumentError
 
 COOKIE = "holdfast_desk"
+_HOST_ONLY = "__Host-"
+"""Browsers take a cookie of such a name only if it is Secure and of this very host."""
+
 LEAST_SECRET = 16
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
@@ -86,8 +87,8 @@ class Guard:
     """Decides who sends a request, and what they may do.
 
     Without tokens and without a proxy, the desk serves one local user, named by the login name, who
-    may do everything: only requests from and to a loopback address, that no proxy has forwarded,
-    are taken to be theirs.
+    may do everything. They have a token of their own, and it counts only in requests from and to a
+    loopback address that no proxy has forwarded.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Guard:
     @property
     def is_local(self) -> bool:
         """Whether only the local user is served."""
-        return self._tokens is None and self._proxy is None
+        return isinstance(self._tokens, LocalTokens)
 
     async def visitor(self, request: HTTPConnection) -> Identity:
         """Return who sends a request.
@@ -116,10 +117,26 @@ class Guard:
         Raises:
             NotAuthenticatedError: They are not known.
         """
-        found = self._local(request) if self.is_local else self._known(request)
+        if not self.serves(request):
+            raise NotAuthenticatedError(_LOCAL_ONLY)
+        found = self._known(request)
         if found is None:
-            raise NotAuthenticatedError(_LOCAL_ONLY if self.is_local else _UNKNOWN)
+            raise NotAuthenticatedError(self.hint())
         return found
+
+    def serves(self, request: HTTPConnection) -> bool:
+        """Whether somebody who sends a request from there may sign in."""
+        client = request.client.host if request.client else ""
+        is_forwarded = any(name in request.headers for name in _FORWARDED)
+        is_here = is_loopback(client) and is_loopback(host_of(request))
+        return not self.is_local or (is_here and not is_forwarded)
+
+    def hint(self) -> str:
+        """Say how a request gets an identity."""
+        if not isinstance(self._tokens, LocalTokens):
+            return _UNKNOWN
+        self._tokens.own()
+        return _LOCAL.format(self._tokens.token_file)
 
     def sign_out(self, name: str, at: float) -> None:
         """End the pages that somebody has open, also in other tabs.
@@ -163,24 +180,35 @@ class Guard:
             found = self._proxy.identity(request.headers) if self._proxy else None
         except InvalidArgumentError as error:
             raise NotAuthenticatedError(*error.args) from None
-        token = token_of(request)
-        if found is None and self._tokens is not None and token:
-            found = self._tokens.identity(token)
-        return found
-
-    def _local(self, request: HTTPConnection) -> Identity | None:
-        if any(name in request.headers for name in _FORWARDED):
-            return None
-        client = request.client.host if request.client else ""
-        if not is_loopback(client) or not is_loopback(host_of(request)):
-            return None
-        return Identity(getpass.getuser(), frozenset(ROLES), "local")
+        if found is not None or self._tokens is None:
+            return found
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return self._tokens.identity(token.strip())
+        known = map(self._tokens.session_identity, sessions_of(request).values())
+        return next((each for each in known if each is not None), None)
 
 
-def token_of(request: HTTPConnection) -> str:
-    """Return the token that a request has: in its Authorization header, or in the cookie."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
+def is_https(request: HTTPConnection) -> bool:
+    """Whether a browser reaches the desk by https: by what it says itself, or a proxy before it.
+
+    Anybody can send these headers. They only make a cookie stricter, so there is nothing to gain.
+    """
+    says = (request.headers.get(name, "") for name in ("x-forwarded-proto", "origin"))
+    return request.url.scheme in ("https", "wss") or any(each.startswith("https") for each in says)
+
+
+def cookie_name(request: HTTPConnection) -> str:
+    """Return the name of the cookie: desks on several ports of a host must not share one."""
+    port = request.url.port
+    name = f"{COOKIE}_{port}" if port else COOKIE
+    return f"{_HOST_ONLY}{name}" if is_https(request) else name
+
+
+def sessions_of(request: HTTPConnection) -> dict[str, str]:
+    """Return the cookies that may be sessions; over https, those that no other host can set."""
+    prefixes = (f"{_HOST_ONLY}{COOKIE}", *(() if is_https(request) else (COOKIE,)))
+    return {name: text for name, text in request.cookies.items() if name.startswith(prefixes)}
 
 
 def host_of(request: HTTPConnection) -> str:
@@ -214,4 +242,8 @@ _LOCAL_ONLY = (
     "This desk serves only its own machine: it has neither tokens nor a proxy. Open it by a"
     " loopback address, or give it tokens (`holdfast desk token make NAME`), to be reached from"
     " elsewhere."
+)
+_LOCAL = (
+    "This desk serves only the user of its machine. Open the address that was printed when it"
+    " started, or send the token in {} as `Authorization: Bearer ...`."
 )

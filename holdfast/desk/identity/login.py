@@ -1,4 +1,4 @@
-"""Signing in with a token in a browser: it is kept in a cookie that no script can read."""
+"""Signing in with a token in a browser: a cookie that no script can read holds the session."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from holdfast.desk.identity.guard import COOKIE, Guard
-from holdfast.desk.identity.tokens import Tokens
-
-COOKIE_SECONDS = 12 * 3600
+from holdfast.desk.identity.guard import Guard, cookie_name, is_https, sessions_of
+from holdfast.desk.identity.protection import Rates, too_many
+from holdfast.desk.identity.tokens import SESSION_SECONDS, Tokens
 
 login = APIRouter(include_in_schema=False)
 
@@ -28,33 +27,49 @@ box-sizing:border-box;margin-top:.75rem;padding:.5rem}}label{{padding:0}}</style
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <input type="hidden" name="next" value="{next}">
 <button type="submit">Sign in</button></form>
-<p>Whoever runs this desk makes a token with <code>holdfast desk token make NAME</code>.</p>
-</main></body></html>"""
+<p>{hint}</p></main><script>
+const given = new URLSearchParams(location.hash.slice(1)).get("token");
+if (given) {{
+  history.replaceState(null, "", location.pathname + location.search);
+  document.getElementById("token").value = given;
+  document.forms[0].submit();
+}}
+</script></body></html>"""
+"""The token may stand behind a `#`: a browser sends that part of an address to no server."""
 
 
 @login.get("/login")
-async def form(next: str = "/") -> Response:  # noqa: A002  the name in the URL
+async def form(request: Request, next: str = "/") -> Response:  # noqa: A002  the name in the URL
     """Ask for a token."""
-    return _page("", next)
+    return _page(request, "", next)
 
 
 @login.post("/login")
 async def sign_in(request: Request) -> Response:
-    """Keep a token that is known in a cookie, and go on to the page that was wanted."""
+    """Begin a session with a token that is known, and go on to the page that was wanted.
+
+    Sign-ins are counted for who signs in, and guesses for where they come from: behind a proxy, all
+    come from one address, and somebody's guesses must not keep the others out.
+    """
     given = parse_qs((await request.body()).decode("utf-8", "replace"))
     token = given.get("token", [""])[0].strip()
     wanted = given.get("next", ["/"])[0]
     tokens: Tokens | None = request.app.state.tokens
-    if tokens is None or tokens.identity(token) is None:
-        return _page("This token is not known, or it has ended.", wanted, 401)
+    known = None if tokens is None else tokens.identity(token)
+    rates: Rates = request.app.state.rates
+    address = request.client.host if request.client else ""
+    if wait := rates.wait(f"account {known.name}" if known else address):
+        return too_many(wait)
+    if tokens is None or known is None:
+        return _page(request, "This token is not known, or it has ended.", wanted, 401)
     root = request.scope.get("root_path", "")
     answer = RedirectResponse(root + _local(wanted), 303)
     answer.set_cookie(
-        COOKIE,
-        token,
-        max_age=COOKIE_SECONDS,
-        path=root or "/",
-        secure=request.url.scheme == "https",
+        cookie_name(request),
+        tokens.begin_session(token),
+        max_age=SESSION_SECONDS,
+        path="/" if is_https(request) else root or "/",
+        secure=is_https(request),
         httponly=True,
         samesite="lax",  # a link in a message leads to its card; only reads come this way
     )
@@ -63,20 +78,24 @@ async def sign_in(request: Request) -> Response:
 
 @login.post("/logout")
 async def sign_out(request: Request) -> Response:
-    """Forget the token in this browser; pages that are open with it end, in other tabs as well."""
+    """End the session; pages that are open with it end, in other tabs as well."""
     root = request.scope.get("root_path", "")
     tokens: Tokens | None = request.app.state.tokens
-    known = tokens.identity(request.cookies.get(COOKIE, "")) if tokens is not None else None
-    if known is not None:
-        guard: Guard = request.app.state.guard
-        guard.sign_out(known.name, time.monotonic())
+    guard: Guard = request.app.state.guard
     answer = RedirectResponse(f"{root}/login", 303)
-    answer.delete_cookie(COOKIE, path=root or "/")
+    for name, session in sessions_of(request).items():
+        if tokens is not None and (known := tokens.session_identity(session)) is not None:
+            tokens.end_session(session)
+            guard.sign_out(known.name, time.monotonic())
+        is_secure = is_https(request)
+        answer.delete_cookie(name, path="/" if is_secure else root or "/", secure=is_secure)
     return answer
 
 
-def _page(message: str, wanted: str, status: int = 200) -> Response:
-    text = _PAGE.format(message=escape(message), next=escape(_local(wanted), quote=True))
+def _page(request: Request, message: str, wanted: str, status: int = 200) -> Response:
+    guard: Guard = request.app.state.guard
+    shown = {"message": message, "next": _local(wanted), "hint": guard.hint()}
+    text = _PAGE.format(**{name: escape(each, quote=True) for name, each in shown.items()})
     return HTMLResponse(text, status)
 
 

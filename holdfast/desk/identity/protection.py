@@ -87,12 +87,12 @@ class Rates:
 class Protection:
     """Middleware: authenticates each request, and refuses foreign, large and too many ones."""
 
-    def __init__(self, app: ASGIApp, *, guard: Guard, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, *, guard: Guard, limits: Limits, rates: Rates) -> None:
         """Protect an application."""
         self._app = app
         self._guard = guard
         self._limits = limits
-        self._rates = Rates(limits.writes_per_second, limits.burst)
+        self._rates = rates
         most = f"{limits.body_bytes:,}"
         self._too_long = f"A request may have a body of at most {most} bytes. Nothing was done."
 
@@ -121,25 +121,23 @@ class Protection:
         if length.isdecimal() and int(length) > self._limits.body_bytes:
             return self._too_large()
         path = path_of(scope)
-        sender = connection.client.host if connection.client else ""
-        if path != LOGIN or self._guard.is_local:
-            try:
-                visitor = await self._guard.visitor(connection)
-                await self._guard.ensure(visitor, READ, "")
-            except HoldfastError as error:
-                return self._unknown(connection, path, error)
-            scope[VISITOR] = visitor
-            sender = visitor.name
-        if is_write and scope["type"] == "http" and (wait := self._rates.wait(sender)):
-            headers = {"Retry-After": str(int(wait) + 1)}
-            return problem(429, "Too many requests; try again a little later.", headers=headers)
+        try:
+            if path == LOGIN and self._guard.serves(connection):
+                return None
+            visitor = await self._guard.visitor(connection)
+            await self._guard.ensure(visitor, READ, "")
+        except HoldfastError as error:
+            return self._unknown(connection, path, error)
+        scope[VISITOR] = visitor
+        if is_write and scope["type"] == "http" and (wait := self._rates.wait(visitor.name)):
+            return too_many(wait)
         return None
 
     def _unknown(self, connection: HTTPConnection, path: str, error: HoldfastError) -> Response:
         wants_page = "text/html" in connection.headers.get("accept", "")
         is_page = wants_page and not path.startswith(API) and connection.scope["type"] == "http"
         answer = problem_of(error)
-        if answer.status_code == 401 and is_page and not self._guard.is_local:  # noqa: PLR2004
+        if answer.status_code == 401 and is_page and self._guard.serves(connection):  # noqa: PLR2004
             root = connection.scope.get("root_path", "")
             query = connection.url.query
             wanted = quote(f"{path}?{query}" if query else path, safe="/")
@@ -161,6 +159,12 @@ class Protection:
 
     def _too_large(self) -> Response:
         return problem(413, self._too_long, headers={"Connection": "close"})
+
+
+def too_many(wait: float) -> Response:
+    """Answer who has sent too much, and may send more after these seconds."""
+    headers = {"Retry-After": str(int(wait) + 1)}
+    return problem(429, "Too many requests; try again a little later.", headers=headers)
 
 
 def path_of(scope: Scope) -> str:

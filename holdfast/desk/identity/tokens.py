@@ -1,4 +1,4 @@
-"""Tokens of the desk: made once, kept only as digests, revoked by name.
+"""Tokens of the desk, and the sessions of browsers: kept only as digests, revoked by name.
 
 A token is 32 random bytes, so a plain digest of it cannot be guessed; a slow hash would protect
 passwords, which there are none of.
@@ -6,34 +6,50 @@ passwords, which there are none of.
 
 from __future__ import annotations
 
+import atexit
+import getpass
 import hashlib
-import hmac
 import json
+import os
 import secrets
+import shutil
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
+from filelock import FileLock
 from pydantic import ValidationError
 
-from holdfast.desk.identity.identities import Identity, Role, check_identity, check_roles
+from holdfast.desk.identity.identities import ROLES, Identity, Role, check_identity, check_roles
 from holdfast.errors import InvalidArgumentError, NotFoundError
 from holdfast.values.base import Strict, Value
-from holdfast.values.code.private_files import write_private
+from holdfast.values.code.private_files import make_directory, write_private
+from holdfast.values.text.logs import log
 
 PREFIX = "hfd_"
+SESSION_PREFIX = "hfs_"
+SESSION_SECONDS = 12 * 3600
+MOST_SESSIONS = 50
+"""Browsers that may be signed in with one token; the oldest is signed out."""
+
+LOCAL_FILE = "desk-local-token"
+"""File of the local user's token."""
+
 _BYTES = 32
 
 
 class TokenRecord(Value):
-    """A token, without its secret.
+    """A token or a session, without its secret.
 
     Attributes:
         name: The identity that it stands for.
         roles: What that may do.
-        digest: SHA-256 of the token, in hex.
+        digest: SHA-256 of the secret, in hex.
         created: When it was made, seconds since the epoch.
         expires: When it ends; 0 for never.
+        session_of: Digest of the token that has signed in, for a session; it ends with its token.
     """
 
     name: str
@@ -41,6 +57,7 @@ class TokenRecord(Value):
     digest: str
     created: float = 0.0
     expires: float = 0.0
+    session_of: str = ""
 
 
 class _Kept(Strict):
@@ -53,6 +70,8 @@ class Tokens:
     The file is read again when it has changed, so that a token is known, or no longer known, as
     soon as `holdfast desk token` has returned.
     """
+
+    source: Literal["token", "local"] = "token"
 
     def __init__(self, file: Path) -> None:
         """Use this file, which need not exist."""
@@ -78,7 +97,7 @@ class Tokens:
             created=time.time(),
             expires=expires,
         )
-        self._write([*self.list(), record])
+        self._change(lambda before: [*before, record])
         return token
 
     def list(self) -> list[TokenRecord]:
@@ -87,32 +106,74 @@ class Tokens:
         Raises:
             InvalidArgumentError: The file is damaged.
         """
-        return sorted(self._known().values(), key=lambda record: record.created)
+        tokens = (record for record in self._known().values() if not record.session_of)
+        return sorted(tokens, key=lambda record: record.created)
 
     def revoke(self, name: str) -> int:
-        """Revoke all tokens of an identity; return how many these were.
+        """Revoke all tokens of an identity, with their sessions; return how many tokens these were.
 
         Raises:
             NotFoundError: It has none.
         """
-        before = self.list()
-        left = [record for record in before if record.name != name]
-        if len(left) == len(before):
-            known = ", ".join(sorted({record.name for record in before})) or "none"
+        found = self.list()
+        count = sum(record.name == name for record in found)
+        if not count:
+            known = ", ".join(sorted({record.name for record in found})) or "none"
             msg = f"There is no token of {name!r}. Tokens are of: {known}."
             raise NotFoundError(msg)
-        self._write(left)
-        return len(before) - len(left)
+        self._change(lambda before: [record for record in before if record.name != name])
+        return count
 
     def identity(self, token: str) -> Identity | None:
         """Return whose token it is; None for one that is unknown, revoked or expired."""
-        digest = _digest(token)
-        record = self._known().get(digest)
-        if record is None or not hmac.compare_digest(record.digest, digest):
+        record = self._valid(token)
+        return None if record is None or record.session_of else self._identity(record)
+
+    def session_identity(self, session: str) -> Identity | None:
+        """Return who has signed in with this session; None where it has ended, or its token has."""
+        record = self._valid(session)
+        if record is None or record.session_of not in self._known():
             return None
-        if record.expires and record.expires <= time.time():
-            return None
-        return Identity(record.name, frozenset(record.roles), "token")
+        return self._identity(record)
+
+    def begin_session(self, token: str) -> str:
+        """Sign a browser in: return what its cookie holds, which is no token.
+
+        Raises:
+            NotFoundError: The token is not known.
+        """
+        record = self._valid(token)
+        if record is None or record.session_of:
+            msg = "The token is not known, or it has ended."
+            raise NotFoundError(msg)
+        session = SESSION_PREFIX + secrets.token_urlsafe(_BYTES)
+        now = time.time()
+        ends = min(now + SESSION_SECONDS, record.expires or float("inf"))
+        facts = {"digest": _digest(session), "created": now, "expires": ends}
+        made = record.model_copy(update={**facts, "session_of": record.digest})
+
+        def add(before: Sequence[TokenRecord]) -> Iterable[TokenRecord]:
+            own = [each for each in before if each.session_of == record.digest]
+            left = own[: max(0, len(own) + 1 - MOST_SESSIONS)]
+            return [*(each for each in before if each not in left), made]
+
+        self._change(add)
+        return session
+
+    def end_session(self, session: str) -> None:
+        """Sign a browser out."""
+        digest = _digest(session)
+        self._change(
+            lambda before: [r for r in before if not (r.session_of and r.digest == digest)]
+        )
+
+    def _identity(self, record: TokenRecord) -> Identity:
+        return Identity(record.name, frozenset(record.roles), self.source)
+
+    def _valid(self, secret: str) -> TokenRecord | None:
+        record = self._known().get(_digest(secret))
+        is_over = record is not None and 0 < record.expires <= time.time()
+        return None if is_over else record
 
     def _known(self) -> dict[str, TokenRecord]:
         try:
@@ -132,9 +193,68 @@ class Tokens:
             self._read = state, {record.digest: record for record in kept.tokens}
         return self._read[1]
 
-    def _write(self, records: Iterable[TokenRecord]) -> None:
-        kept = _Kept(tokens=tuple(records))
-        write_private(self.file, json.dumps(kept.wire(), indent=1).encode())
+    def _change(self, change: Callable[[Sequence[TokenRecord]], Iterable[TokenRecord]]) -> None:
+        """Replace the records; two processes at once do not lose what either has changed."""
+        with self._lock():
+            now = time.time()
+            before = [r for r in self._known().values() if not (r.session_of and r.expires <= now)]
+            kept = _Kept(tokens=tuple(change(before)))
+            write_private(self.file, json.dumps(kept.wire(), indent=1).encode())
+
+    def _lock(self) -> FileLock:
+        make_directory(self.file.parent)
+        return FileLock(f"{self.file}.lock", mode=0o600, is_singleton=True)
+
+
+class LocalTokens(Tokens):
+    """The token of the person who is logged in at this machine, in a file that only they can read.
+
+    It is made when it is first needed. Whoever deletes the file, ends it with its sessions.
+    """
+
+    source = "local"
+
+    def __init__(self, directory: Path | None) -> None:
+        """Keep it in this directory; in one that ends with the process, for None."""
+        place = directory or _temporary()
+        super().__init__(place / "desk-local.json")
+        self.token_file = place / LOCAL_FILE
+
+    def own(self) -> str:
+        """Return the token, made where there is none that nobody else could read."""
+        kept = self._kept()
+        if self.identity(kept) is not None:
+            return kept
+        with self._lock():
+            kept = self._kept()  # another process may have made it meanwhile
+            if self.identity(kept) is not None:
+                return kept
+            self._change(lambda _: ())
+            made = self.make(getpass.getuser(), ROLES)
+            write_private(self.token_file, f"{made}\n".encode())
+        return made
+
+    def _known(self) -> dict[str, TokenRecord]:
+        known = super()._known()
+        digest = _digest(self._kept())
+        return {at: each for at, each in known.items() if digest in (at, each.session_of)}
+
+    def _kept(self) -> str:
+        try:
+            facts = self.token_file.stat()
+            text = self.token_file.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return ""
+        if os.name == "posix" and (facts.st_mode & 0o077 or facts.st_uid != os.geteuid()):
+            log.warning("others can read %s: the desk makes another token", self.token_file)
+            return ""
+        return text
+
+
+def _temporary() -> Path:
+    made = tempfile.mkdtemp(prefix="holdfast-desk-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)
 
 
 def _digest(token: str) -> str:

@@ -42,6 +42,7 @@ _SHAPES = re.compile(
     r"|\bAIza[A-Za-z0-9_-]{30,}"
     r"|\bya29\.[A-Za-z0-9_-]{20,}"
     r"|\b(?:npm|hf|dop_v1|shpat)_[A-Za-z0-9]{24,}"
+    r"|\bhf[ds]_[A-Za-z0-9_-]{24,}"
     r"|\bpypi-[A-Za-z0-9_-]{32,}"
     r"|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"

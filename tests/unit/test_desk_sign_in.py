@@ -1,0 +1,157 @@
+"""Who gets into a desk: tokens, the sessions that they begin, and the token of the local user."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from holdfast import Agent, AgentRunner
+from holdfast.desk import Limits, Tokens, desk_app, desk_url
+from tests.support.desk_api import ELSEWHERE, client_of
+
+HTTPS = {"x-forwarded-proto": "https"}
+DOORS = ("/api/v1/me", "/api/v1/tasks", "/api/v1/tasks/t/events", "/api/v1/tasks/t/stream", "/x")
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> AgentRunner:
+    """Read no task: what is tested happens before."""
+    return AgentRunner.local(Agent(name="a", model="offline"), data_dir=tmp_path / "data")
+
+
+def other_user_reads(file: Path) -> bool:
+    """Whether another user of this machine can read a file: one does try, where root can be one."""
+    if os.geteuid() == 0:
+        program = f"import os; os.setuid(65534); open({str(file)!r}).read()"
+        return subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    return bool(file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+async def test_a_local_desk_serves_who_can_read_its_users_token_and_no_other_user_or_proxy(
+    runner: AgentRunner, tmp_path: Path
+) -> None:
+    app = desk_app(runner)
+    # What another user sends, and what a proxy without settings passes on, is the same: a request
+    # from and to this machine that has no token.
+    async with client_of(app, token="") as client:
+        for door in DOORS:
+            assert (await client.get(door)).status_code == 401, door
+        page = await client.get("/?card=t:1", headers={"accept": "text/html"})
+        assert (page.status_code, page.headers["location"]) == (303, "/login?next=/%3Fcard%3Dt%3A1")
+        file = tmp_path / "data" / "desk-local-token"
+        assert str(file) in (await client.get("/login")).text
+    token = file.read_text(encoding="utf-8").strip()
+    assert desk_url(app, "http://x/desk/") == f"http://x/desk/login#token={token}"
+    file.parent.chmod(0o755)
+    tmp_path.chmod(0o755)
+    for each in file.parent.iterdir():
+        assert not other_user_reads(each)
+    async with client_of(app, token=token) as client:
+        me = (await client.get("/api/v1/me")).json()
+        assert (me["source"], len(me["roles"])) == ("local", 3)
+        forwarded = await client.get("/api/v1/me", headers={"x-forwarded-for": "192.0.2.7"})
+        assert forwarded.status_code == 401
+
+
+async def test_a_local_token_that_others_could_read_is_replaced_and_its_sessions_end(
+    runner: AgentRunner, tmp_path: Path
+) -> None:
+    app, again = desk_app(runner), desk_app(runner)
+    token = app.state.tokens.own()
+    assert again.state.tokens.own() == token
+    session = again.state.tokens.begin_session(token)
+    assert app.state.tokens.session_identity(session).source == "local"
+    (tmp_path / "data" / "desk-local-token").chmod(0o644)
+    assert app.state.tokens.session_identity(session) is None
+    assert app.state.tokens.own() != token
+    assert again.state.tokens.identity(token) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "url", "is_secure"),
+    [
+        ({}, "desk.example", False),
+        (HTTPS, "desk.example", True),
+        ({"origin": "https://desk.example", "sec-fetch-site": "same-origin"}, "desk.example", True),
+    ],
+)
+async def test_a_browser_gets_a_session_and_not_the_token_and_over_https_it_is_secure(
+    runner: AgentRunner, tmp_path: Path, headers: dict[str, str], url: str, *, is_secure: bool
+) -> None:
+    tokens = Tokens(tmp_path / "t.json")
+    token = tokens.make("anna", ["viewer"])
+    app = desk_app(runner, tokens=tokens)
+    async with client_of(app, token="", peer=ELSEWHERE, host=url) as client:
+        signed = await client.post("/login", content=f"token={token}", headers=headers)
+        cookie = signed.headers["set-cookie"]
+        assert token not in cookie
+        assert ("Secure" in cookie, cookie.startswith("__Host-")) == (is_secure, is_secure)
+        assert ("Path=/;" in cookie, "HttpOnly" in cookie) == (True, True)
+        name, session = cookie.partition(";")[0].split("=")
+        client.cookies.clear()
+        sent = {"cookie": f"{name}={session}"}
+        assert (await client.get("/api/v1/me", headers=sent)).json()["name"] == "anna"
+        for wrong in (
+            {"authorization": f"Bearer {session}"},
+            {"cookie": f"{name}={token}"},
+            *([{"cookie": f"holdfast_desk={session}", **HTTPS}] if is_secure else []),
+        ):
+            assert (await client.get("/api/v1/me", headers=wrong)).status_code == 401, wrong
+    assert session not in (tmp_path / "t.json").read_text(encoding="utf-8")
+
+
+async def test_a_session_ends_with_its_token_and_when_its_browser_signs_out(
+    runner: AgentRunner, tmp_path: Path
+) -> None:
+    tokens = Tokens(tmp_path / "t.json")
+    made = {name: tokens.make(name, ["viewer"]) for name in ("anna", "bo")}
+    app = desk_app(runner, tokens=tokens)
+    async with client_of(app, token="") as client:
+        for name, token in made.items():
+            await client.post("/login", content=f"token={token}")
+            sent = {"cookie": "; ".join(f"{k}={v}" for k, v in client.cookies.items())}
+            assert (await client.get("/api/v1/me", headers=sent)).json()["name"] == name
+            if name == "anna":
+                tokens.revoke("anna")
+            else:
+                await client.post("/logout")
+            client.cookies.clear()
+            assert (await client.get("/api/v1/me", headers=sent)).status_code == 401
+    assert [each.name for each in tokens.list()] == ["bo"]
+
+
+async def test_guesses_from_an_address_keep_nobody_there_from_signing_in(
+    runner: AgentRunner, tmp_path: Path
+) -> None:
+    tokens = Tokens(tmp_path / "t.json")
+    token = tokens.make("anna", ["viewer"])
+    app = desk_app(runner, tokens=tokens, limits=Limits(writes_per_second=0.001, burst=2))
+    async with client_of(app, token="") as client:
+        tried = [(await client.post("/login", content="token=x")).status_code for _ in range(3)]
+        assert tried == [401, 401, 429]
+        tried = [
+            (await client.post("/login", content=f"token={token}")).status_code for _ in range(3)
+        ]
+        assert tried == [303, 303, 429]
+
+
+def test_two_writers_at_once_lose_no_token_and_bring_none_back(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    bad = Tokens(file).make("mallory", ["operator"])
+
+    def make(name: str) -> None:
+        Tokens(file).make(name, ["viewer"])
+
+    with ThreadPoolExecutor(8) as pool:
+        made = [pool.submit(make, f"p{k}") for k in range(40)]
+        pool.submit(Tokens(file).revoke, "mallory").result()
+        for each in made:
+            each.result()
+    assert {each.name for each in Tokens(file).list()} == {f"p{k}" for k in range(40)}
+    assert Tokens(file).identity(bad) is None
