@@ -12,6 +12,7 @@ from holdfast.engine.dev_server.process import free_port
 from tests.crash import expenses
 from tests.crash.lab import Lab
 from tests.support.desk import PATIENCE_MS, People, Served, person, serve_desk
+from tests.support.people import ask
 from tests.support.rig import until_status
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -144,7 +145,6 @@ async def test_an_open_page_outlives_the_worker_the_server_and_the_desk(
 ) -> None:
     lab, port = own_lab, free_port()
     lab.hold("file")
-    worker = await lab.serve(make=expenses.make_agent)
     desk = lab.start(expenses.desk, input=str(port))
     task = await lab.create("file:taxi", step_mode="automatic")
     await lab.until_event("desk")
@@ -152,16 +152,17 @@ async def test_an_open_page_outlives_the_worker_the_server_and_the_desk(
     served = Served(url, People(Tokens(lab.home / expenses.TOKENS)))
     async with person(browser, served) as page:
         missing = page.get_by_text(MISSING)
-        timeline = page.get_by_role("list", name="Timeline")
+        lost = page.get_by_text("Connection lost", exact=False)
         await page.goto(f"{url}/tasks/{task.task_id}")
-        await expect(timeline).to_contain_text("file")
+        await expect(missing).to_be_visible()  # no worker is up
+        worker = await lab.serve(make=expenses.make_agent)
+        await expect(missing).to_be_hidden()
+        await expect(page.get_by_role("list", name="Timeline")).to_contain_text("file")
 
+        await lab.until_event("start", tool="file")
         await lab.kill(worker)
-        await expect(missing).to_be_visible()
-        await expect(timeline).to_contain_text("file")
         lab.let_go("file")
         await lab.serve(make=expenses.make_agent)
-        await expect(missing).to_be_hidden()
 
         await lab.kill_server()
         await expect(missing).to_be_visible()
@@ -169,9 +170,9 @@ async def test_an_open_page_outlives_the_worker_the_server_and_the_desk(
         await expect(missing).to_be_hidden()
 
         await lab.kill(desk)
-        await expect(page.get_by_text("Connection lost", exact=False)).to_be_visible()
-        [approval] = await lab.runner.pending_approvals(task)
+        await expect(lost).to_be_visible()
+        approval = await ask(lab.runner, task)
         await lab.runner.respond(approval, "bo", "filed by hand")
         lab.start(expenses.desk, input=str(port))
         await expect(page.get_by_text("final filed by hand")).to_be_visible()
-        await expect(page.get_by_text("Connection lost", exact=False)).to_be_hidden()
+        await expect(lost).to_be_hidden()

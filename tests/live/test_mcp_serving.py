@@ -289,23 +289,34 @@ async def loses_and_gets(url: str, model: FakeOpenAI, mode: str) -> None:
     assert len(model.requests) == before + 2
 
 
-async def test_over_http_the_same_with_the_token_and_an_end_without_a_traceback(
+COMMAND = ("mcp", "my_module:agents", "--http", "--port", "0", "--json", "--by", "zoe")
+
+
+async def test_over_http_a_client_loses_its_connection_and_gets_the_same_result(
     tmp_path: Path, model: FakeOpenAI
 ) -> None:
-    environment = {"HOLDFAST_MCP_TOKEN": TOKEN, **program(tmp_path, model)}
-    cli = Cli(tmp_path)
-    command = ("mcp", "my_module:agents", "--http", "--port", "0", "--json", "--by", "zoe")
-    unguarded = cli(*command, environment={"HOLDFAST_MCP_TOKEN": ""}, expect=2)
-    assert "Every program and user of this machine could decide as 'zoe'" in unguarded.err
-    with cli.running(*command, environment=environment) as running:
+    environment, cli = {"HOLDFAST_MCP_TOKEN": TOKEN, **program(tmp_path, model)}, Cli(tmp_path)
+    with cli.running(*COMMAND, environment=environment) as running:
         url = (await asyncio.to_thread(running.first_json))["mcp"]
         for mode in ("auto", "legacy"):
             await loses_and_gets(url, model, mode)
+        assert (await asyncio.to_thread(running.end)).code == 0
+    cli("stop")
+
+
+async def test_over_http_nobody_is_served_without_the_token_and_it_ends_without_a_traceback(
+    tmp_path: Path, model: FakeOpenAI
+) -> None:
+    environment, cli = {"HOLDFAST_MCP_TOKEN": TOKEN, **program(tmp_path, model)}, Cli(tmp_path)
+    unguarded = cli(*COMMAND, environment={"HOLDFAST_MCP_TOKEN": ""}, expect=2)
+    assert "Every program and user of this machine could decide as 'zoe'" in unguarded.err
+    with cli.running(*COMMAND, environment=environment) as running:
+        url = (await asyncio.to_thread(running.first_json))["mcp"]
         async with httpx2.AsyncClient() as http:
             for headers in ({}, {"Authorization": TOKEN}, {"Authorization": "Bearer other"}):
                 answer = await http.post(url, json={}, headers=headers)
                 assert (answer.status_code, answer.text) == (401, "A bearer token is needed.")
-        async with over_http(url) as client:
+        async with over_http(url) as client:  # it is connected at the end
             assert [each.name for each in (await client.list_tools()).tools] == ["payer"]
             ended = await asyncio.to_thread(running.end)
     cli("stop")
