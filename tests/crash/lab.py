@@ -16,8 +16,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from temporalio.api.enums.v1 import PendingActivityState
-
 from holdfast import AgentRunner, Task
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.dev_server.server import ensure_server
@@ -25,7 +23,7 @@ from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, hang, reply
 from holdfast.values.checks.ids import queue_of
 from tests.crash import programs
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, make_runner
-from tests.support.rig import heartbeats_of, steps_handed_over
+from tests.support.rig import event_types, heartbeats_of, steps_handed_over, until
 
 SOON = 100.0
 
@@ -235,10 +233,6 @@ class Lab:
 
     # ---- tasks
 
-    async def client(self, *, heartbeat: float) -> AgentRunner:
-        """Make a client whose tasks count workers as lost after another time, in seconds."""
-        return await make_runner(self.job, heartbeat=heartbeat)
-
     def say(self, turns: str) -> str:
         """Write the input of a task that makes these turns."""
         return f"run {self.job.app} {turns}"
@@ -247,104 +241,33 @@ class Lab:
         """Create a task that makes these turns."""
         return await self.runner.create_task(self.say(turns), **options)
 
-    async def until_recorded(self, task: Task, kind: str, count: int) -> None:
-        """Wait until the server has recorded this many results of an activity."""
-        handle = self.runner.client.get_workflow_handle(task.task_id)
-        async with asyncio.timeout(SOON):
-            while True:
-                events = (await handle.fetch_history()).events
-                kinds = {
-                    each.event_id: each.activity_task_scheduled_event_attributes.activity_type.name
-                    for each in events
-                }
-                recorded = [
-                    kinds[each.activity_task_completed_event_attributes.scheduled_event_id]
-                    for each in events
-                    if each.HasField("activity_task_completed_event_attributes")
-                ]
-                if recorded.count(kind) >= count:
-                    return
-                await asyncio.sleep(5 * POLL_SECONDS)
+    async def until_recorded(self, task: Task, count: int) -> None:
+        """Wait until the server has recorded this many results of activities."""
+
+        async def condition() -> bool:
+            kinds = await event_types(self.runner.client, task.task_id)
+            return kinds.count("ACTIVITY_TASK_COMPLETED") >= count
+
+        await until(condition)
 
     async def until_kept(self, task: Task) -> None:
         """Wait until the server has the outcome of a call that ran in the activity of its step."""
-        async with asyncio.timeout(SOON):
-            while True:
-                found = await heartbeats_of(self.runner.client, task.task_id)
-                if any(each.get("done") for each in found):
-                    return
-                await asyncio.sleep(5 * POLL_SECONDS)
 
-    async def until_steps_kept(self, task: Task | str, steps: int) -> None:
+        async def condition() -> bool:
+            found = await heartbeats_of(self.runner.client, task.task_id)
+            return any(each.get("done") for each in found)
+
+        await until(condition)
+
+    async def until_steps_kept(self, task: Task, steps: int) -> None:
         """Wait until the server, or the task, has the results of so many steps."""
-        task_id = task if isinstance(task, str) else task.task_id
-        async with asyncio.timeout(SOON):
-            while True:
-                known = len(await self.runner.get_completed_steps(task))
-                if max(known, await steps_handed_over(self.runner.client, task_id)) >= steps:
-                    return
-                await asyncio.sleep(5 * POLL_SECONDS)
 
-    async def until_beaten(self, task: Task | str, attempt: int, *, times: int = 1) -> None:
-        """Wait until the server has got heartbeats of this attempt of an activity, so many."""
-        task_id = task if isinstance(task, str) else task.task_id
-        handle = self.runner.client.get_workflow_handle(task_id)
-        seen: set[int] = set()
-        async with asyncio.timeout(SOON):
-            while True:
-                found = (await handle.describe()).raw_description.pending_activities
-                for each in found:
-                    began, beaten = each.last_started_time, each.last_heartbeat_time
-                    is_running = each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
-                    is_wanted = is_running and each.attempt == attempt
-                    if is_wanted and beaten.ToNanoseconds() > began.ToNanoseconds():
-                        seen.add(beaten.ToNanoseconds())
-                if len(seen) >= times:
-                    return
-                await asyncio.sleep(5 * POLL_SECONDS)
+        async def condition() -> bool:
+            known = len(await self.runner.get_completed_steps(task))
+            handed_over = await steps_handed_over(self.runner.client, task.task_id)
+            return max(known, handed_over) >= steps
 
-    async def scheduled(self, task: Task | str, kind: str) -> int:
-        """Count how often the task's history schedules an activity: once per call, if all is well.
-
-        Attempts of one activity are not counted: an activity whose result is recorded has no more.
-        Neither are activities that were given up because their worker was lost: in their place
-        another one is scheduled.
-        """
-        task_id = task if isinstance(task, str) else task.task_id
-        history = await self.runner.client.get_workflow_handle(task_id).fetch_history()
-        events = {each.event_id: each for each in history.events}
-        lost = {
-            each.activity_task_timed_out_event_attributes.scheduled_event_id
-            for each in history.events
-            if each.HasField("activity_task_timed_out_event_attributes")
-        }
-        return sum(
-            each.activity_task_scheduled_event_attributes.activity_type.name == kind
-            for id, each in events.items()
-            if id not in lost
-        )
-
-    async def lost(self, task: Task) -> int:
-        """Count the attempts that the server gave up because it heard nothing of them in time.
-
-        They are those of killed workers. A worker that a busy machine did not let speak for the
-        heartbeat timeout is as good as killed.
-
-        Raises:
-            AssertionError: One was given up for another reason.
-        """
-        handle = self.runner.client.get_workflow_handle(task.task_id)
-        count = 0
-        for each in (await handle.fetch_history()).events:
-            if each.HasField("activity_task_started_event_attributes"):
-                started = each.activity_task_started_event_attributes
-                count += started.attempt - 1
-                if started.attempt > 1:
-                    failure = started.last_failure
-                    assert failure.HasField("timeout_failure_info"), failure
-            count += each.HasField("activity_task_timed_out_event_attributes")
-        pending = (await handle.describe()).raw_description.pending_activities
-        return count + sum(each.attempt - 1 for each in pending)
+        await until(condition)
 
 
 class Labs:

@@ -36,19 +36,12 @@ from temporalio.worker import (
 from holdfast import (
     Agent,
     AgentRunner,
-    ModelRetryBackoffSettings,
-    ModelRetrySettings,
-    RetryPolicyContext,
-    Runner,
-    ShellCommandRequest,
-    ShellTool,
     TaskStep,
     TaskStepOutput,
     ToolContext,
     tool,
 )
 from holdfast.activities import long_calls
-from holdfast.activities.steps import further
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.handoffs.handoff import handoff
@@ -63,7 +56,6 @@ from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.reading.streams.events import RawResponsesStreamEvent
-from holdfast.reading.streams.turns import local_turns
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.worker_process import build_worker
@@ -93,7 +85,6 @@ class Job:
         mute: Whether its activities show no sign of life, as behind a network that is cut.
         grace: Seconds that running calls get after SIGTERM.
         long: Seconds after which a tool call may go on while its task continues as new.
-        fast: Whether every step counts as fast, on a machine of any speed.
         options: More options of the Temporal worker.
         task_id: The task, for programs that create one.
         input: Its input.
@@ -110,7 +101,6 @@ class Job:
     mute: bool = False
     grace: float = 1.0
     long: float = long_calls.LONG_SECONDS
-    fast: bool = False
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     task_id: str = ""
     input: str = ""
@@ -173,19 +163,6 @@ def make_tools(job: Job) -> dict[str, Tool]:
     return {"look": look, "peek": peek, "book": book, "charge": charge}
 
 
-def make_shell(job: Job) -> Tool:
-    """Make a shell tool that only tells what it was asked for."""
-
-    async def run(request: ShellCommandRequest) -> str:
-        [command] = request.data.action.commands
-        note(job.home, "start", thing=command)
-        await held(job.home, "shell")
-        note(job.home, "end", thing=command)
-        return f"ran {command}"
-
-    return ShellTool(run)
-
-
 async def held(home: Path, what: str) -> None:
     """Wait while the test holds this."""
     while (home / f"hold.{what}").exists():
@@ -196,19 +173,14 @@ async def held(home: Path, what: str) -> None:
 
 
 class Signing(FunctionCallingAgentWorker):
-    """The default worker; its outputs tell which version of the code made them.
+    """The default worker; its outputs tell which version of the code made them."""
 
-    It may be held between the answer of the model and the end of the step.
-    """
-
-    def __init__(self, version: str, home: Path) -> None:
+    def __init__(self, version: str) -> None:
         super().__init__()
         self.version = version
-        self.home = home
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         output = await super().run_step(step, ctx)
-        await held(self.home, "worker")
         return output.model_copy(update={"output": f"{self.version}: {output.output}"})
 
 
@@ -266,16 +238,13 @@ class AskActAsk(AgentWorker):
 
 
 def make_guardrails(job: Job) -> dict[str, Any]:
-    """Make guardrails: each tells when it runs, stops at a hold, and trips at the word "trip"."""
+    """Make guardrails: each tells when it runs."""
     home = job.home
 
     def check(name: str) -> Any:
         async def guard(ctx: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
             note(home, "guard", name=name)
-            while (home / f"hold.{name}").exists():
-                await asyncio.sleep(POLL_SECONDS)
-            trips = name == "parallel" and "trip" in str(given)
-            return GuardrailFunctionOutput(None, tripwire_triggered=trips)
+            return GuardrailFunctionOutput(None, tripwire_triggered=False)
 
         return guard
 
@@ -308,13 +277,11 @@ class Noting(AgentHooks):
 
 
 def check_calls(job: Job, helper: Tool) -> Tool:
-    """Let guardrails of a tool note what they are asked, and stop before it at a hold."""
+    """Let guardrails of a tool note what they are asked."""
     home = job.home
 
     async def before(data: Any) -> ToolGuardrailFunctionOutput:
         note(home, "guard", name="before")
-        while (home / "hold.before").exists():
-            await asyncio.sleep(POLL_SECONDS)
         return ToolGuardrailFunctionOutput.allow("before")
 
     def after(data: Any) -> ToolGuardrailFunctionOutput:
@@ -339,49 +306,34 @@ def make_helper(job: Job, tools: dict[str, Tool]) -> Tool:
     return helper.as_tool(parameters=Errand, input_builder=say)
 
 
-def again(context: RetryPolicyContext) -> bool:
-    """Have each failed model call made again."""
-    return bool(context.error)
-
-
-WAITS = ModelRetryBackoffSettings(initial_delay=0.01, jitter=False)
 SETTINGS = {
     "asking-once": ModelSettings(max_attempts=1),
-    "asking-again": ModelSettings(
-        retry=ModelRetrySettings(max_retries=5, backoff=WAITS, policy=again)
-    ),
 }
 """Settings of agents whose model calls are what is tested."""
 
 
-def make_agent(job: Job) -> Agent:  # noqa: C901  a table
+def make_agent(job: Job) -> Agent:
     """Make the agent that a job names."""
     tools = make_tools(job)
     more: dict[str, Any] = {}
     worker: AgentWorker = FunctionCallingAgentWorker()
     match job.agent:
-        case "plain" | "asking-once" | "asking-again":
+        case "plain" | "asking-once":
             pass
         case "signing":
-            worker = Signing(job.version, job.home)
+            worker = Signing(job.version)
         case "two":
             worker = TwoQuestions(job.version)
         case "ask-act-ask":
             worker = AskActAsk()
         case "fan":
             worker = FanOut()
-        case "single":
-            worker = FunctionCallingAgentWorker(steps_per_activity=1)
         case "asking":
             tools = {name: replace(each, needs_approval=True) for name, each in tools.items()}
-        case "without-charge":
-            del tools["charge"]
         case "team" | "filtering-team":
             return _make_team(job, tools)
         case "guarded":
             more = make_guardrails(job)
-        case "shell":
-            tools = {"shell": make_shell(job)}
         case "mcp":
             more["mcp_servers"], tools = [Place(job.home / "mcp").stdio()], {}
         case "guarded-nested":
@@ -545,8 +497,6 @@ async def _work(job: Job) -> None:
 async def _worker(job: Job) -> Worker:
     """Make the worker of a job."""
     long_calls.LONG_SECONDS = job.long
-    if job.fast:
-        further.STEP_SECONDS = further.BEGIN_SECONDS = 60.0
     client = await connect_embedded(job.server, plugins=[HoldfastPlugin(archive=job.archive)])
     await check_archive(client, job.archive)
     options: dict[str, Any] = {
@@ -614,23 +564,6 @@ async def _follow(job: Job) -> None:
         facts = {"kind": raw.type if raw is not None else event.type, "offset": event.offset}
         note(job.home, "told", **facts, delta=getattr(raw, "delta", ""))
     note(job.home, "read")
-
-
-def read_to_a_stop(job: Job) -> None:
-    """Serve the agent of a job, stream its task, and never come back from an output of a tool."""
-    log_to(job.home)
-    asyncio.run(_read_to_a_stop(job))
-
-
-async def _read_to_a_stop(job: Job) -> None:
-    local_turns.patience = 1000.0
-    async with await _worker(job):
-        agent, runner = Agent(name=AGENT), await make_runner(job)
-        stream = Runner.run_streamed(agent, job.input, runner=runner, task_id=job.task_id)
-        async for event in stream.stream_events():
-            if event.type == "run_item_stream_event" and event.name == "tool_output":
-                note(job.home, "read")
-                await asyncio.Event().wait()
 
 
 async def make_runner(job: Job, *, heartbeat: float = HEARTBEAT, **options: Any) -> AgentRunner:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from holdfast import Agent, RunConfig, Runner, SessionSettings, SQLiteSession
+from holdfast import Agent, Runner, SQLiteSession
 from holdfast.client.caller_sessions import store, turns
 from tests.crash.programs import AGENT, Job, log_to, make_runner, note
 
@@ -17,19 +17,13 @@ from tests.crash.programs import AGENT, Job, log_to, make_runner, note
 class Mortal(SQLiteSession):
     """A session whose process dies before a turn is added, in between, or after.
 
-    It adds items one by one, as stores without transactions do, and notes that it is read.
+    It adds items one by one, as stores without transactions do.
     """
 
     def __init__(self, home: Path, dies: str = "") -> None:
         """Name where the process dies: "before", "in", "after", or nowhere."""
         super().__init__("mine", home / "mine.db")
-        self.home = home
         self.dies = dies
-
-    async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Read items."""
-        note(self.home, "read", limit=limit)
-        return await super().get_items(limit)
 
     async def add_items(self, items: list[Any]) -> None:
         """Add items, or die."""
@@ -47,19 +41,13 @@ class Mortal(SQLiteSession):
 def talk(job: Job) -> None:
     """Run an agent in a session that dies where the job's `die` says, and note the answer."""
     log_to(job.home)
-    asyncio.run(_talk(job, None))
-
-
-def talk_and_see_little(job: Job) -> None:
-    """Do what `talk` does, with a limit that shows the run two items of its session."""
-    log_to(job.home)
-    asyncio.run(_talk(job, 2))
+    asyncio.run(_talk(job))
 
 
 def talk_in_secret(job: Job) -> None:
     """Do what `talk` does, in a session of the Agents SDK that encrypts what ours keeps."""
     log_to(job.home)
-    asyncio.run(_talk(job, None, encrypted))
+    asyncio.run(_talk(job, encrypted))
 
 
 def encrypted(session: Mortal) -> Any:
@@ -69,7 +57,7 @@ def encrypted(session: Mortal) -> Any:
     return EncryptedSession("mine", cast("Any", session), "key")
 
 
-async def _talk(job: Job, limit: int | None, wrap: Callable[[Mortal], Any] | None = None) -> None:
+async def _talk(job: Job, wrap: Callable[[Mortal], Any] | None = None) -> None:
     turns.GRACE_SECONDS = 1.0  # a claim that was left costs the tests no more
     store.FRESH_SECONDS = 600.0  # nor does a busy machine change what is read
     session = Mortal(job.home, job.die[0][0] if job.die else "")
@@ -82,6 +70,5 @@ async def _talk(job: Job, limit: int | None, wrap: Callable[[Mortal], Any] | Non
         task_id=job.task_id,
         exist_ok=True,
         runner=runner,
-        run_config=RunConfig(session_settings=SessionSettings(limit=limit)),
     )
     note(job.home, "answered", text=str(result.final_output))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.crash import programs
 from tests.crash.lab import Lab
-from tests.support.rig import until
 
 
 async def test_killed_in_the_middle_of_run_task(lab: Lab) -> None:
@@ -44,22 +41,3 @@ async def test_killed_in_a_step_and_started_again_gets_the_output_of_that_step(l
     await lab.until_dead(lab.start(programs.step, **given))
     await lab.until_event("stepped", sources=["look(b)"])
     assert lab.asked == [0, 1]
-
-
-@pytest.mark.exhaustive
-async def test_killed_in_a_step_that_ended_meanwhile_gets_its_output_all_the_same(lab: Lab) -> None:
-    given = {"task_id": f"{lab.job.app}-orphan", "input": lab.say("look:a look:b")}
-    lab.hold("look")
-    lab.start()
-    client = lab.start(programs.step, **given)
-    await lab.until_event("start", thing="a")
-    await lab.kill(client)
-    lab.let_go("look")
-
-    async def is_done() -> bool:
-        return (await lab.runner.get_task(given["task_id"])).steps == 1
-
-    await until(is_done)
-    await lab.until_dead(lab.start(programs.step, **given))
-    await lab.until_event("stepped", sources=["look(a)"])
-    assert lab.asked == [0]

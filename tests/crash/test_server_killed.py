@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.crash.lab import Lab
+from tests.crash.programs import make_runner
 
 PATIENT = 15.0
 """A heartbeat timeout longer than the server is away: else calls in flight count as lost."""
@@ -12,7 +13,7 @@ PATIENT = 15.0
 
 async def test_killed_while_a_tool_runs_that_must_not_be_repeated(own_lab: Lab) -> None:
     lab = own_lab
-    lab.runner = await lab.client(heartbeat=PATIENT)
+    lab.runner = await make_runner(lab.job, heartbeat=PATIENT)
     lab.hold("charge")
     lab.start()
     task = await lab.create("charge:a look:b")
@@ -42,4 +43,3 @@ async def test_killed_together_with_the_worker(own_lab: Lab) -> None:
     assert (await running).output == "final charge(a) look(b) look(c)"
     assert lab.asked == [0, 1, 2, 2, 3]
     assert lab.starts == lab.ends == {"a": 1, "b": 1, "c": 1}
-    assert await lab.scheduled(task, "tool") == 1

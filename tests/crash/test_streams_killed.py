@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-import pytest
-
-from holdfast import Agent, Runner, RunResultStreaming, RunState
 from holdfast.reading.streams.events import RawResponsesStreamEvent, StreamEvent
 from holdfast.testing import paced
 from tests.crash import programs
@@ -90,53 +87,3 @@ async def test_a_reader_killed_in_mid_stream_goes_on_in_another_process(lab: Lab
     assert offsets == sorted(set(offsets))
     assert [each["kind"] for each in told].count("response.created") == 1
     assert lab.asked == [0]
-
-
-async def until_held(lab: Lab) -> RunResultStreaming:
-    """Stream a run until its answer is held in the middle of a word, and read no more of it."""
-    hold_answer(lab, after=3)
-    stream = Runner.run_streamed(Agent(name=programs.AGENT), lab.say(""), runner=lab.runner)
-    got: list[StreamEvent] = []
-    async for event in stream.stream_events():
-        got.append(event)
-        if text_so_far(got) == "one two thre":
-            break
-    return stream
-
-
-@pytest.mark.exhaustive
-async def test_a_run_whose_process_was_killed_is_streamed_on_by_its_task_id(lab: Lab) -> None:
-    worker = await lab.serve()
-    lost = await until_held(lab)
-    await lab.kill(worker)
-    again = Runner.run_streamed(
-        Agent(name=programs.AGENT), RunState.of(lost.task_id), runner=lab.runner
-    )
-    reading = asyncio.create_task(read(again))
-    lab.api.release()
-    lab.start()
-    rest = await reading
-    assert created(rest)[0] == 1  # what the lost worker had told last, void now
-    assert created(rest)[-1] > 1
-    assert text(rest) == again.final_output == "final"
-    assert rest[-1].type == "run_item_stream_event"
-    assert lab.asked == [0, 0]
-
-
-async def read(stream: RunResultStreaming) -> list[StreamEvent]:
-    return [event async for event in stream.stream_events()]
-
-
-@pytest.mark.exhaustive
-async def test_a_turn_that_waits_for_its_reader_begins_once_their_process_is_killed(
-    lab: Lab,
-) -> None:
-    task_id = f"{lab.job.app}-order"
-    process = lab.start(programs.read_to_a_stop, task_id=task_id, input=lab.say("look:a look:b"))
-    await lab.until_event("read")
-    await lab.until_beaten(task_id, 1)
-    assert lab.asked == [0]
-    await lab.kill(process)
-    lab.start()
-    await lab.until_status(task_id, "finished")
-    assert lab.asked == [0, 1, 2]

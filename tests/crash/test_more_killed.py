@@ -1,0 +1,119 @@
+"""A worker is killed with more in hand than a tool: money, a message, a server, a rollover."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+
+from holdfast import Budget, Price, Prices, Webhook
+from tests.crash.lab import Lab
+from tests.crash.programs import make_runner
+from tests.support.people import ask
+from tests.support.receiver import SECRET, receiving
+from tests.support.rig import activities_of, histories, until
+from tests.support.tool_servers import Place
+
+PRICES = Prices({"fake-model": Price(input=0, output=1000)})
+"""A tenth of a cent for each token of output."""
+
+
+async def test_a_call_that_a_lost_worker_may_have_made_counts_with_its_most(lab: Lab) -> None:
+    options = {**lab.job.options, "prices": PRICES}
+    lab.hold_model(0)
+    worker = await lab.serve(options=options)
+    task = await lab.create("look:a", budget=Budget(max_dollars=20, on_exceeded="fail"))
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until(lambda: len(lab.requests) == 1, "the first call")
+    await lab.kill(worker)
+    lab.start(options=options)
+    assert (await running).output
+    calls = [each for each in await lab.runner.audit(task) if each.kind == "model_call"]
+    assert [call.attempts for call in calls] == [2, 1]
+    asked = [request.body["max_output_tokens"] for request in lab.requests]
+    left = 20_000 - 16_384  # as if the lost one had said all that it may
+    first = calls[0].cost
+    assert first is not None
+    assert asked == [16_384, left, left - first * 1000]
+
+
+async def test_a_message_of_a_lost_worker_is_sent_again_with_its_id(lab: Lab) -> None:
+    with receiving() as receiver:
+        options = {**lab.job.options, "notify": [Webhook(receiver.url, SECRET)]}
+        receiver.is_open.clear()
+        worker = await lab.serve(agent="asking", options=options)
+        task = await lab.create("look:a")
+        running = asyncio.create_task(lab.runner.run_task(task))
+        await lab.until(lambda: bool(receiver.got), "the message")
+        await lab.kill(worker)
+        receiver.is_open.set()
+        lab.start(agent="asking", options=options)
+        await lab.until(lambda: len(receiver.got) == 2, "the message again")
+        assert (await running).status == "waiting"
+        question = await ask(lab.runner, task)
+        assert receiver.ids() == [f"{question.id}:asked"] * 2
+        assert all(each.is_signed for each in receiver.got)
+        await lab.runner.approve(question, "ann")
+        assert (await lab.runner.run_task(task)).output
+        assert len(receiver.got) == 2
+        assert lab.starts == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("turns", "kind", "again"),
+    [
+        ("book:a", "unknown", 1),
+        pytest.param("put:a book:b", "", 2, marks=pytest.mark.exhaustive),
+        pytest.param("look:a book:b", "", 2, marks=pytest.mark.exhaustive),
+    ],
+)
+async def test_killed_in_a_call(lab: Lab, turns: str, kind: str, again: int) -> None:
+    (lab.home / "mcp").mkdir()
+    place, call = Place(lab.home / "mcp"), turns.split(maxsplit=1)[0]
+    place.set("hold")
+    worker = await lab.serve(agent="mcp")
+    task = await lab.create(turns)
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until(lambda: place.calls == {call: 1}, "the call")
+    await lab.kill(worker)
+    place.unset("hold")
+    lab.start(agent="mcp")
+    assert (await running).status == ("waiting" if kind else "done")
+    assert place.calls[call] == again
+    if kind:
+        [approval] = await lab.runner.pending_approvals(task)
+        assert (approval.kind, approval.tool) == (kind, "book")
+        await lab.runner.respond(approval, by="ann", result="booked a, says the hotel")
+        output = await lab.runner.run_task(task)
+        assert output.output == "final booked a, says the hotel"
+        assert place.calls == {call: 1}
+
+
+async def test_killed_inside_a_call_whose_task_has_continued_as_new(lab: Lab) -> None:
+    lab.hold("charge")
+    worker = await lab.serve(long=0.0)
+    runner = await make_runner(lab.job, roll_events=60)
+    task = await runner.create_task(lab.say("charge:a"), step_mode="automatic")
+    await lab.until_event("start")
+    handle = runner.client.get_workflow_handle(task.task_id)
+
+    async def is_apart() -> bool:
+        return "tool" in await activities_of(runner.client, task.task_id)
+
+    async def has_rolled() -> bool:
+        for _ in range(10):
+            await handle.signal("drop_step", {"id": uuid.uuid4().hex, "step": "none"})
+        return len(await histories(runner.client, task.task_id)) > 1
+
+    await until(is_apart)
+    await until(has_rolled)
+    await lab.kill(worker)
+    lab.let_go("charge")
+    await lab.serve()
+    approval = await ask(runner, task)
+    assert approval.kind == "unknown"
+    assert lab.starts == {"a": 1}
+    await runner.respond(approval, by="ann", result="it was charged")
+    assert (await runner.run_task(task)).output == "final it was charged"
+    assert lab.starts == {"a": 1}
