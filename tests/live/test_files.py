@@ -10,11 +10,10 @@ from pydantic import BaseModel
 
 from holdfast import Agent, Runner, tool
 from holdfast.agents.tools.decorator import Tool
-from holdfast.errors import InvalidArgumentError, StepFailedError
+from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.chat import ChatCompletionsModel
-from holdfast.models.openai.chat_messages import result_files
 from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import FilePart, ImageRef, Message
+from holdfast.values.messages import FilePart, ImageRef
 from holdfast.values.parts.files import file_with
 from tests.support.pictures import copies, histories_hold, png, url_of
 from tests.support.rig import MakeAgent, MakeRunner, Rig
@@ -45,23 +44,33 @@ def tool_that_gives(value: Any) -> Tool[Any, Any]:
 
 
 NAMED = {"file_data": URL, "filename": "report.pdf"}
+PART = {"type": "input_file", **NAMED}
+MIXED = [
+    {"type": "text", "text": "a"},
+    {"type": "file", **NAMED},
+    {"type": "image", "image_url": IMAGE, "detail": "low"},
+    {"c": 1},
+]
 FILES: list[tuple[Any, list[dict[str, str]] | str]] = [
-    ({"type": "file", **NAMED}, [NAMED]),
-    (ToolOutputFileContent(**NAMED), [NAMED]),
-    ({"type": "file", "file_data": PLAIN}, [{"file_data": PLAIN}]),
+    ({"type": "file", **NAMED}, [PART]),
+    (ToolOutputFileContent(**NAMED), [PART]),
+    ({"type": "file", "file_data": PLAIN}, [{"type": "input_file", "file_data": PLAIN}]),
     (
         {"type": "file", "file_url": "https://a.b/c.pdf", "file_id": None},
-        [{"file_url": "https://a.b/c.pdf"}],
+        [{"type": "input_file", "file_url": "https://a.b/c.pdf"}],
     ),
-    (ToolOutputFileContent(file_id="file_1"), [{"file_id": "file_1"}]),
     (
-        [{"type": "file", "file_id": "file_1"}, {"type": "file", **NAMED}],
-        [{"file_id": "file_1"}, NAMED],
+        MIXED,
+        [
+            {"type": "input_text", "text": "a"},
+            PART,
+            {"type": "input_image", "image_url": IMAGE, "detail": "low"},
+            {"type": "input_text", "text": '{"c":1}'},
+        ],
     ),
     ({"type": "file", "filename": "a"}, '{"type":"file","filename":"a"}'),
-    ({"type": "file", "x": 1}, '{"type":"file","x":1}'),
 ]
-"""What tools give, and the files of their results; data that only look like a file stay data."""
+"""What tools give, and what the model gets; data that only look like a file stay data."""
 
 
 async def test_a_file_of_a_tool_is_part_of_its_result(
@@ -77,33 +86,11 @@ async def test_a_file_of_a_tool_is_part_of_its_result(
     model.reply("read")
     response = await runner.chat("q")
     *sent, broken = (i["output"] for i in model.requests[1].body["input"] if "output" in i)
-    for output, (_, files) in zip(sent, FILES, strict=True):
-        if isinstance(files, str):
-            assert output == files
-        else:
-            assert output == [{"type": "input_file", **file} for file in files]
+    assert sent == [files for _, files in FILES]
     assert not await histories_hold(runner, response.task_id, PDF)
     assert "[file" in response.sources[0].content
     assert "Base64 or a data: URL" in broken
     assert [source.is_error for source in response.sources] == [False] * len(FILES) + [True]
-
-
-async def test_texts_images_and_files_keep_their_order(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    image = {"type": "image", "image_url": IMAGE, "detail": "low"}
-    given = [{"type": "text", "text": "a"}, {"type": "file", **NAMED}, image, "b", {"c": 1}]
-    runner = await make_runner(tool_that_gives(given))
-    model.call("fetch")
-    model.reply("read")
-    await runner.chat("q")
-    assert model.requests[1].body["input"][-1]["output"] == [
-        {"type": "input_text", "text": "a"},
-        {"type": "input_file", **NAMED},
-        {"type": "input_image", "image_url": IMAGE, "detail": "low"},
-        {"type": "input_text", "text": "b"},
-        {"type": "input_text", "text": '{"c":1}'},
-    ]
 
 
 async def test_the_session_and_a_following_run_have_the_file_once_in_the_archive(
@@ -137,8 +124,7 @@ async def test_a_file_in_an_input_is_archived_and_reaches_the_model(
 ) -> None:
     agent = make_agent()
     await rig.serve(agent)
-    file = {"type": "input_file", "filename": "report.pdf", "file_data": URL}
-    asked = {"role": "user", "content": [file, {"type": "input_text", "text": "What is it?"}]}
+    asked = {"role": "user", "content": [PART, {"type": "input_text", "text": "What is it?"}]}
     model.reply("a report")
     result = await Runner.run(agent, [asked], runner=rig.runner())
     assert model.requests[0].body["input"] == [asked]
@@ -156,28 +142,8 @@ async def test_chat_completions_get_files_after_the_results(rig: Rig, model: Fak
     result, files = model.requests[1].body["messages"][-2:]
     assert result["content"] == "The result is the file in the next user message."
     assert files["role"] == "user"
-    assert files["content"] == [
-        {"type": "file", "file": NAMED},
-        {"type": "file", "file": {"file_id": "file_1"}},
-    ]
-
-
-async def test_chat_completions_are_not_sent_the_address_of_a_file(
-    rig: Rig, model: FakeOpenAI
-) -> None:
-    chat = ChatCompletionsModel("gpt-5-mini", base_url=model.base_url, api_key="sk-of-the-tests-1")
-    given = {"type": "file", "file_url": "https://a.b/c.pdf"}
-    await rig.serve(Agent(name="agent", model=chat, tools=[tool_that_gives(given)]))
-    model.call("fetch")
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    with pytest.raises(StepFailedError, match="Use the Responses API, or give the file by its"):
-        await runner.run_step(task)
-    await chat.close()
-    await runner.undo_step(task)
-    with pytest.raises(InvalidArgumentError, match="named by its address"):
-        result_files(Message(role="tool", content=(file_with("", url="https://a.b/c"),)))
+    named = [{"type": "file", "file": each} for each in (NAMED, {"file_id": "file_1"})]
+    assert files["content"] == named
 
 
 def test_a_file_is_told_in_a_few_words() -> None:

@@ -5,20 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from holdfast import (
-    Agent,
     CallModelData,
-    GuardrailFunctionOutput,
     ModelInputData,
     ModelSettings,
-    OutputGuardrailTripwireTriggered,
     RunConfig,
-    RunContextWrapper,
     Runner,
     SessionSettings,
-    output_guardrail,
 )
 from holdfast.testing import FakeOpenAI
 from tests.support.kept_session import Items, Kept
@@ -69,51 +63,6 @@ async def test_a_session_is_not_asked_after_a_turn_that_ends_with_a_tools_output
     result = await Runner.run(agent, "q", session=session, runner=run.runner)
     assert (result.final_output, session.asked) == ("seen up", [])
     assert len(session.items) == 3
-
-
-class Found(BaseModel):
-    place: str
-
-
-@pytest.mark.parametrize("kind", ["max_turns", "invalid_final_output"])
-async def test_a_session_is_not_asked_after_a_turn_that_an_error_handler_has_ended(
-    run: Runs, make_agent: MakeAgent, model: FakeOpenAI, kind: str
-) -> None:
-    session = Folding()
-    agent = make_agent(look, output_type=None if kind == "max_turns" else Found)
-    await run.rig.serve(agent)
-    if kind == "max_turns":
-        model.call("look", {"where": "up"})
-    else:
-        model.reply("nowhere")
-    output = "enough" if kind == "max_turns" else Found(place="up")
-
-    def handle(data: Any) -> Any:
-        return output
-
-    handlers: Any = {kind: handle}
-    options: Any = {"session": session, "max_turns": 1, "error_handlers": handlers}
-    await Runner.run(agent, "q", runner=run.runner, **options)
-    assert session.asked == []
-    assert session.items[-1]["content"][0]["text"] in ("enough", '{"place":"up"}')
-
-
-@output_guardrail
-def stop(ctx: RunContextWrapper[Any], agent: Agent[Any], output: Any) -> GuardrailFunctionOutput:
-    """Stop every output."""
-    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
-
-
-async def test_a_session_is_not_asked_after_an_output_that_a_guardrail_has_stopped(
-    run: Runs, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    session = Folding()
-    agent = make_agent(output_guardrails=[stop])
-    await run.rig.serve(agent)
-    model.reply("a secret")
-    with pytest.raises(OutputGuardrailTripwireTriggered):
-        await Runner.run(agent, "q", runner=run.runner, session=session)
-    assert (session.said, session.asked) == ([("user", "q")], [])
 
 
 def shortened(data: CallModelData[Any]) -> ModelInputData:

@@ -17,13 +17,12 @@ from holdfast import (
     ToolContext,
     tool,
 )
-from holdfast.agents.guardrails import GuardrailFunctionOutput, OutputGuardrail, output_guardrail
+from holdfast.agents.guardrails import GuardrailFunctionOutput, output_guardrail
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import (
     InvalidArgumentError,
     MaxTurnsExceeded,
     OutputGuardrailTripwireTriggered,
-    StepFailedError,
     StepNotFoundError,
     TaskExistsError,
     TaskNotFoundError,
@@ -319,21 +318,3 @@ async def test_what_a_run_brought_along_holds_for_its_forks_too(
         model.call("look", {})
     with pytest.raises(MaxTurnsExceeded):
         await runner.run_task(other)
-
-
-async def test_a_fork_that_lacks_the_code_of_its_run_waits_instead_of_going_on_without(
-    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI
-) -> None:
-    async def local(_context: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
-        return GuardrailFunctionOutput(None, tripwire_triggered=False)
-
-    agent = make_agent()
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.reply("fine")
-    config = RunConfig(output_guardrails=[OutputGuardrail(local)])
-    run = await Runner.run(agent, "q", runner=runner, run_config=config)
-    fork = await runner.fork(run.task_id, at="s1", input="and now?")
-    with pytest.raises(StepFailedError, match="exists only in the process that"):
-        await runner.run_task(fork)
-    assert (await runner.get_task(fork)).status == "needs_attention"

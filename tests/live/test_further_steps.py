@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Task
-from holdfast.errors import HoldfastError, StepFailedError
 from holdfast.task.data.wire import STEPS_DONE, StepsDone
 from holdfast.testing import FakeOpenAI, Reply, hang
-from holdfast.values.settings import ModelSettings
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.fast_steps import count_as_fast, look, looks
-from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, assert_replays
+from tests.support.rig import MakeRunner, activities_of, assert_replays
 
 ONE = ["describe", "step"]
 
@@ -111,47 +109,4 @@ async def test_a_report_that_no_activity_has_sent_is_refused(
     assert str(await running) == "done"
     refused = [each for each in await runner.audit(task) if each.kind == "refused"]
     assert ["did not come" in each.reason for each in refused] == [True, False, False]
-    await end(runner, task)
-
-
-async def test_a_step_that_fails_for_good_leaves_those_before_it_recorded(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    settings = ModelSettings(max_attempts=2)
-    await rig.serve(make_agent(look, model_settings=settings))
-    runner = rig.runner()
-    model.add(looks("a"), looks("b"))
-    calls = 2
-    for _ in range(calls):
-        model.fail(500, retry_after=0.01, message="no such luck")
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="no such luck"):
-        await runner.run_task(task)
-    assert len(model.requests) == 2 + calls
-    assert len(await runner.get_completed_steps(task)) == 2
-    found = await runner.get_task(task)
-    assert found.status == "needs_attention"
-    assert [each.step_id for each in await runner.get_upcoming_steps(task)] == ["s3"]
-    model.reply("done")
-    assert str(await runner.run_task(task)) == "done"
-    assert len(model.requests) == 3 + calls
-    await end(runner, task)
-
-
-async def test_an_undo_takes_back_the_steps_that_the_task_did_not_know_yet(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.add(looks("a"), looks("b"), hang_then_look("c"))
-    model.reply("done")
-    task = await runner.create_task("q")
-    running = asyncio.create_task(runner.run_task(task))
-    await model.until_held()
-    await runner.undo_step(task, by="ann", reason="too fast")
-    model.release()
-    with pytest.raises(HoldfastError):
-        await running
-    assert await runner.get_completed_steps(task) == []
-    assert str(await runner.run_task(task)) == "done"
-    assert not model.requests[-1].holds("saw a")
     await end(runner, task)

@@ -6,7 +6,6 @@ What a program of Temporal's own sends to a task by hand passes no check of ours
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -23,25 +22,16 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast import (
     AgentRunner,
-    GuardrailFunctionOutput,
     Runner,
-    TaskStep,
-    TaskStepOutput,
     ToolContext,
-    input_guardrail,
     tool,
 )
 from holdfast.engine.converter import UNREADABLE
-from holdfast.errors import InvalidArgumentError, StepFailedError, UserError
-from holdfast.task.data.head import TaskHead
-from holdfast.task.data.state import TaskInput
+from holdfast.errors import InvalidArgumentError
 from holdfast.testing import FakeOpenAI
 from holdfast.values.checks.ids import queue_of
-from holdfast.values.messages import Message
-from holdfast.values.settings import ModelSettings
-from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
-from tests.support.workers import Counting, Doing, ends
+from tests.support.workers import Counting
 
 NAN, LONE = float("nan"), "\ud800"
 
@@ -61,7 +51,6 @@ ODD: dict[str, Any] = {
     "a lone surrogate": LONE,
     "a lone surrogate in a key": {LONE: 1},
 }
-odd_values = pytest.mark.parametrize("odd", list(ODD.values()), ids=list(ODD))
 
 
 def raw(data: bytes, encoding: bytes = b"json/plain") -> RawValue:
@@ -76,12 +65,6 @@ async def goes_on(runner: AgentRunner, task: Any) -> None:
 
 
 # ---- what people and programs give
-
-
-@odd_values
-def test_no_settings_are_made_that_no_task_can_keep(odd: Any) -> None:
-    with pytest.raises(UserError, match="extra_args"):
-        ModelSettings(extra_args={"a": odd})
 
 
 @tool(needs_approval=True)
@@ -160,46 +143,6 @@ async def test_a_change_of_the_state_that_no_task_can_keep_is_told_to_the_model(
     assert "its change of the state was not kept" in model.requests[1].results["call_1"]
     assert ran == [1]
     assert (await runner.get_task(task)).extra_state == {}
-
-
-async def test_what_an_agent_worker_gives_and_no_task_can_keep_fails_its_step(
-    make_runner: MakeRunner,
-) -> None:
-    gives = iter(["output", "state", r"Message\.items"])
-    now = ""
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        match now:
-            case "output":
-                return TaskStepOutput(output={"a": nested(240)}, task_step=step)
-            case "state":
-                ctx.state["a"] = NAN
-            case _:
-                ctx.add(Message.model_construct(role="assistant", items=({"odd": LONE},)))
-        return ends(step)
-
-    runner = await make_runner(worker=Doing(body))
-    task = await runner.create_task("q")
-    for now in gives:
-        with pytest.raises(StepFailedError, match=now):
-            await runner.run_step(task)
-    await runner.abandon(task, reason="enough")
-    await until_status(runner, task, "abandoned")
-
-
-async def test_what_a_guardrail_says_and_no_task_can_keep_is_recorded_as_text(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    @input_guardrail
-    def check(*_: Any) -> GuardrailFunctionOutput:
-        return GuardrailFunctionOutput(output_info={"a": NAN}, tripwire_triggered=False)
-
-    agent = make_agent(input_guardrails=[check])
-    await rig.serve(agent)
-    model.reply("done")
-    result = await Runner.run(agent, "q", runner=rig.runner())
-    assert result.final_output == "done"
-    assert isinstance(result.input_guardrail_results[0].output.output_info, str)
 
 
 # ---- what a program sends by hand
@@ -289,18 +232,3 @@ async def test_a_start_by_hand_with_an_input_that_is_none_ends_at_once(
             assert "cannot be read" in cause.message or "cannot read" in cause.message
     await rig.stop()
     gc.collect()  # here, where the warning is expected, and not in a later test
-
-
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # Temporal's own
-async def test_a_start_by_hand_with_impossible_times_ends_at_once(
-    make_runner: MakeRunner, rig: Rig
-) -> None:
-    runner = await make_runner(worker=Counting())
-    given = TaskInput(head=TaskHead(agent="agent")).wire()
-    for number, odd in enumerate(({"heartbeat": 0}, {"heartbeat": -1}, {"roll_events": -5})):
-        data = json.dumps({**given, **odd}).encode()
-        handle = await runner.client.start_workflow(
-            "AgentTask", raw(data), id=f"odd-{number}-{rig.app}", task_queue=queue_of(rig.app)
-        )
-        with pytest.raises(WorkflowFailureError):
-            await handle.result()
