@@ -292,6 +292,7 @@ class AgentTask(Opening):
     approve_signal = command_signal("approve")
     reject_signal = command_signal("reject")
     respond_signal = command_signal("respond")
+    uncover_signal = command_signal("uncover")
     revoke_signal = command_signal("revoke")
     feedback_signal = command_signal("feedback")
     edit_step_signal = command_signal("edit_step")

@@ -22,7 +22,7 @@ from holdfast.errors import NotificationError
 from holdfast.task.data.wire import NoticeInput
 from holdfast.values.checks.json_shapes import is_array, is_object
 from holdfast.values.code.user_calls import invoke
-from holdfast.values.text.redact import redact
+from holdfast.values.text.decided import exact, for_decision
 
 LONGEST_SECONDS = 30.0
 """How long a notifier may take; the attempt of the activity takes at most a minute."""
@@ -87,12 +87,14 @@ def notice_of(given: NoticeInput) -> Notice:
         type="approval.asked" if given.kind == "asked" else "approval.escalated",
         at=approval.escalated or approval.asked,
         task=task_id(),
-        agent=approval.agent,
+        agent=exact(approval.agent),
         approval=approval.id,
         kind=approval.kind,
-        tool=approval.tool,
-        arguments=redact(approval.as_agreed),
-        text=redact(approval.text),
+        tool=exact(approval.tool),
+        arguments=for_decision(approval.as_agreed),
+        defaults=tuple(map(for_decision, approval.filled_in)),
+        text=for_decision(approval.text),
+        digest=approval.bound or approval.digest,
         who=approval.may_decide,
         expires=approval.expires,
         url=card_url(os.environ.get(DESK_VARIABLE, ""), approval.id),

@@ -56,7 +56,9 @@ def _says_no_address(_record: logging.LogRecord) -> bool:
 
 
 class Notice(Value):
-    """What waits for a person. Secrets are removed from its texts.
+    """What waits for a person.
+
+    Secrets in its texts are hidden where they are plain key material, with their length and digest.
 
     Attributes:
         id: Identifies the message: the same at each attempt to deliver it.
@@ -68,6 +70,8 @@ class Notice(Value):
         kind: What is to be decided: "tool" is a call before it is made; see `Approval`.
         tool: The tool to be called.
         arguments: Its arguments, JSON text.
+        defaults: What the tool fills in for arguments that are left out: "to: 5 (default)".
+        digest: Digest of the call as it stands: `Approval(id=..., digest=...)` decides that alone.
         text: Why the question is asked, where there is more to say.
         who: People and roles that may decide; empty for anybody.
         expires: When the approval expires, seconds since the epoch; 0 for never.
@@ -83,6 +87,8 @@ class Notice(Value):
     kind: str
     tool: str = ""
     arguments: str = ""
+    defaults: tuple[str, ...] = Field(default=())
+    digest: str = ""
     text: str = ""
     who: tuple[str, ...] = Field(default=())
     expires: float = 0.0
@@ -98,7 +104,7 @@ class Notice(Value):
     @property
     def body(self) -> str:
         """The message in a few lines."""
-        lines = (self.text, self.arguments, f"Task {self.task}", self.url)
+        lines = (self.text, self.arguments, *self.defaults, f"Task {self.task}", self.url)
         return "\n".join(line for line in lines if line)
 
 

@@ -16,16 +16,20 @@ import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 
 from holdfast import Agent, AgentRunner, ToolCall, Webhook, tool
+from holdfast.task.data.calls import Approval
 from holdfast.testing import ScriptedModel
 
 SECRET = base64.b64encode(os.urandom(32)).decode()
 """Shared by the worker process and the receiver; yours is in the environment of both."""
 
+NAMES = ("id", "timestamp", "signature")
+"""The headers of a message, after "webhook-"."""
+
 TOLERANCE = 300
 """Seconds that a message may be old, so that nobody can send a recorded one again later."""
 
 app = FastAPI()
-asked: asyncio.Queue[str] = asyncio.Queue()
+asked: asyncio.Queue[Approval] = asyncio.Queue()
 seen: set[str] = set()
 
 
@@ -33,18 +37,18 @@ seen: set[str] = set()
 async def approvals(request: Request) -> None:
     """Check the signature, leave out what has arrived before, and pass on the rest."""
     body, headers = await request.body(), request.headers
-    message, at = headers["webhook-id"], headers["webhook-timestamp"]
+    message, at, signature = (headers.get(f"webhook-{name}", "") for name in NAMES)
     signed = f"{message}.{at}.".encode() + body
     digest = hmac.digest(base64.b64decode(SECRET), signed, hashlib.sha256)
-    right = "v1," + base64.b64encode(digest).decode()
-    is_fresh = abs(time.time() - int(at)) < TOLERANCE
-    if not is_fresh or not hmac.compare_digest(right, headers["webhook-signature"]):
+    right = b"v1," + base64.b64encode(digest)
+    is_right = hmac.compare_digest(right, signature.encode())
+    if not is_right or abs(time.time() - int(at)) > TOLERANCE:  # what is signed has a number
         raise HTTPException(401)
     if message not in seen:
         seen.add(message)
         data = (await request.json())["data"]
-        print(f"{data['agent']} asks: {data['tool']} {data['arguments']}")
-        await asked.put(data["approval"])
+        print(f"{data['agent']} asks: {data['tool']} {data['arguments']} {data['defaults']}")
+        await asked.put(Approval(id=data["approval"], digest=data["digest"]))
 
 
 @tool(needs_approval=True)

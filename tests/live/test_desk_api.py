@@ -64,8 +64,8 @@ async def created(api: httpx.AsyncClient, wish: str, **more: Any) -> str:
     return task_id
 
 
-async def asking(api: httpx.AsyncClient, task_id: str) -> str:
-    """Wait until a task has asked for an approval; return its id."""
+async def asking(api: httpx.AsyncClient, task_id: str) -> tuple[str, str]:
+    """Wait until a task has asked for an approval; return its id and its digest."""
     found: list[Any] = []
 
     async def is_there() -> bool:
@@ -73,7 +73,7 @@ async def asking(api: httpx.AsyncClient, task_id: str) -> str:
         return bool(found)
 
     await until(is_there)
-    return str(found[0]["id"])
+    return str(found[0]["id"]), str(found[0]["digest"])
 
 
 async def test_arguments_are_edited_by_who_asks_and_all_of_it_can_be_read(
@@ -81,7 +81,7 @@ async def test_arguments_are_edited_by_who_asks_and_all_of_it_can_be_read(
 ) -> None:
     me = (await api.get("/api/v1/me")).json()
     task_id = await created(api, "pay bo 30", session="trip")
-    approval = await asking(api, task_id)
+    approval, _ = await asking(api, task_id)
     card = (await api.get(f"/api/v1/approvals/{approval}")).json()
     assert (card["title"], card["goal"], card["why"]) == ("pay", "pay bo 30", "I pay now.")
     body = {"arguments": {"to": "bo", "euros": 3}, "note": "too much"}
@@ -110,18 +110,38 @@ async def test_arguments_are_edited_by_who_asks_and_all_of_it_can_be_read(
     assert (await api.get(at)).json()["status"] == "finished"
 
 
+async def test_who_may_decide_uncovers_what_looks_like_a_secret_and_it_is_recorded(
+    api: httpx.AsyncClient, runner: AgentRunner
+) -> None:
+    account = "sk-1MalloryTheAttackersAccount9000"
+    task_id = await created(api, f"pay {account} 30")
+    approval, _ = await asking(api, task_id)
+    at = f"/api/v1/approvals/{approval}"
+    card = (await api.get(at)).json()
+    assert "[hidden: 34 characters, sha256 6c5ece62ebcfb7cd]" in card["approval"]["arguments"]
+    assert "A part of the call is hidden." in card["buttons"][0]["warning"]
+    assert account not in json.dumps(card)
+    whole = (await api.post(f"{at}/uncover")).json()
+    assert json.loads(whole["arguments"])["to"] == account
+    me = (await api.get("/api/v1/me")).json()["name"]
+    shown = [e for e in await runner.audit(task_id) if e.verb == "uncover"]
+    assert [(e.actor, e.approval, e.decision) for e in shown] == [(me, approval, "")]
+
+
 async def test_a_decision_for_later_calls_is_bounded_listed_and_revoked(
     api: httpx.AsyncClient, runner: AgentRunner
 ) -> None:
     me = (await api.get("/api/v1/me")).json()
     task_id = await created(api, "pay bo 30")
-    approval = await asking(api, task_id)
+    approval, digest = await asking(api, task_id)
     at = f"/api/v1/approvals/{approval}"
-    odd = await api.post(f"{at}/approve", json={"always": {"same": ["whom"]}})
+    odd = await api.post(f"{at}/approve", json={"always": {"same": ["whom"]}, "digest": digest})
     assert odd.status_code in (400, 409, 422)
     assert "whom" in odd.text
     bounds = {"same": ["to"], "until": "2999-01-01T00:00:00+00:00"}
-    assert (await api.post(f"{at}/approve", json={"always": bounds})).status_code == 200
+    assert (
+        await api.post(f"{at}/approve", json={"always": bounds, "digest": digest})
+    ).status_code == 200
     await until_status(runner, task_id, "answered")
     [rule] = (await api.get(f"/api/v1/tasks/{task_id}/rules")).json()
     assert (rule["id"], rule["by"], rule["values"]) == (approval, me["name"], {"to": "bo"})
@@ -132,7 +152,7 @@ async def test_a_decision_for_later_calls_is_bounded_listed_and_revoked(
     assert (await api.post(revoking)).status_code == 409
     other = await created(api, "pay bo 30")
     body = {"reason": "never", "always": True}
-    rejecting = f"/api/v1/approvals/{await asking(api, other)}/reject"
+    rejecting = f"/api/v1/approvals/{(await asking(api, other))[0]}/reject"
     assert (await api.post(rejecting, json=body)).status_code == 200
     await until_status(runner, other, "answered")
     [rule] = (await api.get(f"/api/v1/tasks/{other}/rules")).json()
@@ -143,8 +163,8 @@ async def test_a_rule_of_a_session_is_listed_with_all_others_and_revoked(
     api: httpx.AsyncClient, runner: AgentRunner
 ) -> None:
     made = await api.post("/api/v1/tasks", json={"input": "pay bo 30", "session": "books"})
-    approval = await asking(api, made.json()["task_id"])
-    body = {"always": {"same": ["to"], "scope": "session"}}
+    approval, digest = await asking(api, made.json()["task_id"])
+    body = {"always": {"same": ["to"], "scope": "session"}, "digest": digest}
     done = await api.post(f"/api/v1/approvals/{approval}/approve", json=body)
     assert done.status_code == 200
     await until_status(runner, made.json()["task_id"], "answered")
@@ -172,7 +192,7 @@ async def test_mine_is_what_the_sender_can_decide(rig: Rig, make_agent: MakeAgen
     async with client_of(desk_app(runner)) as api:
         mine = await created(api, "pay bo 30")
         other = await created(api, "pay bo 30", agent="theirs")
-        both = {await asking(api, mine), await asking(api, other)}
+        both = {(await asking(api, mine))[0], (await asking(api, other))[0]}
 
         async def listed() -> bool:
             found = (await api.get("/api/v1/approvals")).json()
@@ -342,7 +362,11 @@ async def test_events_go_on_after_the_last_one_that_a_client_has(
     api: httpx.AsyncClient, runner: AgentRunner
 ) -> None:
     task_id = await created(api, "pay bo 30")
-    await api.post(f"/api/v1/approvals/{await asking(api, task_id)}/approve", json={})
+    approval, digest = await asking(api, task_id)
+    at = f"/api/v1/approvals/{approval}/approve"
+    assert (await api.post(at, json={"digest": "0" * 64})).status_code == 409
+    assert (await api.post(at, json={})).status_code == 422
+    await api.post(at, json={"digest": digest})
     await until_status(runner, task_id, "answered")
     url = f"/api/v1/tasks/{task_id}/events?until=answered"
     whole = _events((await api.get(url)).text)

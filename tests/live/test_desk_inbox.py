@@ -94,6 +94,9 @@ async def test_keys_walk_the_inbox_and_several_calls_of_one_tool_are_rejected_at
             assert (await runner.get_task(task)).status == "waiting"
             await page.get_by_role("checkbox", name=f"Mark {task}:1").click()
         await page.get_by_role("button", name="Do not run pay (2)").click()
+        asked = page.get_by_role("dialog")
+        for shown in (f"{others[0]}:1", f"{others[1]}:1", 'method: "wire" (default)'):
+            await expect(asked).to_contain_text(shown)
         await page.get_by_label("Reason").fill("not today")
         await page.get_by_role("dialog").get_by_role("button", name="Do not run pay").click()
         await expect(page.get_by_text("Rejected: 2 calls")).to_be_visible()

@@ -54,7 +54,8 @@ BODIES: dict[str, Any] = {
     "rewind": {"to": "s1"},
     "fork": {"at": "s1"},
     "revoke": None,
-    "approve": {"note": "x"},
+    "uncover": None,
+    "approve": {"note": "x", "digest": ""},
     "edit": {"arguments": {}},
     "reject": {"reason": "x"},
     "respond": {"result": 1},
@@ -153,7 +154,7 @@ async def test_each_verb_needs_its_role(runner: AgentRunner, tmp_path: Path) -> 
                     allowed[name].add(each.name)
                 else:
                     assert answered.json()["type"] == "urn:holdfast:error:NotAllowed"
-    deciding = {"approve", "edit", "reject", "respond", "revoke"}
+    deciding = {"approve", "edit", "reject", "respond", "uncover", "revoke"}
     assert allowed == {"vic": set(), "ole": set(BODIES) - deciding, "ada": deciding}
     assert (await runner.get_task(task)).status == "running"
     async with client_of(app, token=tokens["ole"]) as client:
@@ -221,8 +222,9 @@ async def test_who_creates_a_task_cannot_approve_its_call_where_a_rule_says_so(
         task = (await ann.post("/api/v1/tasks", json={"input": "pay kim"})).json()["task_id"]
         await until_status(runner, task, "waiting")
         on = f"/api/v1/approvals/{task}:1/approve"
-        assert (await ann.post(on, json={})).status_code == 409
-        assert (await bo.post(on, json={})).status_code == 200
+        [approval] = await runner.pending_approvals(task)
+        assert (await ann.post(on, json={"digest": approval.digest})).status_code == 409
+        assert (await bo.post(on, json={"digest": approval.digest})).status_code == 200
     await until_status(runner, task, "answered")
 
 

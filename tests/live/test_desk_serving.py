@@ -143,7 +143,9 @@ async def test_an_application_of_forty_lines_runs_an_agent_and_mounts_the_desk(
 
             await until(lambda: is_("waiting"))
             on = f"/desk/api/v1/approvals/{task}:1/approve"
-            assert (await client.post(on, json={})).status_code == 200
+            [asked] = (await client.get("/desk/api/v1/approvals")).json()
+            answer = await client.post(on, json={"digest": asked["digest"]})
+            assert answer.status_code == 200
             await until(lambda: is_("answered"))
             response = (await client.get(f"/desk/api/v1/tasks/{task}/response")).json()
             assert "42" in response["response"]

@@ -63,7 +63,7 @@ def paying(rule: ApprovalRule | bool = True) -> Tool:
     """Make a tool whose calls a person decides."""
 
     @tool(needs_approval=rule)
-    def pay(euros: int, note: str = "") -> str:
+    def pay(euros: int, note: str = "", iban: str = "DE00") -> str:
         """Pay."""
         return f"paid {euros}{note and '!'}"
 
@@ -151,6 +151,8 @@ async def test_an_approval_is_posted_once_and_again_only_when_it_was_refused(
     assert (first.data["kind"], first.data["tool"]) == ("tool", "pay")
     assert '"euros":3' in first.data["arguments"].replace(" ", "")
     assert "A1b2C3d4" not in first.data["arguments"]
+    assert first.data["defaults"] == ['iban: "DE00" (default)']
+    assert first.data["digest"] == question.digest
     await runner.approve(question, "ann")
     assert str(await runner.run_task(task)) == "done"
     assert len(receiver.got) == 2

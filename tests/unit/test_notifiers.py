@@ -62,6 +62,8 @@ def test_a_body_has_type_time_and_data() -> None:
         "kind": "tool",
         "tool": "pay",
         "arguments": '{"euros": 3}',
+        "defaults": [],
+        "digest": "",
         "text": "",
         "who": ["role:finance"],
         "expires": 0.0,

@@ -21,6 +21,7 @@ from holdfast.task.data.children import (
 )
 from holdfast.task.data.commands import (
     BODIES,
+    DECISIONS,
     LONGEST_REASON,
     Command,
     Receipt,
@@ -167,7 +168,7 @@ class Commands:
             is_decided = takes and bool(wanted) and approvals.is_decided(ledger, wanted)
             body |= {"arguments": got.shown, **approvals.place_of(ledger, wanted)}
             reason = self._obey(got)[:LONGEST_REASON]
-            is_vote = not reason and approvals.is_vote(ledger, wanted)
+            is_vote = not reason and got.verb in DECISIONS and approvals.is_vote(ledger, wanted)
             body |= {"votes": approvals.progress(ledger, wanted)} if is_vote else {}
             kind, by, text = "vote" if is_vote else "command", got.by, got.reason
         else:

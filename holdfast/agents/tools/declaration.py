@@ -16,6 +16,7 @@ from holdfast.agents.tools.hooks import check_hook
 from holdfast.agents.tools.options import check_name, refuse_option
 from holdfast.errors import DeclarationError, UserError, WrongTypeError
 from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect, ToolPolicy
+from holdfast.values.checks.json_shapes import defaulted
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 
@@ -86,6 +87,7 @@ def declared_policy(tool: Any) -> ToolPolicy:
         approval=tool.rule,
         is_conditional=callable(tool.is_enabled),
         guarded=bool(tool.tool_input_guardrails),
+        defaults=defaulted(tool.params_json_schema, tool.params_json_schema),
     )
 
 

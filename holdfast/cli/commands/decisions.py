@@ -33,11 +33,13 @@ from holdfast.task.data.commands import Receipt
 from holdfast.task.data.records import Entry
 from holdfast.task.people.approvals import decided_by
 from holdfast.task.people.deciders import Person, can_decide
+from holdfast.task.people.decisions import is_whole
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json
 from holdfast.values.runs.approval_rules import Always
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.steps import Task, TaskStepOutput
+from holdfast.values.text.decided import exact
 from holdfast.values.text.shown import time_shown
 
 AGAIN_SECONDS = 0.2
@@ -215,8 +217,14 @@ async def decide_command(common: Common, typed: str, decision: Decision, *, wait
     async with engine_of(common) as engine:
         approval_id, known, task_id = await find_approval(engine, typed)
         runner = engine.runner()
+        wanted: ApprovalLike = approval_id
+        is_as_asked = decision.verb == "approve" and decision.arguments is None
+        if is_as_asked and known and known.arguments and not known.bound:
+            wanted = known  # what is printed is what is approved
+            output.say(f"{approval_id} is a call of {known.tool or 'no tool'}:")
+            show_call(known)
         try:
-            receipt = await decision.send(runner, approval_id)
+            receipt = await decision.send(runner, wanted)
         except (CommandRefusedError, TaskClosedError) as error:
             raise await _with_who(runner, approval_id, error) from None
         facts: dict[str, Json] = {
@@ -238,6 +246,27 @@ async def decide_command(common: Common, typed: str, decision: Decision, *, wait
     if common.json:
         output.emit({**facts, "task_status": task.status, "output": got.model_dump(mode="json")})
     return _print_settled(common, task, got)
+
+
+def show_call(approval: Approval) -> None:
+    """Print all that a call runs with, as far as it is known."""
+    text = exact("\n".join([pretty(approval.as_agreed), *approval.filled_in]))
+    cut = "" if is_whole(approval) else " ... (the rest is shown when a worker is up)"
+    output.say(f"    {text}{cut}".replace("\n", "\n    "), style="cyan")
+
+
+def data_of(text: str) -> Json:
+    """Return the data of a JSON text; the text itself when it is not JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def pretty(text: str) -> str:
+    """Return a JSON text with a line for each member."""
+    data = data_of(text)
+    return text if isinstance(data, str) else json.dumps(data, indent=2, ensure_ascii=False)
 
 
 async def _with_who(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.cli import output
-from holdfast.cli.commands.decisions import Decision, parse_arguments
+from holdfast.cli.commands.decisions import Decision, data_of, parse_arguments, pretty, show_call
 from holdfast.cli.commands.open_questions import Waiting, task_of, waiting_in
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
@@ -24,7 +24,9 @@ from holdfast.errors import (
 )
 from holdfast.task.data.calls import Approval, ApprovalKind
 from holdfast.task.people.approvals import decided_by
+from holdfast.task.people.decisions import is_whole
 from holdfast.values.base import Json
+from holdfast.values.text.decided import exact
 
 Result = Literal["decided", "skipped", "gone"]
 
@@ -205,8 +207,8 @@ class _Sweep:
             return True
         if decision.arguments is not None:
             output.say(f"  {approval.tool} runs with:")
-            pretty = json.dumps(decision.arguments, indent=2, ensure_ascii=False)
-            output.say(f"    {pretty}".replace("\n", "\n    "), style="cyan")
+            text = json.dumps(decision.arguments, indent=2, ensure_ascii=False)
+            output.say(f"    {exact(text)}".replace("\n", "\n    "), style="cyan")
         key, _ = self._keyboard.key(f"{question} Press y if you mean it > ")
         if key.lower() == "y":
             return True
@@ -223,11 +225,11 @@ class _Sweep:
         if not shown.is_whole:
             msg = "Without a worker up, only the beginning of these arguments is known."
             raise InvalidArgumentError(msg)
-        text = rest or self._keyboard.edit(_pretty(shown.approval.as_agreed))
+        text = rest or self._keyboard.edit(pretty(shown.approval.as_agreed))
         if not text.strip():
             raise InvalidArgumentError(NOTHING)
         arguments = parse_arguments(text)
-        if arguments == _data(shown.approval.as_agreed):
+        if arguments == data_of(shown.approval.as_agreed):
             output.say("The arguments are as they were: approve with a, or edit again.")
             return None
         return arguments
@@ -297,9 +299,7 @@ def _show(shown: Waiting, place: str) -> None:
         if text:
             output.say(f"  {name:<9} {text}")
     if approval.arguments:
-        pretty = _pretty(approval.as_agreed).replace("\n", "\n    ")
-        cut = "" if shown.is_whole else " ... (the rest is shown when a worker is up)"
-        output.say(f"    {pretty}{cut}", style="cyan")
+        show_call(approval)
 
 
 def _warning(approval: Approval, decision: Decision) -> str:
@@ -310,6 +310,8 @@ def _warning(approval: Approval, decision: Decision) -> str:
         return f"If {approval.tool} has happened after all, it happens twice."
     if decision.arguments is not None:
         return "These are the arguments that you have edited."
+    if not is_whole(approval):
+        return "Only the beginning of the call is shown."
     if approval.kind == "tool" and approval.effect not in ("read", "reversible"):
         return f"{approval.tool} cannot be undone."
     return ""
@@ -318,15 +320,3 @@ def _warning(approval: Approval, decision: Decision) -> str:
 def _help(keys: Mapping[str, Choice]) -> None:
     for key, text in ({key: choice.more for key, choice in keys.items()} | MORE).items():
         output.say(f"  {key}  {text}")
-
-
-def _data(text: str) -> Json:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _pretty(text: str) -> str:
-    data = _data(text)
-    return text if isinstance(data, str) else json.dumps(data, indent=2, ensure_ascii=False)

@@ -39,6 +39,7 @@ from holdfast.errors import (
 from holdfast.reading.step_events import event_text
 from holdfast.task.data.calls import Approval
 from holdfast.values.base import Json, digest
+from holdfast.values.text.decided import for_decision
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 from holdfast.values.text.shown import shown
@@ -242,7 +243,13 @@ class AgentTools:
     ) -> CallToolResult:
         text = waiting_text(task_id, approvals, where=self._where)
         listed = [
-            {"id": each.id, "kind": each.kind, "tool": each.tool, "arguments": each.arguments}
+            {
+                "id": each.id,
+                "kind": each.kind,
+                "tool": each.tool,
+                "arguments": for_decision(each.as_agreed),
+            }
+            | {"defaults": [for_decision(line) for line in each.filled_in]}
             for each in approvals
         ]
         text = f"{refused}\n{text}" if refused else text

@@ -10,7 +10,7 @@ from mcp.types import ElicitRequestFormParams, ElicitResult
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.task.data.calls import Approval
 from holdfast.values.base import Json
-from holdfast.values.text.redact import redact
+from holdfast.values.text.decided import for_decision
 
 _ABOUT: dict[str, tuple[str, str, str]] = {
     "tool": ("Run it?", "run it", "do not run it"),
@@ -30,10 +30,11 @@ def question_form(approval: Approval) -> ElicitRequestFormParams:
     asks = approval.asks
     if asks is not None and len(asks.questions) == 1 and asks.questions[0].fields:
         fields = asks.questions[0].fields
-        return ElicitRequestFormParams(message=redact(approval.text), requested_schema=fields)
+        return ElicitRequestFormParams(message=for_decision(approval.text), requested_schema=fields)
     question, approve, reject = _ABOUT.get(approval.kind, ("Go on?", "go on", "do not"))
     call = f"{approval.tool} {approval.as_agreed}".strip()
-    parts = (call, approval.text, question, f"approve: {approve}; reject: {reject}")
+    filled_in = "\n".join(approval.filled_in)
+    parts = (call, filled_in, approval.text, question, f"approve: {approve}; reject: {reject}")
     decision: dict[str, Json] = {"type": "string", "enum": ["approve", "reject"]}
     reason: dict[str, Json] = {"type": "string", "description": "Why; the model reads it."}
     schema: dict[str, Json] = {
@@ -41,7 +42,7 @@ def question_form(approval: Approval) -> ElicitRequestFormParams:
         "properties": {"decision": decision, "reason": reason},
         "required": ["decision"],
     }
-    message = redact("\n".join(part for part in parts if part))
+    message = for_decision("\n".join(part for part in parts if part))
     return ElicitRequestFormParams(message=message, requested_schema=schema)
 
 
@@ -71,9 +72,10 @@ def waiting_text(task_id: str, approvals: Sequence[Approval], *, where: str) -> 
     for each in approvals:
         call = f" {each.tool} {each.as_agreed}" if each.tool else ""
         lines.append(f"- {each.id}: {each.kind}{call}")
+        lines += [f"  {line}" for line in each.filled_in]
         if each.text:
             lines.append(f"  {each.text}")
         verbs = ("respond", "reject") if each.asks is not None else ("approve", "reject")
         lines += [f"  holdfast {verb} {each.id}{where}" for verb in verbs]
     lines.append(f"Then call this tool again with task_id={task_id!r}: it goes on with the task.")
-    return redact("\n".join(lines))
+    return for_decision("\n".join(lines))

@@ -161,6 +161,21 @@ class TaskApprovals(RunnerBase):
         """
         return await self._decide(approval, "respond", by, {"result": result}, roles)
 
+    async def uncover(
+        self, approval: ApprovalLike, by: str, *, roles: Iterable[str] | None = None
+    ) -> Receipt:
+        """Record that somebody is shown the secrets of a call that others see hidden.
+
+        Args:
+            approval: The approval, whose `arguments` always have them.
+            by: Who is shown them.
+            roles: As for `approve`.
+
+        Raises:
+            CommandRefusedError: It does not wait any more, or the person may not decide it.
+        """
+        return await self._decide(approval, "uncover", by, {}, roles)
+
     def roles_of(self, person: str) -> list[str]:
         """List the roles of a person by the map that this handle was given, sorted."""
         return roles_of(self._roles, check_by(person))
@@ -224,7 +239,7 @@ class TaskApprovals(RunnerBase):
     async def _decide(
         self,
         approval: ApprovalLike,
-        verb: Literal["approve", "reject", "respond"],
+        verb: Literal["approve", "reject", "respond", "uncover"],
         by: str,
         body: dict[str, Json],
         roles: Iterable[str] | None,
@@ -238,7 +253,7 @@ class TaskApprovals(RunnerBase):
         if has:
             sent["roles"] = list[Json](has)
         _check_size(sent)
-        if isinstance(approval, Approval) and approval.digest:
+        if isinstance(approval, Approval) and verb != "uncover":
             sent["digest"] = approval.bound or approval.digest
         return await self._tasks.command(task_id, verb, by=by, body=sent)
 

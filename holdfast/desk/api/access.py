@@ -19,6 +19,7 @@ from holdfast.desk.identity.identities import READ, Identity, Verb
 from holdfast.desk.identity.protection import VISITOR
 from holdfast.desk.views.words import without_secrets
 from holdfast.values.steps import Task
+from holdfast.values.text.decided import covered
 
 RUN_SECONDS = 10.0
 """How long a request waits for the run that it has begun."""
@@ -35,6 +36,14 @@ class CleanJSON(JSONResponse):
     def render(self, content: Any) -> bytes:
         """Encode the content."""
         return super().render(without_secrets(content))
+
+
+class DecisionJSON(JSONResponse):
+    """JSON for decisions: secrets are hidden only where they are plain key material."""
+
+    def render(self, content: Any) -> bytes:
+        """Encode the content."""
+        return super().render(without_secrets(content, covered))
 
 
 class IdRoute(APIRoute):

@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 
 from holdfast.archive.segments import turns
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.desk.api.access import Asked, CleanJSON, IdRoute
+from holdfast.desk.api.access import Asked, CleanJSON, DecisionJSON, IdRoute
 from holdfast.desk.identity.identities import Role
 from holdfast.desk.pages.feed import Feed
 from holdfast.desk.pages.sessions import read_sessions
@@ -213,7 +213,7 @@ async def effects(asked: Asked, task_id: str) -> list[Effect]:
     return effects_of(happenings(entries, opens), snapshot)
 
 
-@reads.get("/tasks/{task_id:path}/approvals")
+@reads.get("/tasks/{task_id:path}/approvals", response_class=DecisionJSON)
 async def approvals_of(asked: Asked, task_id: str) -> list[Approval]:
     """List what of a task waits for a person."""
     return await asked.runner.pending_approvals(task_id)
@@ -255,7 +255,7 @@ async def verify(asked: Asked, task_id: str) -> Findings:
     )
 
 
-@reads.get("/approvals")
+@reads.get("/approvals", response_class=DecisionJSON)
 async def list_approvals(
     asked: Asked,
     *,
@@ -277,7 +277,7 @@ async def list_approvals(
     return [approval for approval in found if wanted.takes(approval, person, now=now)]
 
 
-@reads.get("/approvals/{approval_id:path}")
+@reads.get("/approvals/{approval_id:path}", response_class=DecisionJSON)
 async def card(asked: Asked, approval_id: str) -> Card:
     """Return an approval that waits, with what a decision needs."""
     task_id = task_of(approval_id)

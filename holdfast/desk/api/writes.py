@@ -6,10 +6,12 @@ import hashlib
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from holdfast.desk.api.access import Asked, CleanJSON, IdRoute
 from holdfast.desk.views.branches import origin_of
+from holdfast.desk.views.cards import task_of
 from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.commands import Receipt
@@ -47,13 +49,12 @@ class NewTask(Body):
 class Approve(Body):
     """An approval; with `arguments`, of other arguments than the proposed ones.
 
-    `digest` says for which arguments it is: `bound` of the approval if it has one, else `digest`.
-    With other arguments by now it is refused. It is needed where several must approve, and one of
-    them has edited the arguments.
+    `digest` says for which call it is: `bound` of the approval if it has one, else `digest`, which
+    is empty where nothing is called. If the call has other arguments by now, it is refused.
     """
 
+    digest: str
     arguments: dict[str, Any] | None = None
-    digest: str = ""
     note: str = ""
     always: bool | Always = False
 
@@ -311,6 +312,15 @@ async def approve(asked: Asked, approval_id: str, body: Approve) -> Receipt:
     by = await asked.may("approve" if body.arguments is None else "edit", approval_id)
     wanted = Approval(id=approval_id, digest=body.digest)
     return await asked.runner.approve(wanted, by, body.arguments, body.note, always=body.always)
+
+
+@writes.post("/approvals/{approval_id:path}/uncover", response_class=JSONResponse)
+async def uncover(asked: Asked, approval_id: str) -> Approval:
+    """Return an approval that waits with its secrets, and record who was shown them."""
+    by = await asked.may("uncover", approval_id)
+    found = await asked.runner.pending_approvals(task_of(approval_id))
+    await asked.runner.uncover(approval_id, by)
+    return next(each for each in found if each.id == approval_id)
 
 
 @writes.post("/approvals/{approval_id:path}/edit")

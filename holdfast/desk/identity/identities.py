@@ -33,6 +33,7 @@ Verb = Literal[
     "edit",
     "reject",
     "respond",
+    "uncover",
     "revoke",
 ]
 """What can be done with the desk."""
@@ -41,7 +42,9 @@ VERBS = cast("tuple[Verb, ...]", get_args(Verb))
 
 READ: Verb = "read"
 
-_DECIDING: frozenset[Verb] = frozenset({"approve", "edit", "reject", "respond", "revoke"})
+_DECIDING: frozenset[Verb] = frozenset(
+    {"approve", "edit", "reject", "respond", "uncover", "revoke"}
+)
 
 _OPERATING: frozenset[Verb] = frozenset(VERBS) - _DECIDING
 

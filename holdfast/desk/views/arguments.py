@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from holdfast.desk.views.words import data_of, object_of, pretty
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, pointed_at
-from holdfast.values.text.redact import redact
+from holdfast.values.text.decided import exact, for_decision
 
 FieldKind = Literal["text", "integer", "number", "boolean", "choice", "json"]
 _KINDS: Mapping[str, FieldKind] = {
@@ -36,6 +36,7 @@ class Field:
         is_nullable: Whether it may be null.
         description: What the schema says of it.
         choices: The values that it may have, when the schema lists them.
+        is_uncovered: Whether its secrets are shown, too.
     """
 
     name: str
@@ -47,18 +48,19 @@ class Field:
     is_nullable: bool = False
     description: str = ""
     choices: tuple[Json, ...] = ()
+    is_uncovered: bool = False
 
     @property
     def text(self) -> str:
-        """The value for people, without secrets."""
+        """The value for people, without secrets unless they were uncovered."""
         if not self.is_given:
             return ""
-        return redact(pretty(self.value))
+        return (exact if self.is_uncovered else for_decision)(pretty(self.value))
 
     @property
     def is_secret(self) -> bool:
-        """Whether the text does not show the whole value."""
-        return self.is_given and self.text != pretty(self.value)
+        """Whether the text hides a part of the value."""
+        return self.is_given and self.text != exact(pretty(self.value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +72,15 @@ class Difference:
     new: str
 
 
-def fields_of(arguments: str, schema: Mapping[str, Json] | None) -> tuple[Field, ...]:
+def fields_of(
+    arguments: str, schema: Mapping[str, Json] | None, *, is_uncovered: bool = False
+) -> tuple[Field, ...]:
     """Return the arguments in the order of the schema, then those that it does not know.
 
     Args:
         arguments: JSON text, as the model wrote it.
         schema: JSON Schema of the arguments object; None when it is not known.
+        is_uncovered: Whether secrets are shown, too.
 
     Returns:
         No fields when the arguments are not an object.
@@ -87,10 +92,11 @@ def fields_of(arguments: str, schema: Mapping[str, Json] | None) -> tuple[Field,
     properties = cast("dict[str, Any]", root.get("properties") or {})
     required = cast("list[str]", root.get("required") or [])
     names = [*properties, *(name for name in given if name not in properties)]
-    return tuple(
+    made = (
         _field(name, properties.get(name), given, root, is_required=name in required)
         for name in names
     )
+    return tuple(replace(each, is_uncovered=is_uncovered) for each in made)
 
 
 def parsed(text: str, field: Field) -> Json:
@@ -124,7 +130,7 @@ def differences(old: Mapping[str, Json], new: Mapping[str, Json]) -> tuple[Diffe
 
 
 def _shown(values: Mapping[str, Json], name: str) -> str:
-    return redact(pretty(values[name])) if name in values else ""
+    return for_decision(pretty(values[name])) if name in values else ""
 
 
 def _number(text: str, field: Field) -> int | float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from holdfast.desk.views.words import data_of, object_of
@@ -33,6 +33,17 @@ class Button:
     asks: Literal["", "note", "reason", "result", "arguments", "later"] = ""
     warning: str = ""
     colour: Colour = "grey"
+
+
+def asked_twice(buttons: tuple[Button, ...], why: str) -> tuple[Button, ...]:
+    """Return buttons of which those that let a call run are asked twice, if there is a reason."""
+    runs = ("approve", "always")
+    return tuple(
+        replace(each, warning=f"{each.warning} {why}".strip())
+        if why and each.verb in runs
+        else each
+        for each in buttons
+    )
 
 
 def buttons_of(approval: Approval) -> tuple[Button, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from holdfast.desk.views.arguments import Field, fields_of
-from holdfast.desk.views.buttons import Button, buttons_of
+from holdfast.desk.views.buttons import Button, asked_twice, buttons_of
 from holdfast.desk.views.words import age, brief, clock, cut, data_of, object_of, pretty, span
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
@@ -15,6 +15,7 @@ from holdfast.task.people.decisions import is_whole
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task
+from holdfast.values.text.decided import exact, for_decision
 from holdfast.values.text.redact import redact
 
 
@@ -41,6 +42,7 @@ class Card:
         escalation: When more people may decide, and who, or that they may; empty for never.
         session: Session of the task; empty for none.
         buttons: The decisions that it offers.
+        is_uncovered: Whether secrets of the arguments are shown, too.
     """
 
     approval: Approval
@@ -61,6 +63,7 @@ class Card:
     escalation: str = ""
     session: str = ""
     buttons: tuple[Button, ...] = ()
+    is_uncovered: bool = False
 
     @property
     def id(self) -> str:
@@ -74,18 +77,20 @@ class Card:
 
     @property
     def raw(self) -> str:
-        """The arguments as text, without secrets."""
-        return cut(redact(pretty(data_of(self.approval.as_agreed))))
+        """The arguments as text, without secrets unless they were uncovered."""
+        shown = exact if self.is_uncovered else for_decision
+        return shown(pretty(data_of(self.approval.as_agreed)))
 
     @property
     def is_secret(self) -> bool:
-        """Whether that text does not show the whole."""
-        return self.raw != pretty(data_of(self.approval.as_agreed))
+        """Whether a part of the arguments, or of what is filled in, is hidden."""
+        is_hidden = self.raw != exact(pretty(data_of(self.approval.as_agreed)))
+        return is_hidden or any(field.is_secret for field in self.fields)
 
     @property
-    def is_final(self) -> bool:
-        """Whether running the call cannot be taken back."""
-        return any(button.warning for button in self.buttons if button.verb == "approve")
+    def filled_in(self) -> list[str]:
+        """What the tool fills in for arguments that are left out."""
+        return [for_decision(line) for line in self.approval.filled_in]
 
     def button(self, key: str) -> Button | None:
         """Return the button of a key."""
@@ -133,24 +138,29 @@ def task_of(approval_id: str) -> str:
     return approval_id.rpartition(":")[0]
 
 
-def card_of(approval: Approval, context: Context, *, now: float) -> Card:
+def card_of(
+    approval: Approval, context: Context, *, now: float, is_uncovered: bool = False
+) -> Card:
     """Return the card of an approval.
 
     Args:
         approval: What waits.
         context: What is known of its task.
         now: Time, seconds since the epoch.
+        is_uncovered: Whether secrets of the arguments are shown, too.
     """
     policy, spec = _tool_of(approval, context.snapshot)
     left = approval.expires - now
-    return Card(
+    schema = spec.parameters if spec else _schema_of(approval)
+    fields = fields_of(approval.as_agreed, schema, is_uncovered=is_uncovered)
+    made = Card(
         approval=approval,
         task_id=task_of(approval.id),
         title=title_of(approval),
         goal=redact(cut(context.task.input)),
         why=redact(cut(_last_words(context.messages, approval))),
-        known=redact(cut(approval.text)),
-        fields=fields_of(approval.as_agreed, spec.parameters if spec else _schema_of(approval)),
+        known=for_decision(approval.text),
+        fields=fields,
         is_whole=is_whole(approval),
         effect=_EFFECTS.get(approval.effect, "") if approval.tool else "",
         undo=_undo_of(approval, policy),
@@ -161,8 +171,11 @@ def card_of(approval: Approval, context: Context, *, now: float) -> Card:
         progress=approval.progress,
         escalation=_escalation(approval, now),
         session=context.task.session or "",
-        buttons=buttons_of(approval),
+        is_uncovered=is_uncovered,
     )
+    unseen = "A part of the call is hidden." if made.is_secret else ""
+    unseen = unseen if made.is_whole else "Only the beginning of the call is shown."
+    return replace(made, buttons=asked_twice(buttons_of(approval), unseen))
 
 
 def _schema_of(approval: Approval) -> Mapping[str, Json] | None:

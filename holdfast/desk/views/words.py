@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import cast
 
@@ -94,15 +94,15 @@ def pretty(value: Json) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def without_secrets(data: Json) -> Json:
+def without_secrets(data: Json, clean: Callable[[str], str] = redact) -> Json:
     """Return data with secrets replaced in all of its texts, those of names included."""
     if isinstance(data, str):
-        return redact(data)
+        return clean(data)
     if isinstance(data, dict):
         named = cast("dict[str, Json]", data)
-        return {redact(name): without_secrets(value) for name, value in named.items()}
+        return {clean(name): without_secrets(value, clean) for name, value in named.items()}
     if isinstance(data, list):
-        return [without_secrets(value) for value in cast("Sequence[Json]", data)]
+        return [without_secrets(value, clean) for value in cast("Sequence[Json]", data)]
     return data
 
 

@@ -50,6 +50,7 @@ class ToolPolicy(Value):
         handoff: For a handoff: name of the agent that goes on with the task.
         handoff_name: The name that the models know that agent by, if it is another one.
         call_kind: Type that the items of its calls have; empty for function calls.
+        defaults: What is filled in for arguments that a call leaves out; see `defaulted`.
     """
 
     effect: ToolEffect = "irreversible"
@@ -72,6 +73,7 @@ class ToolPolicy(Value):
     handoff: str = ""
     handoff_name: str = ""
     call_kind: CallKind = ""
+    defaults: dict[str, Json] = Field(default_factory=dict[str, Json])
 
     @property
     def repeatable(self) -> bool:

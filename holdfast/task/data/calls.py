@@ -111,6 +111,8 @@ class Approval(Value):
         asks: The questions, of kind "question".
         after: What the attempt came to that went on without answers.
         answers: Key of a question to its answer: `action`, and `content` if it was accepted.
+        defaults: What runs as well: place of each argument that the call leaves out, as
+            "to.city", to the value that the tool fills in.
     """
 
     id: str
@@ -151,6 +153,7 @@ class Approval(Value):
     asks: Asks | None = None
     after: Content = ""
     answers: dict[str, Json] = Field(default_factory=dict[str, Json])
+    defaults: dict[str, Json] = Field(default_factory=dict[str, Json])
 
     @property
     def is_as_it_stands(self) -> bool:
@@ -180,6 +183,11 @@ class Approval(Value):
     def as_agreed(self) -> str:
         """The arguments with which the call would run now: those that votes are for."""
         return self.agreed or self.arguments
+
+    @property
+    def filled_in(self) -> list[str]:
+        """What the tool fills in for arguments that are left out, a line each."""
+        return [f"{at}: {canonical(each).decode()} (default)" for at, each in self.defaults.items()]
 
     @property
     def progress(self) -> str:

@@ -28,6 +28,7 @@ Verb = Literal[
     "approve",
     "reject",
     "respond",
+    "uncover",
     "revoke",
     "feedback",
     "edit_step",
@@ -54,6 +55,10 @@ BODIES: Mapping[Verb, str] = {
         "Give the result of a call in its place, which is not made."
         ' {"approval": "<task id>:1", "by": "ann", "result": "..."}'
     ),
+    "uncover": (
+        "Record that somebody who may decide is shown the secrets of what waits."
+        ' {"approval": "<task id>:1", "by": "ann"}'
+    ),
     "revoke": 'End a decision for later calls. {"rule": "<task id>:1", "by": "ann"}',
     "feedback": (
         'Say something before the next model call. {"text": "...", "by": "ann"}; "when": "queued"'
@@ -71,6 +76,9 @@ BODIES: Mapping[Verb, str] = {
 }
 """What each signal does, and its body: the descriptions that Temporal's UI shows."""
 
+DECISIONS = ("approve", "reject", "respond")
+"""Verbs that decide an approval."""
+
 ENVELOPE = ("by", "id", "branch")
 """Keys of a body that are not arguments of the verb."""
 
@@ -83,6 +91,7 @@ ARGUMENTS: Mapping[Verb, tuple[str, ...]] = {
     "approve": (*_DECISION, "arguments"),
     "reject": _DECISION,
     "respond": (*_DECISION, "result"),
+    "uncover": ("approval", "roles", "reason"),
     "revoke": ("rule", "reason"),
     "feedback": ("text", "when"),
     "edit_step": ("step", "input", "reason"),

@@ -23,12 +23,20 @@ from typing import cast
 
 from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, ApprovalKind, Asks, call_digest
-from holdfast.task.data.commands import Command
+from holdfast.task.data.commands import DECISIONS, Command
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import deciders
-from holdfast.task.people.decisions import approve, facts, reject, respond, step_of, withdraw
-from holdfast.values.base import Json
+from holdfast.task.people.decisions import (
+    approve,
+    facts,
+    reject,
+    respond,
+    step_of,
+    with_defaults,
+    withdraw,
+)
+from holdfast.values.base import Json, canonical
 from holdfast.values.messages import Content, ToolCall
 from holdfast.values.text.shown import time_shown
 
@@ -112,6 +120,7 @@ def ask(
     rule = policy.approval if policy else None
     asker = ledger.given.head.asker
     approval = approval.model_copy(update=deciders.of_rule(rule, kind, asker=asker, now=now))
+    approval = with_defaults(ledger, approval)
     ledger.put_approval(approval)
     ledger.change(approval_serial=serial)
     ledger.note("asked", now=now, text=text, body=_asked_of(ledger, approval))
@@ -179,7 +188,7 @@ def settle(ledger: Ledger, n: int, i: int, *, now: float) -> None:
 
 
 def decide(ledger: Ledger, command: Command, *, now: float) -> str:
-    """Apply approve, reject or respond; return why it is refused, or empty."""
+    """Apply approve, reject, respond or uncover; return why it is refused, or empty."""
     wanted = str(command.body.get("approval", ""))
     found = ledger.asked.find(wanted)
     if found is None:
@@ -215,8 +224,9 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
             reason = reject(ledger, decided)
         case "respond":
             reason = respond(ledger, decided, command.body.get("result"))
-        case _:
-            reason = f"{command.verb!r} does not decide an approval."
+        case _:  # who may decide may see it all, and the record says who was shown it
+            is_shown = command.verb == "uncover"
+            reason = "" if is_shown else f"{command.verb!r} does not decide an approval."
     return reason
 
 
@@ -226,10 +236,10 @@ def _misdirected(found: Approval, command: Command) -> str:
     Votes for different arguments must not add up: where people have edited a call that needs
     several of them, an approval has to say what it is for.
     """
-    bound = str(command.body.get("digest", ""))
-    if bound and bound != digest_of(found):
+    bound = command.body.get("digest")
+    if bound is not None and bound != digest_of(found):
         return f"Approval {found.id!r} is for other arguments than those that were decided on."
-    is_named = bound or command.body.get("arguments") is not None
+    is_named = bound is not None or command.body.get("arguments") is not None
     if command.verb == "approve" and found.bound and not is_named:
         return (
             f"{deciders.voters(found.votes)} has edited the arguments of {found.id!r}, or taken an"
@@ -283,7 +293,7 @@ def decided_by(entries: Sequence[Entry], approval_id: str) -> str:
             return ""
         if event.kind == "command":
             given: Json = event.body.get("arguments") or {}
-            if given.get("approval") == approval_id:
+            if given.get("approval") == approval_id and event.body.get("verb") in DECISIONS:
                 return f"{event.body.get('verb')} by {event.by} at {time_shown(event.at)}"
     return ""
 
@@ -339,13 +349,19 @@ def card_state(approval: Approval) -> str:
 
 
 def card(approval: Approval) -> dict[str, Json]:
-    """Return what a list shows of an open approval; long texts are cut."""
+    """Return what a list shows of an open approval; long texts are cut.
+
+    With them goes the digest's match, which says that the call is not shown in whole.
+    """
+    is_short = len(canonical(approval.defaults)) <= CARD_TEXT
+    most = CARD_TEXT if is_short else min(CARD_TEXT, len(approval.as_agreed) - 1)
     shown = approval.model_copy(
         update={
-            "arguments": approval.arguments[:CARD_TEXT],
+            "arguments": approval.arguments[:most],
             "text": approval.text[:CARD_TEXT],
             "effective": approval.effective[:CARD_TEXT],
-            "agreed": approval.agreed[:CARD_TEXT],
+            "agreed": approval.agreed[:most],
+            "defaults": approval.defaults if is_short else {},
         }
     )
     return shown.wire()

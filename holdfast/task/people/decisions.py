@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Literal
 
 from holdfast.models.openai.hosted_items import BARE_REJECTION
+from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, Outcome, call_digest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.money import raise_budget
 from holdfast.task.people import deciders
 from holdfast.task.people.questions import answer, decline
 from holdfast.values.base import Json, same_json
+from holdfast.values.checks.json_shapes import left_out
 from holdfast.values.messages import ToolCall, system
 
 REJECTED = BARE_REJECTION
@@ -43,8 +45,21 @@ def asked_call(approval: Approval, arguments: str) -> ToolCall:
 
 def is_whole(approval: Approval) -> bool:
     """Whether the arguments of an approval are whole: lists cut long ones."""
-    call = asked_call(approval, approval.arguments)
-    return not approval.digest or call_digest(call) == approval.digest
+    call = asked_call(approval, approval.as_agreed)
+    return not approval.digest or call_digest(call) == (approval.bound or approval.digest)
+
+
+def with_defaults(ledger: Ledger, approval: Approval) -> Approval:
+    """Return an approval with what its tool fills in for the arguments as they are agreed now."""
+    call = asked_call(approval, approval.as_agreed)
+    described = ledger.s.described
+    policy = policy_of(described.rules(approval.agent).policies, call) if described else None
+    try:
+        given: Json = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        given = None
+    filled_in = left_out(given, policy.defaults) if policy and call.name else {}
+    return approval.model_copy(update={"defaults": filled_in})
 
 
 def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> None:
@@ -59,7 +74,8 @@ def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> 
         )
         call = asked_call(approval, approval.effective)
         agreed = {"votes": vote, "agreed": approval.effective, "bound": call_digest(call)}
-        ledger.put_approval(approval.model_copy(update={**_OPEN_AGAIN, **agreed}))
+        again = approval.model_copy(update={**_OPEN_AGAIN, **agreed})
+        ledger.put_approval(with_defaults(ledger, again))
         return
     ledger.put_approval(approval.model_copy(update={"status": "approved"}))
     _tell_edit(ledger, approval)
@@ -111,7 +127,7 @@ def approve(ledger: Ledger, approval: Approval, arguments: Json = None) -> str:
     if approval.quorum > 1 and same_json(text, approval.arguments):  # back to what was proposed
         # Bound all the same: who names the approval alone may mean the edited arguments.
         again = {"votes": (), "agreed": "", "bound": approval.digest, "effective": ""}
-        return _consent(ledger, approval.model_copy(update=again))
+        return _consent(ledger, with_defaults(ledger, approval.model_copy(update=again)))
     ledger.put_approval(approval.model_copy(update={"status": "checking", "effective": text}))
     return ""
 

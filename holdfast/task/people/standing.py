@@ -125,7 +125,7 @@ def _drop(ledger: Ledger, rule_id: str) -> None:
 def decide_always(ledger: Ledger, command: Command, *, now: float) -> str:
     """Decide a call, the waiting calls of the same tool, and its later calls."""
     found = ledger.asked.find(str(command.body.get("approval", "")))
-    bounds = _bounds(command.body.get("always"))
+    bounds = _bounds(command.body.get("always")) if command.verb != "uncover" else None
     if bounds is None or found is None or found.status != "open":
         return approvals.decide(ledger, command, now=now)
     if isinstance(bounds, str):

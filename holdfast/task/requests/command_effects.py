@@ -45,7 +45,7 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
                 return held or "The task is not paused."
             ledger.change(paused="", paused_by_run=False, paused_after=0)
             return ""
-        case "approve" | "reject" | "respond":
+        case "approve" | "reject" | "respond" | "uncover":
             return standing.decide_always(ledger, command, now=now)
         case "revoke":
             return standing.revoke(ledger, command, now=now)

@@ -37,6 +37,53 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def defaulted(schema: Json, root: Mapping[str, Json], deepest: int = 8) -> dict[str, Json]:
+    """Return what a JSON Schema says of values that are left out, without the rest of it.
+
+    Args:
+        schema: The schema, or a part of it.
+        root: The whole of it, which references point into.
+        deepest: Most levels of objects and arrays that are looked at: a type may contain itself.
+    """
+    given = as_object(schema)
+    found: dict[str, Json] = {"default": given["default"]} if "default" in given else {}
+    parts = [given, as_object(pointed_at(root, given.get("$ref")))]
+    parts += [
+        as_object(pointed_at(root, as_object(each)["$ref"])) if "$ref" in as_object(each) else each
+        for each in as_array(given.get("anyOf"))
+        if is_object(each)
+    ]
+    for part in parts if deepest else ():
+        inner = as_object(part.get("properties")).items()
+        named = {name: defaulted(each, root, deepest - 1) for name, each in inner}
+        if any(named.values()):
+            found["properties"] = {name: each for name, each in named.items() if each}
+        if items := defaulted(part.get("items"), root, deepest - 1):
+            found["items"] = items
+    return found
+
+
+def left_out(value: Json, schema: Json, at: str = "") -> dict[str, Json]:
+    """Return the values that are filled in where some are left out, by their places: "to.city".
+
+    Args:
+        value: The value.
+        schema: What `defaulted` has returned.
+        at: Place of the value; empty for the whole.
+    """
+    known, found = as_object(schema), dict[str, Json]()
+    for name, inner in as_object(known.get("properties")).items():
+        if not is_object(value):
+            break
+        if name in value:
+            found |= left_out(value[name], inner, f"{at}{name}.")
+        elif "default" in as_object(inner):
+            found[f"{at}{name}"] = as_object(inner)["default"]
+    for k, each in enumerate(as_array(value) if "items" in known else ()):
+        found |= left_out(each, known["items"], f"{at}{k}.")
+    return found
+
+
 def pointed_at(root: Mapping[str, Json], reference: object) -> Json:
     """Return what a `$ref` within a JSON Schema refers to; None for nothing, or another document.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
@@ -95,12 +95,23 @@ def redact(text: str) -> str:
     (keys and tokens of well-known services, JWTs, private keys); and what stands as a password or
     a token in a URL or behind such a name; and what `conceal` was told of.
     """
-    for secret in sorted({*_of_environment(), *_concealed}, key=len, reverse=True):
-        text = text.replace(secret, REDACTED)
-    text = _SHAPES.sub(REDACTED, text)
-    text = _IN_URL.sub(rf"\1:{REDACTED}@", text)
-    text = _IN_QUERY.sub(rf"\1{REDACTED}", text)
-    return _without_values(text)
+    return replaced(text, lambda _: REDACTED)
+
+
+def known_secrets() -> set[str]:
+    """Return the secrets of this process: of its environment, and what `conceal` was told of."""
+    return {*_of_environment(), *_concealed}
+
+
+def replaced(text: str, hide: Callable[[str], str]) -> str:
+    """Replace secrets, each by what `hide` makes of it."""
+    for secret in sorted(known_secrets(), key=len, reverse=True):
+        if secret in text:
+            text = text.replace(secret, hide(secret))
+    text = _SHAPES.sub(lambda found: hide(found[0]), text)
+    text = _IN_URL.sub(lambda found: f"{found[1]}:{hide(found[2])}@", text)
+    text = _IN_QUERY.sub(lambda found: found[1] + hide(found[0].removeprefix(found[1])), text)
+    return _without_values(text, hide)
 
 
 def conceal(secrets: Iterable[str]) -> None:
@@ -121,7 +132,7 @@ def credentials_of(url: str, options: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(sorted((each for each in found if each), key=len, reverse=True))
 
 
-def _without_values(text: str) -> str:
+def _without_values(text: str, hide: Callable[[str], str]) -> str:
     """Replace the values behind names of secrets: those that have letters and digits.
 
     What is no secret may be the name of one, as in `credentials: password: ...`, so the search goes
@@ -134,8 +145,8 @@ def _without_values(text: str) -> str:
         value = _BEGINNING.match(text, at)
         if value is None or not (_DIGIT.search(value[0]) and _LETTER.search(value[0])):
             continue
-        parts += [text[done:at], REDACTED]
         whole = _VALUE.match(text, at)
+        parts += [text[done:at], hide(whole[0] if whole else "")]
         done = at = at if whole is None else whole.end()
     return "".join([*parts, text[done:]])
 

@@ -30,17 +30,18 @@ def printable(text: str) -> str:
 
 def printable_json(text: str) -> str:
     r"""Write out, as in `\u009b`, what a terminal would obey in a JSON text: its value stays."""
-    return _OBEYED.sub(lambda found: "".join(map(_escaped, _units(found[0]))), text)
+    return _OBEYED.sub(escaped, text)
+
+
+def escaped(found: re.Match[str]) -> str:
+    r"""Return a character as a JSON text escapes it, as in `\u009b`."""
+    return "".join(f"\\u{unit:04x}" for unit in _units(found[0]))
 
 
 def _units(character: str) -> tuple[int, ...]:
     """Return the units of a character in UTF-16, of which escapes in JSON are made."""
     data = character.encode("utf-16-be", "surrogatepass")
     return tuple(int.from_bytes(data[k : k + 2], "big") for k in range(0, len(data), 2))
-
-
-def _escaped(unit: int) -> str:
-    return f"\\u{unit:04x}"
 
 
 def _written_out(found: re.Match[str]) -> str:

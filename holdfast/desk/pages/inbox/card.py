@@ -12,6 +12,7 @@ from holdfast.desk.pages.parts import (
     QUIET,
     STRONG,
     Tone,
+    button,
     chip,
     code,
     facts,
@@ -40,13 +41,21 @@ _LOOKS = {
 }
 
 
-def draw_card(card: Card, *, now: float, choose: Callable[[Button], None], steps: str) -> None:
+def draw_card(
+    card: Card,
+    *,
+    now: float,
+    choose: Callable[[Button], None],
+    uncover: Callable[[], object],
+    steps: str,
+) -> None:
     """Draw a card.
 
     Args:
         card: What waits.
         now: Time, seconds since the epoch.
         choose: Called with the button that is pressed.
+        uncover: Called to have the secrets of the arguments shown.
         steps: Place of the card among all, in words.
     """
     with (
@@ -62,7 +71,11 @@ def draw_card(card: Card, *, now: float, choose: Callable[[Button], None], steps
             with ui.column().classes("w-full gap-1"):
                 heading("What is known", level=3)
                 text("p", card.known, f"m-0 text-sm whitespace-pre-wrap break-words {STRONG}")
-        _arguments(card)
+        draw_arguments(card)
+        if card.is_secret:
+            notice("warn", "A part of the call is hidden, because it looks like a secret.")
+            if card.buttons:
+                button("Show it, which is recorded").on_click(uncover).props("data-uncover")
         _why(card)
         with ui.row().classes("w-full flex-wrap gap-2 pt-1"):
             for each in card.buttons:
@@ -103,7 +116,8 @@ def _rule(card: Card) -> None:
     )
 
 
-def _arguments(card: Card) -> None:
+def draw_arguments(card: Card) -> None:
+    """Draw all that a call would run with."""
     approval = card.approval
     if not approval.tool or not approval.arguments:
         return
@@ -118,6 +132,8 @@ def _arguments(card: Card) -> None:
                     _field(field, is_first=k == 0)
         else:
             code(card.raw)
+        if card.filled_in:
+            code("\n".join(card.filled_in))
         if not card.is_whole:
             notice("warn", "Without a worker process, only the beginning of the call is known.")
         if card.undo:
@@ -162,20 +178,18 @@ def _why(card: Card) -> None:
                 text("span", card.goal, f"min-w-0 break-words text-sm {STRONG}")
 
 
-def _draw_button(button: Button, choose: Callable[[Button], None]) -> None:
-    made = ui.button(on_click=lambda: choose(button), color=None)
-    made.props(f'unelevated no-caps data-verb="{button.verb}"')
-    made.classes(f"rounded-lg font-medium {_LOOKS[button.colour]}")
+def _draw_button(shown: Button, choose: Callable[[Button], None]) -> None:
+    made = ui.button(on_click=lambda: choose(shown), color=None)
+    made.props(f'unelevated no-caps data-verb="{shown.verb}"')
+    made.classes(f"rounded-lg font-medium {_LOOKS[shown.colour]}")
     with made, ui.row().classes("items-center gap-2 flex-nowrap"):
-        text("span", button.label, "text-left")
-        if button.colour in ("negative", "grey"):
-            key_hint(button.key)
+        text("span", shown.label, "text-left")
+        if shown.colour in ("negative", "grey"):
+            key_hint(shown.key)
         else:
-            hint = text(
-                "kbd", button.key, "rounded border border-white/50 px-1.5 font-mono text-xs"
-            )
+            hint = text("kbd", shown.key, "rounded border border-white/50 px-1.5 font-mono text-xs")
             hint.props('aria-hidden="true"')
-    made.tooltip(button.more)
+    made.tooltip(shown.more)
 
 
 def draw_gone(approval_id: str, title: str, who: str) -> None:

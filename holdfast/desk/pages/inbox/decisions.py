@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from nicegui import ui
 
 from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.desk.pages.inbox.card import draw_arguments
 from holdfast.desk.pages.parts import QUIET, button, code, heading, notice, open_dialog, text
 from holdfast.desk.views.arguments import Field, differences, parsed
 from holdfast.desk.views.buttons import Button, Verb
@@ -99,7 +100,13 @@ async def decide(runner: AgentRunner, approval: Approval, verb: Verb, by: str, s
     return True
 
 
-def ask(card: Card, chosen: Button, send: Send, closed: Callable[[], None], many: int = 1) -> None:
+def ask(
+    card: Card,
+    chosen: Button,
+    send: Send,
+    closed: Callable[[], None],
+    others: Sequence[Card] = (),
+) -> None:
     """Open the dialog of a decision.
 
     Args:
@@ -107,12 +114,16 @@ def ask(card: Card, chosen: Button, send: Send, closed: Callable[[], None], many
         chosen: The decision.
         send: Sends it.
         closed: Called when the dialog is closed, whatever was done.
-        many: How many approvals are decided at once.
+        others: What else is decided at once: all of it is shown in whole.
     """
-    times = f" ({many} calls)" if many > 1 else ""
+    cards = [card, *others]
+    times = f" ({len(cards)} calls)" if others else ""
     with open_dialog(chosen.verb, closed=closed) as dialog:
         heading(chosen.label + times)
         text("p", chosen.more, f"m-0 text-sm {QUIET}")
+        for each in cards if others else ():
+            text("p", each.id, f"m-0 text-xs font-mono break-all {QUIET}")
+            draw_arguments(each)
         if chosen.asks == "arguments":
             _Edit(card, chosen, send, dialog).draw()
         elif chosen.asks == "later":

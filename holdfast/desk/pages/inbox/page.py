@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -73,6 +73,7 @@ class Inbox:
         self._reading: asyncio.Task[None] | None = None
         self._is_first = True
         self._is_sending = False
+        self._uncovered: set[str] = set()
         self._several_of: frozenset[str] = frozenset()
         self._left_out: int | None = None
         self._draw()
@@ -223,13 +224,27 @@ class Inbox:
 
     def _draw_card(self, approval: Approval, context: Context) -> None:
         now = time.time()
-        found = card_of(approval, context, now=now)
+        is_uncovered = approval.id in self._uncovered
+        found = card_of(approval, context, now=now, is_uncovered=is_uncovered)
         self._card = found if self._frame.can("approve") else replace(found, buttons=())
         ids = [each.id for each in self._shown]
         place = f"{ids.index(approval.id) + 1} of {len(ids)}" if approval.id in ids else ""
         self._detail.clear()
         with self._detail:
-            draw_card(self._card, now=now, choose=self._press, steps=place)
+            draw_card(self._card, now=now, choose=self._press, uncover=self._uncover, steps=place)
+
+    async def _uncover(self) -> None:
+        """Show what the chosen card hides, once that is recorded."""
+        card = self._card
+        if card is None:
+            return
+
+        async def run(by: str) -> None:
+            await self._frame.desk.runner.uncover(card.approval, by)
+            self._uncovered.add(card.id)
+
+        if await self._frame.act("uncover", card.id, run, "Recorded, and shown."):
+            self._choose(card.id)
 
     def _press(self, chosen: Button) -> None:
         """Begin a decision on the card that is shown."""
@@ -250,10 +265,10 @@ class Inbox:
         card: Card,
         chosen: Button,
         send: Send,
-        many: int = 1,
+        others: Sequence[Card] = (),
     ) -> None:
         self._keyboard.active = False
-        ask(card, chosen, send, self._listen, many)
+        ask(card, chosen, send, self._listen, others)
 
     def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         ui.timer(0, work, once=True)
@@ -353,11 +368,17 @@ class Inbox:
                 draw_several(marked, partial(self._press_several, marked), self._unmark)
 
     def _press_several(self, marked: list[Approval], chosen: Button) -> None:
-        async def send(said: Said) -> None:
-            await self._send(marked, chosen, said)
+        async def show() -> None:
+            whole = await asyncio.gather(*map(self._frame.desk.feed.approval, marked))
 
-        card = card_of(marked[0], Context(task=Task(task_id="")), now=time.time())
-        self._open(card, chosen, send, len(marked))
+            async def send(said: Said) -> None:
+                await self._send(whole, chosen, said)
+
+            none, now = Context(task=Task(task_id="")), time.time()
+            card, *others = [card_of(each, none, now=now) for each in whole]
+            self._open(card, chosen, send, others)
+
+        self._run(show)
 
     def _unmark(self) -> None:
         self._marked.clear()

@@ -13,7 +13,7 @@ from holdfast.desk.views.buttons import Button, buttons_of
 from holdfast.desk.views.cards import TITLES, title_of, waits_for
 from holdfast.desk.views.words import brief, data_of
 from holdfast.task.data.calls import Approval
-from holdfast.values.text.redact import redact
+from holdfast.values.text.decided import for_decision
 
 AT_FIRST = 50
 """Rows that are shown at first; more when they are asked for."""
@@ -60,7 +60,7 @@ class Row:
             text("span", title_of(approval), f"truncate text-sm font-medium {STRONG}")
             ui.space()
             self._age = text("span", "", f"text-xs whitespace-nowrap {QUIET}")
-        what = redact(brief(data_of(approval.arguments)) or approval.text)
+        what = for_decision(brief(data_of(approval.as_agreed)) or approval.text)
         text("span", what, f"block truncate text-xs {QUIET}")
         with ui.element("span").classes("mt-1 flex items-center gap-2"):
             text("span", approval.agent, f"truncate text-xs {QUIET}")
