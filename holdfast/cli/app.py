@@ -89,15 +89,23 @@ async def dev(
     reload: Annotated[
         bool, typer.Option("--reload", help="Start the worker anew when Python code changes here.")
     ] = False,
+    ui: Annotated[
+        bool,
+        typer.Option(
+            "--ui",
+            help="Open Temporal's web UI, too: it shows every history to all users of this machine"
+            " and to web pages that rebind their name, and asks nobody who they are.",
+        ),
+    ] = False,
 ) -> ExitCode | None:
     """Run server and worker here, for development; Ctrl-C stops both."""
     if reload:
         from holdfast.cli.commands.start.reload import reload_command
 
-        return await reload_command(common, target, app=app)
+        return await reload_command(common, target, app=app, ui=ui)
     from holdfast.cli.commands.servers import dev_command
 
-    return await dev_command(common, target, app=app)
+    return await dev_command(common, target, app=app, ui=ui)
 
 
 @app.command(epilog=EPILOG)
@@ -279,12 +287,3 @@ async def stop(common: Common) -> ExitCode | None:
     from holdfast.cli.commands.servers import stop_command
 
     return await stop_command(common)
-
-
-@app.command(epilog=EPILOG)
-@shared
-async def ui(common: Common) -> ExitCode | None:
-    """Print the URL of the running server's web UI."""
-    from holdfast.cli.commands.servers import ui_command
-
-    return await ui_command(common)

@@ -61,12 +61,15 @@ class Engine:
 
 
 @asynccontextmanager
-async def engine_of(common: Common, *, new: bool = False) -> AsyncGenerator[Engine]:
+async def engine_of(
+    common: Common, *, new: bool = False, ui: bool = False
+) -> AsyncGenerator[Engine]:
     """Use the engine that the options name; an embedded server is joined, or started.
 
     Args:
         common: The options.
         new: Whether the data directory may be made; else there must be tasks in it already.
+        ui: Whether the embedded server has Temporal's web UI.
 
     Raises:
         EngineError: It cannot be used.
@@ -79,12 +82,12 @@ async def engine_of(common: Common, *, new: bool = False) -> AsyncGenerator[Engi
         return
     if not new:
         check_data(directory)
-    async with embedded_engine(directory) as engine:
+    async with embedded_engine(directory, ui=ui) as engine:
         yield engine
 
 
 @asynccontextmanager
-async def embedded_engine(directory: Path) -> AsyncGenerator[Engine]:
+async def embedded_engine(directory: Path, *, ui: bool = False) -> AsyncGenerator[Engine]:
     """Use the embedded server of a directory; the last one to leave stops it.
 
     Raises:
@@ -92,7 +95,7 @@ async def embedded_engine(directory: Path) -> AsyncGenerator[Engine]:
     """
     from holdfast.engine.dev_server.leases import leased_server  # needs the extra `local`
 
-    async with leased_server(directory) as server:
+    async with leased_server(directory, ui=ui) as server:
         archive = Archive(directory / "archive")
 
         def connect() -> Coroutine[Any, Any, Client]:

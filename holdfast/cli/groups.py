@@ -31,7 +31,7 @@ GROUPS = {
         "abandon",
     ),
     "Go back, and elsewhere": ("undo", "rewind", "fork"),
-    "Servers and workers": ("dev", "desk", "mcp", "worker", "stop", "ui"),
+    "Servers and workers": ("dev", "desk", "mcp", "worker", "stop"),
 }
 """Every command, in the order of the help."""
 

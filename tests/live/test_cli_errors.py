@@ -94,7 +94,6 @@ def test_options_that_make_no_sense_are_usage_errors(cli: Here) -> None:
         (("tasks", "--limit", "0"), "--limit"),
         (("tasks", "--colour"), "--colour"),
         (("stop", *NO_SERVER), "--data-dir"),
-        (("ui", *NO_SERVER), "--data-dir"),
         (("show",), "TASK"),
         (("nonsense",), "nonsense"),
         (("run", "calc"), "question"),
@@ -113,9 +112,8 @@ def test_a_data_directory_that_is_a_file_is_engine_trouble(cli: Here) -> None:
     assert failed.json["error"]["type"] == "ServerStartError"
 
 
-def test_without_a_server_stop_is_fine_and_ui_says_what_starts_one(cli: Here) -> None:
+def test_without_a_server_stop_is_fine_and_makes_no_directory(cli: Here) -> None:
     assert cli("stop", "--json").json["stopped"] is False
-    assert "holdfast dev my_module:agents" in cli("ui", expect=5).err
     assert not cli.data_dir.exists()
 
 

@@ -54,7 +54,7 @@ def open_gate(cli: Cli) -> None:
 def test_run_with_agents_needs_nothing_else(cli: Cli) -> None:
     open_gate(cli)
     assert cli("run", "calc", QUESTION, *SERVED_HERE).out == f"{ANSWER}\n"
-    assert cli("ui", expect=5).err  # the last one to leave has stopped the server
+    assert not cli("stop", "--json").json["stopped"]  # the last one to leave has stopped the server
     assert [task["status"] for task in cli("tasks", "--json").lines] == ["finished"]
     cli("run", "calc", QUESTION, "--detach", "--task-id", "early")  # with no worker: it waits
     assert cli("attach", "early", *SERVED_HERE).out == f"{ANSWER}\n"
@@ -67,11 +67,12 @@ def test_run_with_agents_needs_nothing_else(cli: Cli) -> None:
 def test_dev_ends_on_a_signal_and_stops_its_server(cli: Cli) -> None:
     with cli.running("dev", "my_agents:agents", "--json") as dev:
         dev.first_json()
-        pid = cli("ui", "--json").json["pid"]
+        server = find_server(cli.data_dir)
+        assert server is not None
         ended = dev.end(signal.SIGINT)
     assert ended.code == 0
     assert "In another terminal" in ended.err
-    assert not psutil.pid_exists(pid)
+    assert not psutil.pid_exists(server.pid)
 
 
 def test_a_worker_joins_serves_and_ends_on_a_signal(cli: Cli) -> None:

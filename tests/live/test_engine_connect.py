@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from pathlib import Path
@@ -71,7 +72,8 @@ async def test_each_failure_says_what_is_wrong_and_a_lazy_client_checks_nothing(
     server: ServerInfo,
 ) -> None:
     closed = f"127.0.0.1:{free_port()}"
-    page = server.ui_url.removeprefix("http://")
+    other = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    page = f"127.0.0.1:{other.sockets[0].getsockname()[1]}"
     failures: list[tuple[str, dict[str, Any], str]] = [
         (closed, {}, r"connection refused.*TEMPORAL_ADDRESS"),
         (server.address, {"namespace": "nowhere"}, "namespace create --namespace nowhere"),
@@ -82,6 +84,7 @@ async def test_each_failure_says_what_is_wrong_and_a_lazy_client_checks_nothing(
         with pytest.raises(ConnectError, match=said) as caught:
             await connect_client(address, **options)
         assert "secret-key" not in str(caught.value)
+    other.close()
     await connect_client(closed, lazy=True)
 
 

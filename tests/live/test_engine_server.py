@@ -197,7 +197,7 @@ async def test_a_server_that_is_killed_hangs_or_was_stopped_comes_back_with_all_
         await start_task(client, f"task-{number}")
     os.kill(before.pid, signal.SIGKILL)
 
-    after = await ensure_server(data_dir, keep=True)
+    after = await ensure_server(data_dir, ui=True)
     assert after.pid != before.pid
     assert after.address == before.address
     # The client of before reconnects by itself, because the address is the same.
@@ -211,7 +211,7 @@ async def test_a_server_that_is_killed_hangs_or_was_stopped_comes_back_with_all_
     record = launch.read_record(data_dir)
     assert record is not None
     assert record.pid not in {before.pid, after.pid}
-    assert record.keep
+    assert f"http://127.0.0.1:{record.ui_port}" == after.ui_url
 
     monkeypatch.setattr(server, "JOIN_SECONDS", 0.2)
     monkeypatch.setattr(server, "HUNG_GRACE_SECONDS", 0.2)
@@ -334,11 +334,6 @@ async def test_a_server_ends_by_itself_once_its_last_holder_is_killed_unless_it_
     assert await wait_until(lambda: is_gone(server.pid), SOON)
     assert await wait_until(lambda: not list((data_dir / "leases").iterdir()), SOON)
     assert not (data_dir / "server.json").exists()
-    kept = await ensure_server(data_dir, keep=True)
-    async with held(data_dir), leased_server(data_dir):
-        pass
-    assert not watch.is_left(data_dir)
-    assert find_server(data_dir) == kept
 
 
 async def test_leases_of_one_process_are_counted_and_who_comes_always_has_a_server(

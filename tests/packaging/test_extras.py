@@ -155,7 +155,7 @@ def test_command_that_lacks_an_extra_says_which(bare: Environment) -> None:
     data_dir = bare.work / ".holdfast"  # else the commands that read say that there is nothing
     data_dir.mkdir(exist_ok=True)
     (data_dir / DATABASE).touch()
-    for done in bare.holdfast("tasks", "inbox", "stop", "ui", "demo"):
+    for done in bare.holdfast("tasks", "inbox", "stop", "demo"):
         assert done.code == 5, done.err
         assert "pip install 'holdfast-agents[local]'" in done.err
         assert "Traceback" not in done.err

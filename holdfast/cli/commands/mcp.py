@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 from contextlib import suppress
 
 from holdfast.cli import output
@@ -38,8 +39,14 @@ async def mcp_command(
                 await until_stopped(serve_stdio(tools))
                 return ExitCode.OK
             url = f"http://{host}:{bound.getsockname()[1]}{PATH}"
+            made = "" if token else secrets.token_urlsafe(32)
+            token = token or made
             if common.json:
-                output.emit({"mcp": url, "address": engine.address})
+                facts = {"mcp": url, "address": engine.address}
+                output.emit({**facts, "token": made} if made else facts)
             output.say(f"The agents are at {url}. Ctrl-C stops; tasks stay.", style="bold")
+            if made:
+                output.say(f"Clients send `Authorization: Bearer {made}`, until it ends.")
+                output.say("HOLDFAST_MCP_TOKEN names a token that lasts.")
             await until_stopped(serve_http(tools, bound, host, token))
     return ExitCode.OK

@@ -1,4 +1,4 @@
-"""`dev`, `worker`, `stop` and `ui`: the processes that serve tasks."""
+"""`dev`, `worker` and `stop`: the processes that serve tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.cli.connection import engine_of, load_agents, served, until_stoppe
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.errors import InvalidArgumentError, ServerStartError
+from holdfast.errors import InvalidArgumentError
 from holdfast.serving.unserved import warn_of_unserved
 from holdfast.serving.worker_host import Workers
 from holdfast.serving.worker_process import App, serve
@@ -23,12 +23,12 @@ from holdfast.values.checks.ids import DEFAULT_APP
 from holdfast.values.code.extras import install_command
 
 
-async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCode:
+async def dev_command(common: Common, target: str, *, app: str | None, ui: bool) -> ExitCode:
     """Run server and worker until Ctrl-C."""
     _log()
     here = load_agents(target, app)
     async with (
-        engine_of(common, new=True) as engine,
+        engine_of(common, new=True, ui=ui) as engine,
         served(engine, here) as workers,
         desk_beside(common, engine.runner(here.agents[0].name, app=app)) as desk,
     ):
@@ -97,7 +97,7 @@ async def stop_command(common: Common) -> ExitCode:
 
     directory = common.embedded
     if directory is None:
-        raise InvalidArgumentError(_NO_CLUSTER.format("stop"))
+        raise InvalidArgumentError(_NO_CLUSTER)
     stopped = await stop_server(directory)
     if common.json:
         output.emit({"stopped": stopped, "data_dir": str(directory)})
@@ -106,29 +106,8 @@ async def stop_command(common: Common) -> ExitCode:
     return ExitCode.OK
 
 
-async def ui_command(common: Common) -> ExitCode:
-    """Print where the web UI of the running server is."""
-    from holdfast.engine.dev_server.server import find_server
-
-    directory = common.embedded
-    if directory is None:
-        raise InvalidArgumentError(_NO_CLUSTER.format("ui"))
-    server = find_server(directory)
-    if server is None:
-        msg = (
-            f"No server is running in {str(directory)!r}. `holdfast dev my_module:agents` and"
-            " `holdfast worker my_module:agents` start one."
-        )
-        raise ServerStartError(msg)
-    if common.json:
-        output.emit({"ui": server.ui_url, "address": server.address, "pid": server.pid})
-    else:
-        output.answer(server.ui_url)
-    return ExitCode.OK
-
-
 _NO_CLUSTER = (
-    "`holdfast {}` is about the embedded server of a data directory; a cluster is named"
+    "`holdfast stop` is about the embedded server of a data directory; a cluster is named"
     " (--address or TEMPORAL_ADDRESS). Add --data-dir to mean the directory."
 )
 

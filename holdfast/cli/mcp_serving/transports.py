@@ -81,8 +81,7 @@ def listen(host: str, port: int, token: str, *, by: str = "") -> socket.socket:
 async def serve_http(server: Server[Any], bound: socket.socket, host: str, token: str) -> None:
     """Serve clients over streamable HTTP until cancelled."""
     app: Starlette = server.streamable_http_app(streamable_http_path=PATH, host=host)
-    if token:
-        app.user_middleware.insert(0, Middleware(_Guard, token=token))
+    app.user_middleware.insert(0, Middleware(_Guard, token=token))
     config = uvicorn.Config(
         app,
         log_level="warning",

@@ -112,12 +112,12 @@ def _packaged_cli() -> Path | None:
     return None
 
 
-def server_command(port: int, ui_port: int, *, database: str | None) -> list[str]:
+def server_command(port: int, *, ui_port: int = 0, database: str | None) -> list[str]:
     """Return the command line of a server on 127.0.0.1.
 
     Args:
         port: Port of the gRPC frontend.
-        ui_port: Port of the web UI.
+        ui_port: Port of Temporal's web UI, which shows histories to whoever asks; 0 for none.
         database: SQLite file, or None for a server in memory. It must be a bare file name: the CLI
             puts it into a URL unquoted, so `?` or `%` in a directory's name would change the path.
 
@@ -125,7 +125,8 @@ def server_command(port: int, ui_port: int, *, database: str | None) -> list[str
         ServerStartError: The Temporal CLI is not installed.
     """
     flags = ["server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"]
-    flags += ["--port", str(port), "--ui-port", str(ui_port), "--ui-disable-news-fetch"]
+    flags += ["--port", str(port)]
+    flags += ["--ui-port", str(ui_port), "--ui-disable-news-fetch"] if ui_port else ["--headless"]
     for name, kind in SEARCH_ATTRIBUTES.items():
         flags += ["--search-attribute", f"{name}={kind}"]
     for name, value in DYNAMIC_CONFIG.items():

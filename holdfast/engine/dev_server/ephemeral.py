@@ -99,8 +99,7 @@ async def ephemeral_server() -> EphemeralServer:
 async def _start_guarded(log: IO[bytes]) -> EphemeralServer | None:
     """Start a guard with its server; return None when the server did not become ready."""
     port = free_port()
-    ui_port = free_port(taken=(port,))
-    command = server_command(port, ui_port, database=None)
+    command = server_command(port, database=None)
     # By path, not by `-m`, because the child may not have this process's import path.
     process = subprocess.Popen(  # noqa: ASYNC220  returns at once, and ends outside any loop
         [sys.executable, "-I", "-S", guard.__file__, *command],
@@ -123,11 +122,7 @@ async def _start_guarded(log: IO[bytes]) -> EphemeralServer | None:
     if not children:
         await _stop_guard(process)
         return None
-    info = ServerInfo(
-        address=f"127.0.0.1:{port}",
-        ui_url=f"http://127.0.0.1:{ui_port}",
-        pid=children[0],
-    )
+    info = ServerInfo(address=f"127.0.0.1:{port}", pid=children[0])
     return EphemeralServer(info, process)
 
 

@@ -53,23 +53,21 @@ class ServerRecord:
         pid: Process id.
         started: Start time of that process in seconds since the epoch, as psutil reports it.
         port: Port of the gRPC frontend.
-        ui_port: Port of the web UI.
+        ui_port: Port of the web UI; 0 for none.
         version: Version of the Temporal server; empty while it starts.
-        keep: Whether it outlives the last lease.
     """
 
     pid: int
     started: float
     port: int
-    ui_port: int
+    ui_port: int = 0
     version: str = ""
-    keep: bool = False
 
     def info(self, directory: Path) -> ServerInfo:
         """Return the address and process of the server, for a client."""
         return ServerInfo(
             address=f"127.0.0.1:{self.port}",
-            ui_url=f"http://127.0.0.1:{self.ui_port}",
+            ui_url=f"http://127.0.0.1:{self.ui_port}" if self.ui_port else "",
             pid=self.pid,
             data_dir=directory,
         )
@@ -78,14 +76,14 @@ class ServerRecord:
 def read_record(directory: Path) -> ServerRecord | None:
     """Return the content of `server.json`, or None when it is missing or damaged."""
     match read_json(directory / "server.json"):
-        case {"pid": int(), "started": float() | int(), "port": int(), "ui_port": int()} as data:
+        case {"pid": int(), "started": float() | int(), "port": int()} as data:
             known = {field.name for field in fields(ServerRecord)}
             return ServerRecord(**{name: each for name, each in data.items() if name in known})
         case _:
             return None
 
 
-async def start_server(directory: Path) -> ServerRecord:
+async def start_server(directory: Path, *, ui: bool = False) -> ServerRecord:
     """Start a server for this directory and wait until it is ready.
 
     A server that has just made its SQLite file is restarted: a running server applies the longer
@@ -96,10 +94,10 @@ async def start_server(directory: Path) -> ServerRecord:
     """
     if not is_set_up(directory):
         begin_set_up(directory)
-    record, is_retention_new = await _start_ready(directory)
+    record, is_retention_new = await _start_ready(directory, ui=ui)
     if is_retention_new:
         await end_process(record.pid, record.started, grace=0)
-        record, _ = await _start_ready(directory)
+        record, _ = await _start_ready(directory, ui=ui)
     end_set_up(directory)
     await asyncio.to_thread(_watch, directory, record.pid)
     return record
@@ -131,11 +129,12 @@ def _watch(directory: Path, pid: int) -> None:
         )
 
 
-async def _start_ready(directory: Path) -> tuple[ServerRecord, bool]:
+async def _start_ready(directory: Path, *, ui: bool) -> tuple[ServerRecord, bool]:
     """Start a server, and try again when another process took one of its ports meanwhile."""
     tail = ""
     for attempt in range(START_ATTEMPTS):
-        record, log_start = _spawn(directory, before=_last_ports(directory) if not attempt else ())
+        before = _last_ports(directory) if not attempt else ()
+        record, log_start = _spawn(directory, before=before, ui=ui)
         write_json(directory / "server.json", asdict(record))
         ready = await wait_ready(
             f"127.0.0.1:{record.port}",
@@ -143,7 +142,8 @@ async def _start_ready(directory: Path) -> tuple[ServerRecord, bool]:
             is_running=partial(is_alive, record.pid, record.started),
         )
         if ready is not None:
-            write_json(directory / "ports.json", [record.port, record.ui_port])
+            last = [record.port, record.ui_port or (before[1] if before else 0)]
+            write_json(directory / "ports.json", last)
             record = replace(record, version=ready.version)
             return record, ready.is_retention_new
         await end_process(record.pid, record.started)
@@ -167,11 +167,12 @@ def _last_ports(directory: Path) -> tuple[int, ...]:
             return ()
 
 
-def _spawn(directory: Path, *, before: tuple[int, ...]) -> tuple[ServerRecord, int]:
+def _spawn(directory: Path, *, before: tuple[int, ...], ui: bool) -> tuple[ServerRecord, int]:
     """Start the server process; return its record and the position in the log where it begins."""
     port = free_port(preferred=before[0] if before else None)
-    ui_port = free_port(preferred=before[1] if before else None, taken=(port,))
-    command = server_command(port, ui_port, database=DATABASE)
+    wanted = before[1] or None if before else None
+    ui_port = free_port(preferred=wanted, taken=(port,)) if ui else 0
+    command = server_command(port, ui_port=ui_port, database=DATABASE)
     log = directory / "server.log"
     with open(log, "ab", opener=owner_only) as output:
         if output.tell() > LOG_BYTES:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.engine.dev_server.datadir import locked, prepare, read_json, write_json
-from holdfast.engine.dev_server.launch import read_record
 from holdfast.engine.dev_server.process import is_alive, start_time
 from holdfast.engine.dev_server.server import ensure_server, revive_server, stop_locked
 from holdfast.engine.dev_server.serverinfo import ServerInfo
@@ -58,7 +57,7 @@ async def acquire_lease(data_dir: Path) -> Lease:
 
 
 async def release_lease(lease: Lease) -> bool:
-    """Release a lease; if it is the last valid one, stop the server, unless that is to be kept.
+    """Release a lease; if it is the last valid one, stop the server.
 
     A lease inherited through `fork` belongs to the parent, so a release in the child does nothing.
 
@@ -76,14 +75,11 @@ async def release_lease(lease: Lease) -> bool:
         lease.file.unlink(missing_ok=True)
         if live_leases(directory):
             return False
-        record = read_record(directory)
-        if record is not None and record.keep:
-            return False
         return await stop_locked(directory, grace=RELEASE_GRACE_SECONDS)
 
 
 @asynccontextmanager
-async def leased_server(data_dir: Path) -> AsyncGenerator[ServerInfo]:
+async def leased_server(data_dir: Path, *, ui: bool = False) -> AsyncGenerator[ServerInfo]:
     """Use the server of this directory for the length of an `async with` block.
 
     A server that is killed meanwhile is started again; one that was stopped is not.
@@ -93,7 +89,7 @@ async def leased_server(data_dir: Path) -> AsyncGenerator[ServerInfo]:
     """
     lease = await acquire_lease(data_dir)
     try:
-        info = await ensure_server(data_dir)
+        info = await ensure_server(data_dir, ui=ui)
         reviving = asyncio.create_task(_revive(data_dir))
         try:
             yield info

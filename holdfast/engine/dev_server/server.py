@@ -26,6 +26,7 @@ from holdfast.engine.dev_server.process import (
     start_time,
 )
 from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.errors import ServerStartError
 from holdfast.values.text.logs import log
 
 __all__ = ["ServerInfo", "ensure_server", "find_cli", "find_server", "stop_server"]
@@ -36,7 +37,7 @@ JOIN_SECONDS = 15.0
 HUNG_GRACE_SECONDS = 2.0
 
 
-async def ensure_server(data_dir: Path, *, keep: bool = False) -> ServerInfo:
+async def ensure_server(data_dir: Path, *, ui: bool = False) -> ServerInfo:
     """Join the server of this directory, or start it when none is running.
 
     A server that was killed is started again on the same SQLite file, and on the same port if that
@@ -45,20 +46,25 @@ async def ensure_server(data_dir: Path, *, keep: bool = False) -> ServerInfo:
 
     Args:
         data_dir: Created when missing.
-        keep: Let the server outlive the last lease, until `stop_server`.
+        ui: Whether it has Temporal's web UI, which shows all histories to whoever asks.
 
     Raises:
-        ServerStartError: The directory cannot be used, the Temporal CLI is missing, or the server
-            did not become ready within 30 s (the text ends with the tail of its log).
+        ServerStartError: The directory cannot be used, the Temporal CLI is missing, the server
+            did not become ready within 30 s (the text ends with the tail of its log), or it runs
+            without the UI that is asked for.
     """
     directory = prepare(data_dir)
     async with locked(directory):
         await _end_orphans(directory)
         record = await _join(directory)
         if record is None:
-            record = await start_server(directory)
-        if keep and not record.keep:
-            record = replace(record, keep=True)
+            record = await start_server(directory, ui=ui)
+        if ui and not record.ui_port:
+            msg = (
+                f"The Temporal server of {str(directory)!r} runs without its web UI. End the"
+                " processes that use it, or `holdfast stop`, and start it with the UI."
+            )
+            raise ServerStartError(msg)
         write_json(directory / "server.json", asdict(record))
         return record.info(directory)
 
@@ -77,8 +83,7 @@ async def revive_server(data_dir: Path) -> None:
         if record is None or not _was_killed(record):
             return
         log.warning("The Temporal server of %s was killed: it is started again", directory)
-        made = await start_server(directory)
-        made = replace(made, keep=record.keep)
+        made = await start_server(directory, ui=bool(record.ui_port))
         write_json(directory / "server.json", asdict(made))
 
 
@@ -190,6 +195,7 @@ def _servers_in(directory: Path) -> Iterator[tuple[ServerRecord, bool]]:
             continue
         with suppress(ValueError, IndexError):
             port = int(flags[flags.index("--port") + 1])
-            ui_port = int(flags[flags.index("--ui-port") + 1])
+            has_ui = "--ui-port" in flags
+            ui_port = int(flags[flags.index("--ui-port") + 1]) if has_ui else 0
             server = ServerRecord(pid=found.pid, started=started, port=port, ui_port=ui_port)
             yield server, found.is_deleted

@@ -12,12 +12,12 @@ class ServerInfo:
 
     Attributes:
         address: host:port of the gRPC frontend, for `Client.connect`.
-        ui_url: The Temporal web UI.
         pid: Process id of the server.
+        ui_url: Temporal's web UI; empty where it was not asked for.
         data_dir: Its directory, or None for a server in memory.
     """
 
     address: str
-    ui_url: str
     pid: int
+    ui_url: str = ""
     data_dir: Path | None = None

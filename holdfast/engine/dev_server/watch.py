@@ -47,12 +47,9 @@ def main(directory: Path, pid: int, grace: float) -> None:
 
 
 def is_left(directory: Path) -> bool:
-    """Whether there are leases, none of them of a live process, and the server is not kept."""
+    """Whether there are leases, none of them of a live process."""
     leases = list((directory / "leases").glob("*.json"))
-    if not leases or any(_is_held(lease) for lease in leases):
-        return False
-    record = _read(directory / "server.json")
-    return not (isinstance(record, dict) and cast("dict[str, object]", record).get("keep"))
+    return bool(leases) and not any(_is_held(lease) for lease in leases)
 
 
 def end(directory: Path, pid: int) -> None:

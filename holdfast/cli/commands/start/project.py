@@ -132,13 +132,13 @@ services:
       - server
       - start-dev
       - --ip=0.0.0.0
+      - --headless  # Temporal's web UI asks nobody who they are
       - --db-filename=/data/temporal.db
       - --search-attribute=HfStatus=Keyword
       - --search-attribute=HfAgent=Keyword
       - --search-attribute=HfApprovals=Int
     ports:
       - "127.0.0.1:7233:7233"
-      - "127.0.0.1:8233:8233"
     volumes:
       - temporal:/data
     restart: unless-stopped

@@ -21,7 +21,7 @@ from holdfast.values.code.extras import needing_local
 _PATIENCE = GRACE.total_seconds() + 5
 
 
-async def reload_command(common: Common, target: str, *, app: str | None) -> ExitCode:
+async def reload_command(common: Common, target: str, *, app: str | None, ui: bool) -> ExitCode:
     """Run the server here and a worker process beside it, anew after each change of the code.
 
     Tasks are not touched: the worker lets running calls end, and the next one goes on.
@@ -31,11 +31,14 @@ async def reload_command(common: Common, target: str, *, app: str | None) -> Exi
     """
     with needing_local():
         from watchfiles import PythonFilter, awatch  # pyright: ignore[reportUnknownVariableType]  its own types lack one
-    async with engine_of(common, new=True) as engine, desk_beside(common, engine.runner()) as desk:
-        ui = engine.server.ui_url if engine.server else ""
+    async with (
+        engine_of(common, new=True, ui=ui) as engine,
+        desk_beside(common, engine.runner()) as desk,
+    ):
+        url = engine.server.ui_url if engine.server else ""
         if common.json:
-            output.emit({"address": engine.address, "ui": ui, "desk": desk})
-        for name, text in (("address", engine.address), ("ui", ui), ("desk", desk)):
+            output.emit({"address": engine.address, "ui": url, "desk": desk})
+        for name, text in (("address", engine.address), ("ui", url), ("desk", desk)):
             if text:
                 output.say(f"  {name:<8} {text}")
         worker = _Worker(common, target, app)
