@@ -29,8 +29,7 @@ from holdfast.models.base import StreamingModel, Tell
 from holdfast.models.draft import deltas_of
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import ToolCall, assistant
-from tests.live.test_loop import Run
-from tests.support.rig import MakeAgent, Rig
+from tests.support.runs import Runs
 
 ID = "call_7"
 SEAT = {"seat": "1A"}
@@ -70,11 +69,6 @@ def answer(*output: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Run:
-    return Run(rig, make_agent)
-
-
-@pytest.fixture
 def booking() -> Booking:
     return Booking()
 
@@ -85,7 +79,7 @@ def sent(model: FakeOpenAI) -> list[str]:
 
 
 async def test_a_call_that_is_made_once_more_has_its_result_already(
-    run: Run, model: FakeOpenAI, booking: Booking
+    run: Runs, model: FakeOpenAI, booking: Booking
 ) -> None:
     model.call("book", SEAT, id=ID)
     model.call("book", '{ "seat" : "1A" }', id=ID, reasoning="Did I book?")
@@ -131,7 +125,7 @@ class Telling(StreamingModel):
 
 
 async def test_readers_of_pieces_get_no_piece_of_it_and_nothing_twice(
-    run: Run, booking: Booking
+    run: Runs, booking: Booking
 ) -> None:
     model = Telling()
     agent = await run.serve(booking.tool, model=model)
@@ -155,7 +149,7 @@ async def test_readers_of_pieces_get_no_piece_of_it_and_nothing_twice(
     ],
 )
 async def test_another_call_of_the_id_and_one_without_an_id_end_the_run(
-    run: Run, model: FakeOpenAI, booking: Booking, call: dict[str, Any], said: str
+    run: Runs, model: FakeOpenAI, booking: Booking, call: dict[str, Any], said: str
 ) -> None:
     ended: list[str] = []
 
@@ -175,7 +169,7 @@ async def test_another_call_of_the_id_and_one_without_an_id_end_the_run(
 
 
 async def test_an_approval_holds_for_the_call_that_it_was_given_for(
-    run: Run, model: FakeOpenAI
+    run: Runs, model: FakeOpenAI
 ) -> None:
     booking = Booking(needs_approval=True)
     model.call("book", SEAT, id=ID)
@@ -209,7 +203,7 @@ def books(seat: str) -> dict[str, Any]:
     return called("book", {"seat": seat}, ID)
 
 
-async def test_ids_are_those_of_one_run(run: Run, booking: Booking) -> None:
+async def test_ids_are_those_of_one_run(run: Runs, booking: Booking) -> None:
     session = SQLiteSession("s")
     for seat in ("1A", "2B"):
         of = {"model": Scripted(books(seat), books(seat), DONE), "name": f"agent {seat}"}
@@ -218,7 +212,7 @@ async def test_ids_are_those_of_one_run(run: Run, booking: Booking) -> None:
 
 
 async def test_a_provider_that_counts_the_calls_of_each_answer_makes_new_ones(
-    run: Run, booking: Booking
+    run: Runs, booking: Booking
 ) -> None:
     seats = ("1A", "1A", "2B")
     calls = [ToolCall(id=ID, name="book", arguments=json.dumps({"seat": s})) for s in seats]
@@ -227,7 +221,7 @@ async def test_a_provider_that_counts_the_calls_of_each_answer_makes_new_ones(
 
 
 async def test_a_request_of_a_server_that_was_answered_is_answered_once(
-    run: Run, booking: Booking
+    run: Runs, booking: Booking
 ) -> None:
     asked: list[str] = []
 

@@ -19,14 +19,8 @@ from holdfast.agents.handoffs.filters import remove_all_tools
 from holdfast.models import from_response_items
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import ToolCall
-from tests.live.test_loop import Run
-from tests.support.rig import MakeAgent, Rig
-from tests.support.runs import look
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Run:
-    return Run(rig, make_agent)
+from tests.support.rig import Rig
+from tests.support.runs import Runs, look
 
 
 def texts(result: Any, mode: Any = "preserve_all") -> list[str]:
@@ -113,12 +107,12 @@ async def test_a_run_before_it_that_was_deleted_is_left_out(
 
 
 async def test_a_conversation_that_the_provider_keeps_is_sent_once_and_read_whole(
-    run: Run, model: FakeOpenAI
+    run: Runs, model: FakeOpenAI
 ) -> None:
     model.reply("one")
     model.reply("two")
     model.reply("three")
-    kept = {"conversation_id": "conv_1", "previous_response_id": "resp_0"}
+    kept: dict[str, Any] = {"conversation_id": "conv_1", "previous_response_id": "resp_0"}
     first = await run("Q", **kept)
     state = first.to_state()
     state.add_input("And then?")

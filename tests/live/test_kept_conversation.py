@@ -21,14 +21,8 @@ from holdfast import (
 )
 from holdfast.models import ChatCompletionsModel
 from holdfast.testing import FakeOpenAI
-from tests.live.test_loop import Run
 from tests.support.rig import MakeAgent, Rig
-from tests.support.runs import look
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Run:
-    return Run(rig, make_agent)
+from tests.support.runs import Runs, look
 
 
 def sent(model: FakeOpenAI) -> list[tuple[Any, Any, list[Any]]]:
@@ -69,7 +63,7 @@ def always(_context: object) -> bool:
 
 
 async def test_what_is_forgotten_is_sent_again_before_a_retry_policy_is_asked(
-    run: Run, model: FakeOpenAI
+    run: Runs, model: FakeOpenAI
 ) -> None:
     model.call("look")
     model.fail(400, code="previous_response_not_found")
@@ -82,7 +76,7 @@ async def test_what_is_forgotten_is_sent_again_before_a_retry_policy_is_asked(
 
 
 async def test_a_run_goes_on_after_an_undo_from_the_answer_before_it(
-    run: Run, model: FakeOpenAI
+    run: Runs, model: FakeOpenAI
 ) -> None:
     model.call("look")
     model.call("look")
@@ -117,7 +111,7 @@ async def test_the_next_agent_of_a_handoff_gets_what_is_new(
     assert "nest_handoff_history" in caplog.text
 
 
-async def test_an_api_that_keeps_nothing_is_named(run: Run, model: FakeOpenAI) -> None:
+async def test_an_api_that_keeps_nothing_is_named(run: Runs, model: FakeOpenAI) -> None:
     chat = ChatCompletionsModel("gpt-5-mini", base_url=model.base_url, api_key="sk-test")
     with pytest.raises(StepFailedError, match="keeps no conversation"):
         await run("q", of={"model": chat}, conversation_id="conv_1")

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-import pytest
-
 from holdfast import (
-    Agent,
     ApplyPatchOperation,
     ApplyPatchResult,
     ApplyPatchTool,
     CustomTool,
-    LocalShellTool,
-    ModelBehaviorError,
     ShellCallOutcome,
     ShellCommandOutput,
     ShellCommandRequest,
     ShellResult,
     ShellTool,
-    UserError,
     apply_diff,
     tool,
 )
 from holdfast.testing import FakeOpenAI, hosted, reply
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import MakeRunner
 from tests.support.runs import Runs, sent_items
 
 SHELL = hosted(
@@ -43,18 +36,6 @@ PATCH = hosted(
     operation={"type": "update_file", "path": "a.txt", "diff": "@@\n-old\n+new\n"},
 )
 EDIT = hosted("custom_tool_call", id="ct_1", call_id="c3", name="edit", input="s/a/b/")
-OLD_SHELL = hosted(
-    "local_shell_call",
-    id="ls_1",
-    call_id="c4",
-    status="completed",
-    action={"type": "exec", "command": ["ls"], "env": {}},
-)
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 class Ran:
@@ -179,22 +160,6 @@ async def test_code_may_decide_in_place_of_a_person(run: Runs, model: FakeOpenAI
     assert [request.data.call_id for request in ran.requests] == ["c9"]
 
 
-async def test_the_time_of_an_approval_by_code_is_not_the_time_of_the_tool(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    ran = Ran()
-
-    async def decide(ctx: Any, item: Any) -> Any:
-        await asyncio.sleep(2.5)
-        return {"approve": True}
-
-    tool = ShellTool(ran, needs_approval=True, on_approval=decide, timeout_seconds=2)
-    runner = await make_runner(tool)
-    model.add(reply("", items=[SHELL]), reply("done"))
-    assert (await runner.run_task(await runner.create_task("q"))).output == "done"
-    assert len(ran.requests) == 1
-
-
 async def test_a_call_runs_only_a_tool_of_its_kind(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
@@ -222,14 +187,6 @@ async def test_a_call_runs_only_a_tool_of_its_kind(
     assert "No function_call is a call of tool apply_patch" in told["c8"]
     assert "No custom_tool_call is a call of tool shell" in told["c9"]
     assert (ran, files.files) == ([], {"a.txt": "old\n"})
-
-
-async def test_an_old_shell_gets_its_call_and_returns_a_text(run: Runs, model: FakeOpenAI) -> None:
-    await run.serve(LocalShellTool(lambda request: " ".join(request.data.action.command)))
-    model.add(reply("", items=[OLD_SHELL]), reply("done"))
-    assert (await run("q")).final_output == "done"
-    told = {"type": "local_shell_call_output", "id": "c4", "call_id": "c4", "output": "ls"}
-    assert sent_items(model) == [OLD_SHELL, told]
 
 
 async def test_a_custom_tool_gets_the_text_as_it_is(run: Runs, model: FakeOpenAI) -> None:
@@ -291,17 +248,3 @@ async def test_a_patch_that_fails_is_told_as_failed_and_stays_without_an_undo(
     assert (first["status"], first["output"]) == ("failed", "there is no such file")
     assert second["status"] == "failed"
     assert "'rename' is no operation" in second["output"]
-
-
-async def test_a_model_without_such_tools_is_refused(make_agent: MakeAgent) -> None:
-    with pytest.raises(UserError, match="shell"):
-        Agent(name="a", model="chat:some", tools=[ShellTool(Ran())])
-
-
-async def test_a_call_of_a_tool_that_the_agent_lacks_ends_the_run(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    await run.serve()
-    model.add(reply("", items=[SHELL]))
-    with pytest.raises(ModelBehaviorError, match="without a shell tool"):
-        await run("q")

@@ -12,17 +12,13 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import PendingActivityState
-from temporalio.client import WorkflowHandle
 
 from holdfast import Agent, AgentRunner, Task, ToolContext, tool
 from holdfast.activities import heartbeat, long_calls
-from holdfast.activities.data.source import Source
 from holdfast.agents.tools.decorator import Tool
-from holdfast.archive.archive import Archive
 from holdfast.cli.following.history import TaskHistory
-from holdfast.errors import ArchiveError
 from holdfast.task.data.agent_snapshot import ToolEffect
-from holdfast.task.data.calls import LONG_CALL, LongCall, Outcome
+from holdfast.task.data.calls import LONG_CALL, LongCall
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import (
     MakeRunner,
@@ -82,26 +78,6 @@ async def begin(runner: AgentRunner, digging: Digging) -> Task:
 
     await until(begun)
     return task
-
-
-class Disk:
-    """What the archive is kept on; it may be full."""
-
-    def __init__(self) -> None:
-        self.is_full = True
-        self.has_refused = False
-
-    def fill(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let the archive refuse to keep anything."""
-        put = Archive.aput
-
-        async def put_if_there_is_room(archive: Archive, data: bytes) -> str:
-            if self.is_full:
-                self.has_refused = True
-                raise ArchiveError("the disk is full")
-            return await put(archive, data)
-
-        monkeypatch.setattr(Archive, "aput", put_if_there_is_room)
 
 
 async def send(runner: AgentRunner, task: Task) -> None:
@@ -202,19 +178,7 @@ async def undone(runner: AgentRunner, task: Task) -> None:
     await runner.undo_step(task, residue="keep")
 
 
-async def cancelled(runner: AgentRunner, task: Task) -> None:
-    await runner.client.get_workflow_handle(task.task_id).cancel()
-    await until_status(runner, task, "abandoned")
-
-
-@pytest.mark.parametrize(
-    ("cut", "is_rejoined"),
-    [
-        (abandoned, True),
-        (undone, False),
-        pytest.param(cancelled, True, marks=pytest.mark.exhaustive),
-    ],
-)
+@pytest.mark.parametrize(("cut", "is_rejoined"), [(abandoned, True), (undone, False)])
 async def test_a_tool_is_cut_off_also_after_a_rollover(
     make_runner: MakeRunner, model: FakeOpenAI, cut: Cut, *, is_rejoined: bool
 ) -> None:
@@ -252,76 +216,3 @@ async def test_a_message_that_no_activity_of_the_task_has_sent_is_refused(
     refused = [e for e in await runner.audit(task) if e.kind == "refused"]
     assert [e.reason for e in refused] == ["It did not come from an activity of this task."]
     assert (await event_types(runner.client, task.task_id)).count("WORKFLOW_EXECUTION_SIGNALED")
-
-
-async def test_a_repeatable_call_whose_outcome_is_lost_after_a_rollover_is_made_again(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digging, lost = Digging(), list[Outcome]()
-    written = Source.written
-
-    async def written_once(source: Source, outcome: Outcome) -> None:
-        if not lost:
-            lost.append(outcome)
-            raise ArchiveError("the disk is full")
-        await written(source, outcome)
-
-    monkeypatch.setattr(Source, "written", written_once)
-    runner = await make_runner(digging.tool("read"), roll_events=ROLL)
-    model.call("dig", {"place": "a"})
-    model.reply("done")
-    task = await begin(runner, digging)
-    await rolls(runner, task)
-    digging.let_go.set()
-    assert (await runner.run_task(task)).output == "done"
-    assert digging.begun == {"a": 2}
-
-
-async def test_an_abandon_stops_a_tool_whose_task_cannot_continue_as_new(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digging, disk = Digging(), Disk()
-
-    runner = await make_runner(digging.tool("irreversible"), roll_events=ROLL)
-    model.call("dig", {"place": "a"})
-    task = await begin(runner, digging)
-    disk.fill(monkeypatch)
-
-    async def is_cut() -> bool:
-        return digging.cut == {"a": 1}
-
-    async def is_refused() -> bool:
-        await send(runner, task)
-        return disk.has_refused
-
-    await until(is_refused)
-    await runner.abandon(task, by="ann", reason="enough")
-    await until(is_cut)
-    disk.is_full = False
-    await until_status(runner, task, "abandoned")
-
-
-async def test_a_signal_that_cannot_be_encoded_once_leaves_the_call_alive(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digging, failed, told = Digging(), asyncio.Event(), asyncio.Event()
-    signal: Any = WorkflowHandle.signal  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-
-    async def signal_at_second_try(handle: Any, name: str, *given: Any, **options: Any) -> None:
-        if name == LONG_CALL and not failed.is_set():
-            failed.set()
-            raise RuntimeError("the key of the payload codec cannot be read")
-        await signal(handle, name, *given, **options)
-        if name == LONG_CALL:
-            told.set()
-
-    monkeypatch.setattr(WorkflowHandle, "signal", signal_at_second_try)
-
-    runner = await make_runner(digging.tool("read"), roll_events=ROLL)
-    model.call("dig", {"place": "a"})
-    model.reply("done")
-    task = await begin(runner, digging)
-    await asyncio.wait_for(told.wait(), 60)
-    digging.let_go.set()
-    assert (await runner.run_task(task)).output == "done"
-    assert digging.begun == {"a": 1}

@@ -1,4 +1,4 @@
-"""The agent loop: final outputs, instructions, tools on offer, and what follows tool calls."""
+"""The agent loop: instructions, tools on offer, what follows calls, and what a run brings to it."""
 
 from __future__ import annotations
 
@@ -8,88 +8,17 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Agent, Runner, StepFailedError, tool
-from holdfast.testing import FakeOpenAI
+from holdfast import Agent, RunConfig, Runner, StepFailedError, tool
+from holdfast.agents.runs.model_input import CallModelData, ModelInputData
+from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.workers.tool_use import FunctionToolResult, ToolsToFinalOutputResult
-from tests.support.rig import MakeAgent, Rig
-from tests.support.runs import Served, look
-
-
-class City(BaseModel):
-    name: str
-    people: int
-
-
-@tool(effect="read")
-def count() -> int:
-    """Count."""
-    return 7
-
-
-class Run(Served):
-    """Runs an agent of tools, on the test's own worker."""
-
-    async def __call__(self, given: Any, *tools: Any, of: Any = None, **options: Any) -> Any:
-        agent = await self.serve(*tools, **(of or {}))
-        return await Runner.run(agent, given, runner=self.runner, **options)
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Run:
-    return Run(rig, make_agent)
-
-
-# ---- final output
-
-
-def message(*texts: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "message",
-            "id": f"msg_{i}",
-            "role": "assistant",
-            "status": "completed",
-            "content": [{"type": "output_text", "text": text, "annotations": []}],
-        }
-        for i, text in enumerate(texts)
-    ]
-
-
-def body(*output: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "id": "resp_1",
-        "object": "response",
-        "status": "completed",
-        "model": "gpt-5-mini",
-        "output": list(output),
-    }
-
-
-async def test_steps_give_structured_output_as_json_data(run: Run, model: FakeOpenAI) -> None:
-    model.reply('{"name": "Rome", "people": 3}')
-    await run.serve(output_type=City)
-    runner = run.runner
-    task = await runner.create_task("q")
-    output = await runner.run_step(task)
-    assert (output.is_last, output.output) == (True, {"name": "Rome", "people": 3})
-
-
-# ---- instructions
-
-
-@dataclasses.dataclass
-class Trip:
-    city: str = "Rome"
-    seen: int = 0
-
-
-async def speak(ctx: RunContextWrapper[Trip], agent: Agent) -> str:
-    return f"{agent.name} in {ctx.context.city}, seen {ctx.context.seen}, {ctx.usage.requests}"
+from tests.support.runs import Runs, look
+from tests.support.workers import said
 
 
 async def test_a_step_keeps_the_instructions_that_it_began_with(
-    run: Run, model: FakeOpenAI
+    run: Runs, model: FakeOpenAI
 ) -> None:
     """A step is run twice here: its tool's result is its end."""
     made: list[str] = []
@@ -108,7 +37,7 @@ async def test_a_step_keeps_the_instructions_that_it_began_with(
 
 
 async def test_an_error_of_the_instructions_leaves_the_step_to_be_run_again(
-    run: Run, model: FakeOpenAI
+    run: Runs, model: FakeOpenAI
 ) -> None:
     broken = [True]
 
@@ -125,9 +54,6 @@ async def test_an_error_of_the_instructions_leaves_the_step_to_be_run_again(
     assert model.requests[0].instructions == "now"
 
 
-# ---- tools on offer
-
-
 def only_with_key(ctx: RunContextWrapper[Any], _agent: Agent) -> bool:
     return "key" in ctx.context
 
@@ -138,14 +64,8 @@ def open_door() -> str:
     return "open"
 
 
-@tool(effect="read", is_enabled=False)
-def never() -> str:
-    """Never on offer."""
-    return "never"
-
-
 async def test_steps_tell_the_model_of_a_tool_that_is_not_on_offer(
-    run: Run, model: FakeOpenAI
+    run: Runs, model: FakeOpenAI
 ) -> None:
     model.call("open_door")
     model.reply("done")
@@ -153,9 +73,6 @@ async def test_steps_tell_the_model_of_a_tool_that_is_not_on_offer(
     runner = run.runner
     assert str(await runner.run_task(await runner.create_task("q", extra_state={"context": {}})))
     assert "not on offer" in model.requests[1].results["call_1"]
-
-
-# ---- what follows tool calls
 
 
 class Weather(BaseModel):
@@ -184,7 +101,7 @@ def storm() -> Weather:
 
 
 async def test_a_function_that_decides_gets_objects_as_the_tools_return_them(
-    run: Run, model: FakeOpenAI
+    run: Runs, model: FakeOpenAI
 ) -> None:
     def decide(_ctx: object, results: list[FunctionToolResult]) -> ToolsToFinalOutputResult:
         told = [result.output for result in results]
@@ -194,3 +111,74 @@ async def test_a_function_that_decides_gets_objects_as_the_tools_return_them(
     model.calls([("weather", {"city": "Rome"}), ("tide", {}), ("storm", {})])
     result = await run("q", weather, tide, storm, of={"tool_use_behavior": decide})
     assert result.final_output == "Rome 20 1.5"
+
+
+async def test_a_handler_that_raises_leaves_the_task_to_be_continued(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    broken = [True]
+
+    def handler(_data: object) -> str:
+        if broken:
+            raise ZeroDivisionError("mend me")
+        return "mended"
+
+    model.refuse("I will not")
+    with pytest.raises(StepFailedError, match="mend me"):
+        await run("q", error_handlers={"model_refusal": handler}, task_id="loop-handler")
+    broken.clear()
+    assert str(await run.runner.run_task("loop-handler")) == "mended"
+    assert len(model.requests) == 1
+
+
+async def test_a_filter_changes_what_is_sent_and_nothing_that_is_recorded(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    seen: list[tuple[Any, str]] = []
+
+    async def shorten(data: CallModelData) -> ModelInputData:
+        seen.append((data.context, data.agent.name))
+        data.model_data.input.append({"role": "user", "content": "be short"})
+        return ModelInputData(input=data.model_data.input[-1:], instructions="new")
+
+    model.call("look")
+    model.reply("done")
+    result = await run(
+        "q",
+        look,
+        of={"instructions": "old"},
+        run_config=RunConfig(call_model_input_filter=shorten),
+        context={"a": 1},
+        task_id="loop-filter",
+    )
+    assert [(r.instructions, said(r.messages)) for r in model.requests] == [
+        ("new", [("user", "be short")])
+    ] * 2
+    assert seen == [({"a": 1}, "agent")] * 2
+    assert result.to_input_list()[0] == {"role": "user", "content": "q"}
+    transcript = await run.runner.all_messages("loop-filter")
+    assert said(transcript)[0] == ("user", "q")
+    assert len(transcript) == 4
+
+
+class Provider:
+    """Gives one model, whatever the name."""
+
+    def __init__(self) -> None:
+        self.model = ScriptedModel(["provided"])
+        self.names: list[str | None] = []
+
+    def get_model(self, name: str | None) -> ScriptedModel:
+        self.names.append(name)
+        return self.model
+
+
+async def test_a_provider_makes_models_of_names_only(run: Runs, model: FakeOpenAI) -> None:
+    provider = Provider()
+    named = Agent(name="agent", model="some-name")
+    await run.rig.serve(named)
+    config = RunConfig(model_provider=provider)
+    result = await Runner.run(named, "q", runner=run.runner, run_config=config)
+    assert (result.final_output, provider.names) == ("provided", ["some-name"])
+    model.reply("own model")
+    assert (await run("q", run_config=config)).final_output == "own model"

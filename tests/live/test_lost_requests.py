@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
-from typing import Any
 
 import pytest
-from temporalio.api.command.v1 import Command, CompleteWorkflowExecutionCommandAttributes
-from temporalio.api.enums.v1 import CommandType
+from temporalio.api.command.v1 import Command
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
     PollWorkflowTaskQueueRequest,
@@ -16,14 +13,13 @@ from temporalio.api.workflowservice.v1 import (
     RespondWorkflowTaskCompletedRequest,
     RespondWorkflowTaskFailedRequest,
 )
-from temporalio.service import RPCError
 
-from holdfast import AgentRunner, RunHooks, Runner, RunResultStreaming, Task, TaskStepOutput
+from holdfast import AgentRunner, Task, TaskStepOutput
 from holdfast.client.agent_runner.task_client import updates
 from holdfast.errors import ConnectError
 from holdfast.reading import queries
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig, event_types
+from tests.support.rig import MakeAgent, Rig
 
 SEVERAL = 3
 """After so many failures the server turns requests away."""
@@ -95,21 +91,9 @@ class OddWorker:
         )
 
 
-CLOSE = Command(
-    command_type=CommandType.COMMAND_TYPE_COMPLETE_WORKFLOW_EXECUTION,
-    complete_workflow_execution_command_attributes=CompleteWorkflowExecutionCommandAttributes(),
-)
-"""Refused by the server while the workflow has a signal that the worker did not see."""
-
-
 @pytest.fixture
 def odd(rig: Rig) -> OddWorker:
     return OddWorker(rig)
-
-
-KEPT: dict[str, Any] = {"sticky_queue_schedule_to_start_timeout": timedelta(minutes=5)}
-"""For runs, whose first workflow task schedules an activity where the odd worker's has none: such a
-history cannot be replayed, so the task stays with the worker that took it, however busy it is."""
 
 
 async def begin_step(
@@ -134,27 +118,6 @@ async def test_a_request_that_a_worker_passed_over_is_asked_again(
     odd.forget(task.task_id)
 
 
-async def test_a_stream_tells_all_of_a_run_that_was_asked_again(
-    rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    told: list[str] = []
-
-    class Hooks(RunHooks):
-        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-            told.append(output)
-
-    agent = make_agent()
-    model.reply("done")
-    taking = asyncio.create_task(odd.take())
-    stream = Runner.run_streamed(agent, "q", runner=rig.runner(), hooks=Hooks())
-    events = asyncio.create_task(read(stream))
-    await odd.answer(await taking)
-    await rig.serve(agent, **KEPT)
-    assert "run_item_stream_event" in await events
-    assert (stream.final_output, told) == ("done", ["done"])
-    odd.forget(stream.task_id)
-
-
 async def test_a_question_that_a_worker_forgot_is_asked_again(
     rig: Rig,
     odd: OddWorker,
@@ -173,25 +136,6 @@ async def test_a_question_that_a_worker_forgot_is_asked_again(
     await odd.take_question()  # and no word about it
     await rig.serve(make_agent())
     assert (await asking).task_id == task.task_id
-
-
-async def read(stream: RunResultStreaming) -> list[str]:
-    return [event.type async for event in stream.stream_events()]
-
-
-async def test_a_request_whose_workflow_task_failed_is_asked_again(
-    rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = rig.runner()
-    task, running, taken = await begin_step(runner, odd, model)
-    await runner.client.get_workflow_handle(task.task_id).signal("news")
-    with pytest.raises(RPCError, match="UnhandledCommand"):
-        await odd.answer(taken, CLOSE)
-    await rig.serve(make_agent())
-    assert str(await running) == "done"
-    assert len(model.requests) == 1
-    assert "WORKFLOW_TASK_FAILED" in await event_types(runner.client, task.task_id)
-    odd.forget(task.task_id)
 
 
 async def test_a_task_at_which_workers_always_fail_says_so(

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Message, Task, TaskStep, TaskStepOutput, tool
+from holdfast import Message, Task, tool
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.task.data.state import SessionState
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
-from holdfast.workers import StepContext
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until_rolled
-from tests.support.workers import Counting, ends, said
+from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.workers import Counting, said
 
 
 @tool(effect="read")
@@ -117,42 +116,6 @@ async def test_a_tool_choice_holds_for_one_step_and_a_default_one_for_the_first(
     assert model.requests[-1].body.get("tool_choice") == "required"
 
 
-async def test_an_abandoned_task_leaves_no_trace_in_a_later_prompt(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.call("look", {"where": "secretly"})
-    task = await runner.create_task("the abandoned question", session="s")
-    await runner.run_step(task)
-    await runner.abandon(task, reason="enough", by="ann")
-    model.reply("hello")
-    await runner.chat("hi", session="s")
-    assert not model.requests[1].holds("abandoned")
-    assert not model.requests[1].holds("secretly")
-    assert said(await runner.session("s").chat_history()) == [
-        ("user", "hi"),
-        ("assistant", "hello"),
-    ]
-
-
-async def test_two_finalizes_at_once_keep_both_turns_contiguous(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
-    class Echo(Counting):
-        async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-            ctx.add(user(step.input or ""))
-            ctx.add(assistant(f"re {step.input}"))
-            return ends(step, f"re {step.input}")
-
-    await rig.serve(make_agent(worker=Echo()))
-    runner = rig.runner()
-    names = [f"q{k}" for k in range(5)]
-    await asyncio.gather(*(runner.chat(name, session="s") for name in names))
-    history = said(await runner.session("s").chat_history())
-    turns = [history[k : k + 2] for k in range(0, len(history), 2)]
-    assert sorted(turns) == [[("user", name), ("assistant", f"re {name}")] for name in names]
-
-
 async def test_a_task_keeps_the_history_it_began_with(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -177,38 +140,6 @@ async def test_a_task_keeps_the_history_it_began_with(
     assert texts == ["a", "", "seen here", "from a"]
 
 
-async def test_sessions_of_one_name_are_apart_between_apps(
-    engine: Any, rig: Rig, make_agent: MakeAgent
-) -> None:
-    other = Rig(engine)
-    await rig.runner().session("s").append([user("mine")])
-    await rig.serve(make_agent(worker=Counting()))
-    await other.serve(make_agent(worker=Counting()))
-    assert said(await rig.runner().session("s").chat_history()) == [("user", "mine")]
-    assert await other.runner().session("s").chat_history() == []
-    await other.stop()
-
-
-async def test_a_return_direct_tool_ends_the_turn_with_its_text(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    @tool(return_direct=True)
-    def answer() -> str:
-        """Answer."""
-        return "forty-two"
-
-    runner = await make_runner(answer)
-    model.call("answer")
-    response = await runner.chat("q", session="s")
-    assert str(response) == "forty-two"
-    assert said(await runner.session("s").chat_history()) == [
-        ("user", "q"),
-        ("assistant", ""),
-        ("tool", "forty-two"),
-        ("assistant", "forty-two"),
-    ]
-
-
 async def test_the_agent_worker_chooses_what_the_session_keeps(
     rig: Rig, make_agent: MakeAgent
 ) -> None:
@@ -223,25 +154,3 @@ async def test_the_agent_worker_chooses_what_the_session_keeps(
         ("user", "q"),
         ("assistant", "counted to 3"),
     ]
-
-
-async def test_a_long_session_reads_the_same_after_many_turns(
-    rig: Rig, make_agent: MakeAgent
-) -> None:
-    await rig.serve(make_agent(worker=Counting(1)))
-    runner = rig.runner()
-    session = runner.session("long")
-    await runner.client.start_workflow(
-        "Session",
-        SessionState(roll_events=20, index_size=3),  # so that few turns are many
-        id=session.id,
-        task_queue=session.queue,
-    )
-    for k in range(30):
-        await session.append([user(f"m{k}")])
-    await until_rolled(runner.client, session.id)
-    state: SessionState = await runner.client.get_workflow_handle(session.id).query(
-        "state", result_type=SessionState
-    )
-    assert len(state.older) > 1
-    assert [m.text for m in await session.chat_history()] == [f"m{k}" for k in range(30)]

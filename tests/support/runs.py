@@ -77,9 +77,11 @@ class Served:
 class Runs(Served):
     """Runs an agent, which is served anew whenever it is another one."""
 
-    async def __call__(self, given: Any, *tools: Any, **options: Any) -> Any:
-        """Run the agent that is served, or one of these tools."""
+    async def __call__(
+        self, given: Any, *tools: Any, of: dict[str, Any] | None = None, **options: Any
+    ) -> Any:
+        """Run the agent that is served, or one of these tools and options."""
         agent = self.agent
-        if agent is None or tools:
-            agent = await self.serve(*tools)
+        if agent is None or tools or of:
+            agent = await self.serve(*tools, **(of or {}))
         return await Runner.run(agent, given, runner=self.runner, **options)
