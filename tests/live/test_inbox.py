@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pty
 import subprocess
@@ -15,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner
 from tests.support import forked
 from tests.support.cli import Cli, Here, make_cli
 
@@ -182,7 +180,7 @@ from holdfast import Agent, ToolCall, tool
 from holdfast.testing import ScriptedModel
 
 
-@tool
+@tool(timeout=2)
 def pay(to: str, method: str = "wire") -> str:
     "Pay, once the file `open` is there."
     with Path(to).open("a") as book:
@@ -204,47 +202,30 @@ cashier = Agent(name="cashier", model=ScriptedModel(answer), tools=[pay])
 """
 
 
-async def test_calls_that_may_have_happened_are_decided_with_no_worker_up_by_keys_that_say_so(
-    tmp_path: Path,
-) -> None:
+def test_calls_that_may_have_happened_are_decided_by_keys_that_say_so(tmp_path: Path) -> None:
     cli = make_cli(tmp_path)
     (cli.home / "cashier.py").write_text(CASHIER, encoding="utf-8")
-    names = ("Kim", "Lea", "Max")
-    with cli.running("dev", "my_agents:agents", "--json") as other:  # keeps the server
-        other.first_json()
-        with cli.running("worker", "cashier:cashier", "--json") as worker:
-            worker.first_json()
-            runner = await AgentRunner.connect(
-                agent="cashier", data_dir=cli.data_dir, heartbeat=1.0
-            )
-            for name in names:
-                await runner.create_task(name, task_id=name, step_mode="automatic")
-            while not all((cli.home / name).exists() for name in names):
-                await asyncio.sleep(0.05)
-        (cli.home / "open").touch()  # the worker was killed inside all three calls
-        with cli.running("worker", "cashier:cashier", "--json") as worker:
-            worker.first_json()
-            while len(cli("approvals", "--json").lines) < 3:
-                await asyncio.sleep(0.1)
-            assert worker.end().code == 0
-        shown = {line["id"] for line in cli("approvals", "--json").lines}
-        assert shown == {f"{name}:1" for name in names}
-        keys = {"Kim": "a\nh\nreceipt 7\n", "Lea": "n\nno\nn\ny\n", "Max": "g the bank is closed\n"}
-        listed = [line["id"][:3] for line in cli("approvals", "--json").lines]
-        decided, said = sweep(cli, "".join(keys[name] for name in listed), "--by", "ann")
+    keys = {"Kim": "a\nh\nreceipt 7\n", "Lea": "n\nno\nn\ny\n", "Max": "g the bank is closed\n"}
+    with cli.running("dev", "cashier:cashier", "--json") as dev:
+        dev.first_json()
+        here = Here(cli.home, cli.data_dir)
+        for name in keys:
+            here("run", "cashier", name, "--task-id", name, "--detach")
+        while len(listed := here("approvals", "--json").lines) < 3:
+            time.sleep(0.1)
+        (cli.home / "open").touch()
+        typed = "".join(keys[line["id"][:3]] for line in listed)
+        decided, said = sweep(cli, typed, "--by", "ann")
         assert "h it happened, n it did not happen: run it again, g give it up" in said
         assert "approve" not in said
         assert said.count('method: "wire" (default)') == 3
         assert said.count("it happens twice. Press y if you mean it") == 2
-        assert {(d["approval"], d["decision"], d["kind"], d["status"]) for d in decided} == {
-            ("Kim:1", "responded", "unknown", "recorded"),
-            ("Lea:1", "approved", "unknown", "recorded"),
-            ("Max:1", "rejected", "unknown", "recorded"),
+        assert {(d["approval"], d["decision"], d["kind"]) for d in decided} == {
+            ("Kim:1", "responded", "unknown"),
+            ("Lea:1", "approved", "unknown"),
+            ("Max:1", "rejected", "unknown"),
         }
-        with cli.running("worker", "cashier:cashier", "--json") as worker:
-            worker.first_json()
-            for name, says in zip(names, ("receipt 7", "paid Lea", "not known"), strict=True):
-                assert says in cli("attach", name).out
-            assert [(cli.home / name).read_text("utf-8") for name in names] == ["x", "xx", "x"]
-            assert worker.end().code == 0
-        other.end()
+        for name, says in zip(keys, ("receipt 7", "paid Lea", "not known"), strict=True):
+            assert says in here("attach", name).out
+        assert [(cli.home / name).read_text("utf-8") for name in keys] == ["x", "xx", "x"]
+        assert dev.end().code == 0

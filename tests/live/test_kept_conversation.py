@@ -122,79 +122,38 @@ def filters(data: Any) -> Any:
     return data
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"auto_previous_response_id": True, "session": "s"}, "Session persistence"),
-        ({"conversation_id": 3}, "conversation_id must be a text"),
-        (
-            {"conversation_id": "c", "run_config": RunConfig(handoff_input_filter=filters)},
-            "do not support handoff input filters",
-        ),
-    ],
-)
-async def test_what_does_not_go_together_is_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(UserError, match=text):
-        await Runner.run(Agent(name="agent", model="offline"), "q", **options)
-
-
-async def test_the_filter_of_a_handoff_is_refused() -> None:
-    other = Agent(name="other", model="offline")
-    agent = Agent(name="agent", model="offline", handoffs=[handoff(other, input_filter=filters)])
-    with pytest.raises(UserError, match="do not support handoff input filters"):
-        await Runner.run(agent, "q", auto_previous_response_id=True)
-
-
 def passes(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
     """Let every output pass."""
     return GuardrailFunctionOutput(None, tripwire_triggered=False)
 
 
-async def begin_stream(agent: Agent, given: str, **options: Any) -> None:
-    """Begin a run that is streamed."""
-    Runner.run_streamed(agent, given, **options)
-
-
-GUARDED = Agent(name="guarded", model="offline", output_guardrails=[OutputGuardrail(passes)])
+CHECKS = [OutputGuardrail(passes)]
+PLAIN = Agent(name="agent", model="offline")
+GUARDED = Agent(name="guarded", model="offline", output_guardrails=CHECKS)
+FILTERED = Agent(name="a", model="offline", handoffs=[handoff(PLAIN, input_filter=filters)])
 TOOL = GUARDED.as_tool("ask", "Ask.", conversation_id="conv_1")
+AUTO = {"auto_previous_response_id": True}
+KEPT = {"conversation_id": "conv_1"}
+NO_FILTERS = "do not support handoff input filters"
+NOT_GUARDED = r"conversation history(?s:.*)Leave them out"
 
 
 @pytest.mark.parametrize(
-    ("agent", "options"),
+    ("agent", "options", "text"),
     [
-        (GUARDED, {"conversation_id": "conv_1"}),
-        (GUARDED, {"previous_response_id": "resp_1"}),
-        (GUARDED, {"auto_previous_response_id": True}),
-        (
-            Agent(name="agent", model="offline"),
-            {
-                "conversation_id": "conv_1",
-                "run_config": RunConfig(output_guardrails=[OutputGuardrail(passes)]),
-            },
-        ),
-        (Agent(name="a", model="offline", handoffs=[GUARDED]), {"conversation_id": "conv_1"}),
-        (Agent(name="a", model="offline", tools=[TOOL]), {}),
+        (PLAIN, {**AUTO, "session": "s"}, "Session persistence"),
+        (PLAIN, {"conversation_id": 3}, "conversation_id must be a text"),
+        (PLAIN, {**KEPT, "run_config": RunConfig(handoff_input_filter=filters)}, NO_FILTERS),
+        (FILTERED, AUTO, NO_FILTERS),
+        (GUARDED, KEPT, NOT_GUARDED),
+        (GUARDED, {"previous_response_id": "resp_1"}, NOT_GUARDED),
+        (PLAIN, {**KEPT, "run_config": RunConfig(output_guardrails=CHECKS)}, NOT_GUARDED),
+        (Agent(name="a", model="offline", handoffs=[GUARDED]), AUTO, NOT_GUARDED),
+        (Agent(name="a", model="offline", tools=[TOOL]), {}, NOT_GUARDED),
     ],
 )
-@pytest.mark.parametrize("streams", [False, True])
-async def test_an_output_that_cannot_be_taken_back_is_not_guarded(
-    agent: Agent, options: dict[str, Any], *, streams: bool
+async def test_what_does_not_go_together_is_refused(
+    agent: Agent, options: dict[str, Any], text: str
 ) -> None:
-    start: Any = begin_stream if streams else Runner.run
-    with pytest.raises(UserError, match=r"conversation history(?s:.*)Leave them out"):
-        await start(agent, "q", **options)
-
-
-async def test_a_run_that_began_before_goes_on_with_its_output_guardrails(
-    run: Run, model: FakeOpenAI
-) -> None:
-    model.fail(401, message="a wrong key")
-    with pytest.raises(StepFailedError) as caught:
-        await run("q", look, auto_previous_response_id=True)
-    agent = run.agent
-    assert agent is not None
-    agent.output_guardrails = [OutputGuardrail(passes)]
-    model.reply("done")
-    state = RunState.of(caught.value.task_id)
-    result = await Runner.run(agent, state, runner=run.runner, auto_previous_response_id=True)
-    assert result.final_output == "done"
+    with pytest.raises(UserError, match=text):
+        await Runner.run(agent, "q", **options)

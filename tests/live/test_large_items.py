@@ -15,32 +15,20 @@ def look(k: int) -> int:
     return k
 
 
-async def test_large_provider_items_go_to_the_archive_and_back_to_the_model(
+async def test_large_provider_items_go_to_the_archive_and_back_to_the_model_and_the_session(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(look)
     model.call("look", {"k": 1}, reasoning=THOUGHT)
     model.reply("done", reasoning=THOUGHT)
-    task = await runner.create_task("q")
-    assert (await runner.run_task(task)).output == "done"
-    [sent] = [item for item in model.requests[1].body["input"] if item.get("type") == "reasoning"]
-    assert sent["summary"] == [{"type": "summary_text", "text": THOUGHT}]
-    thoughts = [str(message.items) for message in await runner.transcript(task)]
-    assert sum(THOUGHT in thought for thought in thoughts) == 2
-    [run] = await histories(runner.client, task.task_id)
-    assert max(event.ByteSize() for event in run.events) < len(THOUGHT) // 4
-
-
-async def test_large_provider_items_reach_the_next_task_of_a_session(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(look)
-    model.call("look", {"k": 1}, reasoning=THOUGHT)
-    model.reply("one")
     model.reply("two")
     session = runner.session("s")
-    await runner.chat("q", session="s")
+    response = await runner.chat("q", session="s")
     await runner.chat("r", session="s")
-    [sent] = [item for item in model.requests[2].body["input"] if item.get("type") == "reasoning"]
-    assert sent["summary"][0]["text"] == THOUGHT
-    assert any(THOUGHT in str(message.items) for message in await session.chat_history())
+    for request, count in zip(model.requests[1:], (1, 2), strict=True):
+        items = [item for item in request.body["input"] if item.get("type") == "reasoning"]
+        assert [item["summary"][0]["text"] for item in items] == [THOUGHT] * count
+    for messages in (await runner.transcript(response.task_id), await session.chat_history()):
+        assert sum(THOUGHT in str(message.items) for message in messages) == 2
+    [run] = await histories(runner.client, response.task_id)
+    assert max(event.ByteSize() for event in run.events) < len(THOUGHT) // 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from typing import Any
@@ -17,7 +16,6 @@ from holdfast.llama_index import (
     AgentRunner,
     BaseAgentWorker,
     ChatMessage,
-    CoAAgentPack,
     FnAgentWorker,
     FunctionTool,
     HoldfastLLM,
@@ -27,7 +25,6 @@ from holdfast.llama_index import (
     OpenAIAgentWorker,
     ParallelAgentRunner,
     PromptTemplate,
-    QueryEngineTool,
     ReActAgent,
     ReActAgentWorker,
     ReActChatFormatter,
@@ -37,14 +34,8 @@ from holdfast.llama_index import (
     UnclearCallError,
     program,
 )
-from holdfast.llama_index.query_pipeline import QueryPipeline, StatefulFnComponent
-from holdfast.models.base import Delta, ModelAnswer, ModelRequest, Tell
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.testing.scripted import Script
-from holdfast.values.messages import assistant
-from holdfast.values.steps import TaskStep as HoldfastStep
-from holdfast.values.steps import TaskStepOutput as HoldfastOutput
-from holdfast.workers import StepContext
 from tests.support.llama_index_runs import engine, run
 
 __all__ = ["engine", "run"]
@@ -155,20 +146,6 @@ def test_a_conversation_is_shared_left_alone_replaced_and_reset() -> None:
     assert texts(runner.chat_history) == ["user: fourth", "assistant: four"]
 
 
-def test_messages_put_into_the_memory_are_seen_by_the_model() -> None:
-    llm = ScriptedModel(["one"])
-    runner = OpenAIAgent.from_tools(
-        [], llm=llm, chat_history=[ChatMessage(role="user", content="I am Ada.")]
-    )
-    runner.memory.put(ChatMessage(role="assistant", content="Hello Ada."))
-    runner.chat("Who am I?")
-    assert [message.text for message in llm.requests[0].messages] == [
-        "I am Ada.",
-        "Hello Ada.",
-        "Who am I?",
-    ]
-
-
 def test_a_tool_choice_is_for_the_first_step_of_a_chat() -> None:
     llm = ScriptedModel([calls(a=1, b=1), "1"])
     runner = OpenAIAgent.from_tools(
@@ -176,34 +153,6 @@ def test_a_tool_choice_is_for_the_first_step_of_a_chat() -> None:
     )
     runner.chat("1 times 1?")
     assert [request.tool_choice for request in llm.requests] == ["multiply", "auto"]
-
-
-class HaltingModel(ScriptedModel):
-    """Says the first word, and the rest when it was heard."""
-
-    def __init__(self, *script: str) -> None:
-        super().__init__(script)
-        self.heard = threading.Event()
-
-    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
-        tell(Delta("text", "One "))
-        await asyncio.to_thread(self.heard.wait)
-        tell(Delta("text", "two."))
-        return await self.respond(request)
-
-
-@pytest.mark.parametrize(("prefix", "wraps"), [([], False), (["Hi"], True)])
-def test_an_answer_is_read_while_it_is_made(prefix: list[str], *, wraps: bool) -> None:
-    llm = HaltingModel("One two.")
-    runner = OpenAIAgent.from_tools(
-        [], llm=HoldfastLLM(llm) if wraps else llm, prefix_messages=prefix
-    )
-    stream = runner.stream_chat("Count.")
-    pieces = stream.response_gen
-    assert next(pieces) == "One "
-    llm.heard.set()
-    assert "".join(pieces) == "two."
-    assert stream.response == "One two."
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
@@ -222,34 +171,6 @@ def test_an_answer_of_openai_is_read_while_it_is_made(
     [request] = model.requests
     assert (request.endpoint, request.is_stream) == (api, True)
     assert 99 in request.body.values()
-
-
-def test_a_model_that_does_not_stream_answers_in_one_piece() -> None:
-    class Plain:
-        name = "plain"
-
-        async def respond(self, request: ModelRequest) -> ModelAnswer:
-            return ModelAnswer(message=assistant(f"{len(request.messages)} message"))
-
-    stream = OpenAIAgent.from_tools([], llm=HoldfastLLM(Plain())).stream_chat("Count.")
-    assert list(stream.response_gen) == ["1 message"]
-
-
-async def test_async_methods_do_the_same() -> None:
-    runner = agent(calls(a=6, b=7), "42", "43")
-    task = await runner.acreate_task("6 times 7?")
-    await runner.arun_step(task.task_id)
-    last = await runner.arun_step(task.task_id)
-    assert last.is_last
-    assert str(await runner.afinalize_response(task.task_id)) == "42"
-    assert str(await runner.achat("And now?")) == "43"
-
-
-def test_a_blocking_call_works_in_a_running_loop() -> None:
-    async def notebook() -> str:
-        return str(agent("one").chat("first"))
-
-    assert asyncio.run(notebook()) == "one"
 
 
 def test_react_shows_its_observation_and_streams_the_answer_alone() -> None:
@@ -315,23 +236,6 @@ def test_a_task_id_with_another_input_is_refused(monkeypatch: pytest.MonkeyPatch
         agent("one").create_task("second", task_id="mine")
 
 
-def test_an_input_after_the_answer_is_a_follow_up_question() -> None:
-    runner = agent("one", "two")
-    task = runner.create_task("first")
-    runner.run_step(task.task_id)
-    assert str(runner.run_step(task.task_id, input="and then?")) == "two"
-    runner.finalize_response(task.task_id)
-    assert texts(runner.chat_history)[2:] == ["user: and then?", "assistant: two"]
-
-
-def count(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Count up to three, in a state that only Python has."""
-    state["seen"] = (*state.get("seen", ()), state["__task__"].input)
-    state["model"].append(len(state["seen"]))
-    state["__output__"] = f"{len(state['seen'])}"
-    return state, len(state["seen"]) == 3
-
-
 def test_a_state_that_cannot_be_recorded_and_an_error_of_step_logic_are_told() -> None:
     def keep(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         state["lock"] = threading.Lock()
@@ -344,15 +248,6 @@ def test_a_state_that_cannot_be_recorded_and_an_error_of_step_logic_are_told() -
         FnAgentWorker(keep).as_agent().chat("keep")
     with pytest.raises(KeyError, match="the input"):
         FnAgentWorker(fail).as_agent().chat("the input")
-
-
-def test_the_state_of_a_function_is_recorded_with_each_step() -> None:
-    runner = FnAgentWorker(count, initial_state={"model": []}).as_agent()
-    task = runner.create_task("count")
-    outputs = [str(runner.run_step(task.task_id)) for _ in range(3)]
-    assert outputs == ["1", "2", "3"]
-    runner.finalize_response(task.task_id)
-    assert texts(runner.chat_history) == ["user: count", "assistant: 3"]
 
 
 class Fork(BaseAgentWorker):
@@ -429,44 +324,6 @@ def test_a_call_of_unknown_outcome_is_an_error_and_goes_on_once_it_is_decided() 
     assert str(paid.sources[0]) == "5 paid"
 
 
-def test_a_pack_of_chain_of_abstraction_answers() -> None:
-    llm = answers(["It is [FUNC multiply(2, 3) = y1].", "Six."])
-    assert str(CoAAgentPack(tools=[multiply], llm=llm).run("2 times 3?")) == "Six."
-    assert "It is 6." in llm.requests[1].instructions
-
-
-class Bare:
-    """Step logic of Holdfast that is no AgentWorker."""
-
-    async def run_step(self, step: HoldfastStep, ctx: StepContext) -> HoldfastOutput:
-        return HoldfastOutput(output=f"done: {step.input}", task_step=step, is_last=True)
-
-
-def test_step_logic_of_holdfast_is_run_by_the_old_runner() -> None:
-    assert str(AgentRunner(Bare()).chat("hi")) == "done: hi"
-
-
-def test_the_state_of_a_pipeline_goes_from_step_to_step_with_its_task() -> None:
-    def note(state: dict[str, Any]) -> tuple[str, bool]:
-        state["notes"].append(f"{state['task'].input} {len(state['notes'])}")
-        return state["notes"][-1], len(state["notes"]) == 2
-
-    def work(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        task, pipeline = state["__task__"], state["pipeline"]
-        if state["is_first"]:
-            pipeline.set_state({"task": task, "notes": []})
-            state["is_first"] = False
-        state["__output__"], is_done = pipeline.run()
-        assert pipeline.state["task"] is task
-        return state, is_done
-
-    pipeline = QueryPipeline(chain=[StatefulFnComponent(note)])
-    worker = FnAgentWorker(work, initial_state={"pipeline": pipeline, "is_first": True})
-    runner = worker.as_agent(callback_manager=object())
-    assert [str(runner.chat(each)) for each in ("a", "b")] == ["a 1", "b 1"]
-    assert pipeline.state == {}
-
-
 def test_arguments_that_are_no_json_are_read_by_the_agents_parser() -> None:
     def parsed(call: Any) -> dict[str, Any]:
         a, _, b = call.function.arguments.partition("*")
@@ -481,61 +338,3 @@ def test_arguments_that_are_no_json_are_read_by_the_agents_parser() -> None:
     assert (good.raw_output, good.raw_input["kwargs"]) == (42, {"a": 6, "b": 7})
     assert bad.is_error
     assert "six" in bad.content
-
-
-@pytest.mark.parametrize("api", ["chat", "responses"])
-def test_the_model_reads_its_arguments_again_as_the_parser_read_them(
-    model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, api: str
-) -> None:
-    def parsed(call: Any) -> dict[str, int]:
-        a, _, b = call.function.arguments.partition("*")
-        return {"a": int(a), "b": int(b)}
-
-    monkeypatch.setenv("HOLDFAST_MODEL_API", api)
-    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
-    model.call("multiply", "6*7", reasoning="Six, seven.")
-    model.reply("42")
-    runner = OpenAIAgent.from_tools(
-        [FunctionTool.from_defaults(multiply)],
-        llm=OpenAI(model="gpt-5-mini"),
-        tool_call_parser=parsed,
-    )
-    assert str(runner.chat("6 times 7?")) == "42"
-    _, sent = model.requests
-    entries = sent.body["messages" if api == "chat" else "input"]
-    said = json.dumps([each.get("tool_calls") or each for each in entries])
-    assert r'"arguments": "{\"a\": 6, \"b\": 7}"' in said
-    assert "6*7" not in said
-
-
-def test_a_step_takes_the_memory_that_it_was_given_in_old_programs() -> None:
-    task = Task("t", "hi")
-    step = TaskStep(task_id="t", step_id="s", input="hi", memory=task.memory, step_state={"n": 1})
-    assert step == TaskStep("t", "s", "hi", {"n": 1})
-    assert "memory" not in step.model_dump()
-
-
-def test_an_answer_that_was_not_the_last_has_the_results_before_it() -> None:
-    runner = agent(calls(a=6, b=7), "42", calls(a=2, b=3), "6")
-    task = runner.create_task("6 times 7?")
-    runner.run_step(task.task_id)
-    runner.run_step(task.task_id)
-    runner.run_step(task.task_id, input="2 times 3?")
-    assert [str(each) for each in runner.run_step(task.task_id).output.sources] == ["42", "6"]
-    shown = [
-        [str(each) for each in step.output.sources] for step in runner.get_completed_steps(task)
-    ]
-    assert shown == [["42"], ["42"], ["6"], ["42", "6"]]
-
-
-def test_the_input_of_a_query_engine_is_found_by_its_name() -> None:
-    class Engine:
-        def query(self, question: str) -> str:
-            return f"{question} Yes."
-
-    tool = QueryEngineTool.from_defaults(Engine(), name="ask", description="Answers.")
-    call = ToolCall(id="", name="ask", arguments='{"input": "Trams?"}')
-    runner = OpenAIAgent.from_tools([tool], llm=answers([call, "done"]))
-    [source] = runner.chat("Are there trams?").sources
-    assert (source.raw_input["input"], source.content) == ("Trams?", "Trams? Yes.")

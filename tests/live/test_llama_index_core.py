@@ -9,22 +9,20 @@ import pytest
 from llama_index.core.base.response.schema import Response
 from llama_index.core.llms import ChatMessage, ChatResponse, MockLLM
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.objects import ObjectRetriever, SimpleToolNodeMapping
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool
 
-from holdfast import Agent, AgentRunner, KeywordToolRetriever, ToolCall
+from holdfast import Agent, AgentRunner, ToolCall
 from holdfast.agents.tools.decorator import to_tool
 from holdfast.errors import ModelRequestError
-from holdfast.llama_index.memory import memory_of
 from holdfast.models import from_response_items
 from holdfast.models.base import ModelRequest
 from holdfast.models.libraries.llama_index import LlamaIndexModel
 from holdfast.testing import ScriptedModel
-from holdfast.values.messages import ImagePart, Message, assistant, user
+from holdfast.values.messages import Message, assistant, user
 
 
 def multiply(a: int, b: int) -> int:
@@ -58,23 +56,6 @@ async def test_an_agent_takes_a_function_tool_and_a_query_engine_tool() -> None:
     assert [(node.id, node.score) for node in response.source_nodes] == [("refunds", 0.5)]
 
 
-def test_a_query_engine_only_reads_and_a_function_may_do_anything() -> None:
-    handbook = QueryEngineTool.from_defaults(Handbook(), name="handbook", description="Rules.")
-    tools = [to_tool(handbook), to_tool(FunctionTool.from_defaults(multiply))]
-    assert [tool.effect for tool in tools] == ["read", "irreversible"]
-
-
-async def test_the_function_of_an_async_tool_runs_on_the_loop() -> None:
-    async def shout(text: str) -> str:
-        """Shout."""
-        return text.upper()
-
-    call = ToolCall(id="1", name="shout", arguments='{"text": "oh"}')
-    tools = [FunctionTool.from_defaults(async_fn=shout)]
-    response = await chat(Agent(name="a", model=ScriptedModel([call, "done"]), tools=tools), "Say.")
-    assert response.sources[0].content == "OH"
-
-
 class First(BaseRetriever):
     """Finds the tool whose name is in the query."""
 
@@ -101,11 +82,6 @@ async def test_an_object_retriever_chooses_the_tools_of_a_step() -> None:
     agent = Agent(name="a", model=llm, tool_retriever=retriever)
     await chat(agent, "Please multiply.")
     assert [tool.name for tool in llm.requests[0].tools] == ["multiply"]
-
-
-def test_a_tool_retriever_of_holdfast_stays_as_it_is() -> None:
-    retriever = KeywordToolRetriever([multiply])
-    assert Agent(name="a", model="offline", tool_retriever=retriever).tool_retriever is retriever
 
 
 async def test_an_llm_without_functions_answers() -> None:
@@ -153,12 +129,6 @@ async def test_an_llm_that_calls_functions_is_offered_the_tools_and_reads_their_
     assert sent[3].additional_kwargs["tool_call_id"] == "c1"
 
 
-async def test_an_llm_is_not_asked_about_an_image_that_only_its_provider_knows() -> None:
-    asked = user("What is it?", (ImagePart(kind="image", file_id="file_1"),))
-    with pytest.raises(ModelRequestError, match="take no image by its id"):
-        await LlamaIndexModel(MockLLM()).respond(ModelRequest(model="m", messages=(asked,)))
-
-
 async def test_an_llm_is_not_told_a_file_or_a_sound_in_the_place_of_words() -> None:
     pdf = {"type": "input_file", "filename": "a.pdf", "file_data": "JVBERi0xLjQK"}
     sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
@@ -166,9 +136,3 @@ async def test_an_llm_is_not_told_a_file_or_a_sound_in_the_place_of_words() -> N
         asked = from_response_items([{"role": "user", "content": [part]}])
         with pytest.raises(ModelRequestError, match=said):
             await LlamaIndexModel(MockLLM()).respond(ModelRequest(model="m", messages=asked))
-
-
-def test_messages_of_a_memory_are_read() -> None:
-    given = cast("Any", ChatMemoryBuffer).from_defaults([ChatMessage(content="Hi")])
-    _, begins = memory_of(given, cast("Any", None), "name")
-    assert begins == [user("Hi")]

@@ -44,56 +44,31 @@ def planner(model: Planner) -> StructuredPlannerAgent:
     return StructuredPlannerAgent(FunctionCallingAgentWorker.from_tools([], llm=llm))
 
 
-def test_sub_tasks_are_done_and_marked_by_their_names() -> None:
-    agent = planner(Planner())
+def test_sub_tasks_are_done_and_marked_by_their_names_and_a_plan_is_refined_by_it() -> None:
+    model = Planner()
+    agent = planner(model)
     plan_id = agent.create_plan("Add.")
     said: list[str] = []
     while names := agent.get_next_tasks(plan_id):
         said += [str(agent.run_task(name)) for name in names]
         for name in names:
             agent.mark_task_complete(plan_id, name)
+            agent.refine_plan(*((plan_id, "Add.") if name == "left" else ("Add.", plan_id)))
+        assert "left:\nDo left. Done." in model.refined
     assert said == ["Do left. Done.", "Do sum. Done."]
+    assert [each.name for each in agent.state.plan_dict[plan_id].sub_tasks] == ["left", "sum"]
     with pytest.raises(KeyError, match="right"):
         agent.mark_task_complete(plan_id, "right")
+    with pytest.raises(ValueError, match="There is no plan 'p1'"):
+        agent.refine_plan("Add.", "p1")
 
 
-@pytest.mark.parametrize("plan_first", [False, True])
-def test_a_plan_is_refined_in_the_light_of_what_is_marked(*, plan_first: bool) -> None:
+def test_a_sub_task_that_is_marked_and_was_not_run_gave_nothing_also_beside_another_plan() -> None:
     model = Planner()
     agent = planner(model)
-    plan_id = agent.create_plan("Add.")
-    agent.run_task("left")
-    agent.mark_task_complete(plan_id, "left")
-    given = (plan_id, "Add.") if plan_first else ("Add.", plan_id)
-    agent.refine_plan(*given)
-    assert "left:\nDo left. Done." in model.refined
-    assert [each.name for each in agent.state.plan_dict[plan_id].sub_tasks] == ["left", "sum"]
-
-
-@pytest.mark.parametrize("is_made", [False, True])
-def test_a_sub_task_that_is_marked_and_was_not_run_gave_nothing(*, is_made: bool) -> None:
-    model = Planner()
-    agent = planner(model)
-    plan_id = agent.create_plan("Add.")
-    if is_made:
-        agent.get_task("left")
+    plan_id, _ = agent.create_plan("Add."), agent.create_plan("Add again.")
     agent.mark_task_complete(plan_id, "left")
     agent.refine_plan("Add.", plan_id)
     assert "Done:\nleft:\n\n" in model.refined
-    assert len(agent.list_tasks()) == is_made
+    assert agent.list_tasks() == []
     assert agent.get_next_tasks(plan_id) == ["sum"]
-
-
-def test_two_plans_may_have_sub_tasks_of_one_name() -> None:
-    model = Planner()
-    agent = planner(model)
-    first, _ = agent.create_plan("Add."), agent.create_plan("Add again.")
-    agent.run_task("left")
-    agent.mark_task_complete(first, "left")
-    agent.refine_plan("Add.", first)
-    assert "Do left. Done." not in model.refined
-
-
-def test_a_plan_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ValueError, match="There is no plan 'p1'"):
-        planner(Planner()).refine_plan("Add.", "p1")

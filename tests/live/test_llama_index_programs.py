@@ -16,138 +16,113 @@ ROOT = Path(__file__).parent.parent.parent
 PROGRAMS = ROOT / "examples" / "llama_index"
 
 
+REPL = "risks?\nI meant June\n\nexit\n"
+
+
 @dataclass(frozen=True)
 class Program:
     """A program and what it prints.
 
     Attributes:
-        name: Its file.
         killed_at: Begin of the line at which it is killed.
-        ends: The last lines that it prints.
         asked: How often its model is asked, lines that begin with "(".
+        ends: The last lines that it prints.
         at_once: Most of these in one step: those of a step that was cut off are asked again.
-        typed: What a person types.
-        again: What a person types when it was killed and is started again.
+        typed: What a person types, also when it was killed and is started again.
     """
 
-    name: str
     killed_at: str
-    ends: tuple[str, ...]
     asked: int
+    ends: str
     at_once: int = 1
     typed: str = ""
-    again: str = ""
 
 
-REPL = "risks?\nI meant June\n\nexit\n"
-
-ALL = [
-    Program(
-        "agent_runner",
-        killed_at="Observation: 363",
-        ends=(
-            "Observation: 363",
-            "It is 405.",
-            (
-                "['user: Hi', 'assistant: Hello! Ask me for a sum.',"
-                " 'user: What is (121 * 3) + 42?', 'assistant: It is 405.']"
-            ),
-        ),
-        asked=4,
+ALL = {
+    "agent_runner": Program(
+        "Observation: 363",
+        4,
+        """
+Observation: 363
+It is 405.
+['user: Hi', 'assistant: Hello! Ask me for a sum.',\
+ 'user: What is (121 * 3) + 42?', 'assistant: It is 405.']""",
     ),
-    Program(
-        "forced_function_call",
-        killed_at="auto: It is 7.",
-        ends=("say_nothing: It is 7. ['say_nothing', 'add']", "none: It is 7, I think. []"),
-        asked=6,
+    "forced_function_call": Program(
+        "auto: It is 7.",
+        6,
+        """
+say_nothing: It is 7. ['say_nothing', 'add']
+none: It is 7, I think. []""",
     ),
-    Program(
-        "return_direct",
-        killed_at="My name is Ada.",
-        ends=(
-            "I would like a table. -> The booking is open. Which name, and which day?",
-            "My name is Ada. -> Thank you. Which day?",
-            "Friday would be fine. -> The booking of Ada is confirmed.",
-            "{'name': 'Ada', 'day': 'Friday'}",
-        ),
-        asked=5,
+    "return_direct": Program(
+        "My name is Ada.",
+        5,
+        """
+I would like a table. -> The booking is open. Which name, and which day?
+My name is Ada. -> Thank you. Which day?
+Friday would be fine. -> The booking of Ada is confirmed.
+{'name': 'Ada', 'day': 'Friday'}""",
     ),
-    Program(
-        "controllable_rag",
-        killed_at="Observation: The risks in June",
-        ends=(
-            "Agent: The risks in June were strikes and heat.",
-            ">> Human: user: risks?",
-            "assistant: The risks in June were strikes and heat.",
-        ),
-        asked=3,
+    "controllable_rag": Program(
+        "Observation: The risks in June",
+        3,
+        """
+Agent: The risks in June were strikes and heat.
+>> Human: user: risks?
+assistant: The risks in June were strikes and heat.""",
         typed=REPL,
-        again=REPL,
     ),
-    Program(
-        "custom_agent",
-        killed_at="One step: Which city?",
-        ends=(
-            "Subclass: Osterhamn has trams and ferries.",
-            "Tries: 2",
-            (
-                "['user: Which transport has the city?',"
-                " 'assistant: Osterhamn has trams and ferries.']"
-            ),
-        ),
-        asked=4,
+    "custom_agent": Program(
+        "One step: Which city?",
+        4,
+        """
+Subclass: Osterhamn has trams and ferries.
+Tries: 2
+['user: Which transport has the city?', 'assistant: Osterhamn has trams and ferries.']""",
     ),
-    Program(
-        "query_pipeline_agent",
-        killed_at="ReAct: True",
-        ends=(
-            "ReAct: True They made three.",
-            ("['user: How many albums did The Tin Boats make?', 'assistant: They made three.']"),
-            "Retry: The Tin Boats made 3 albums.",
-        ),
-        asked=6,
+    "query_pipeline_agent": Program(
+        "ReAct: True",
+        6,
+        """
+ReAct: True They made three.
+['user: How many albums did The Tin Boats make?', 'assistant: They made three.']
+Retry: The Tin Boats made 3 albums.""",
         at_once=2,
     ),
-    Program(
-        "structured_planner",
-        killed_at="trams: Trams fear strikes.",
-        ends=("both: Ferries fear storms. Trams fear strikes.",),
-        asked=14,
+    "structured_planner": Program(
+        "trams: Trams fear strikes.", 14, "\nboth: Ferries fear storms. Trams fear strikes."
     ),
-    Program(
-        "llm_compiler",
-        killed_at="> multiply 121 3",
-        ends=("405 ['363', '405']", "['user: What is (121 * 3) + 42?', 'assistant: 405']"),
-        asked=2,
+    "llm_compiler": Program(
+        "> multiply 121 3",
+        2,
+        "\n405 ['363', '405']\n['user: What is (121 * 3) + 42?', 'assistant: 405']",
     ),
-    Program(
-        "chain_of_abstraction",
-        killed_at="The chain is written.",
-        ends=(
-            "Trams grew more.",
-            "['user: Which grew more, trams or ferries?', 'assistant: Trams grew more.']",
-        ),
-        asked=2,
+    "chain_of_abstraction": Program(
+        "The chain is written.",
+        2,
+        """
+Trams grew more.
+['user: Which grew more, trams or ferries?', 'assistant: Trams grew more.']""",
     ),
-    Program(
-        "multimodal_react",
-        killed_at="Observation: Shoes",
-        ends=("1 image: shoes. Shoes are made in Osterhamn.",),
-        asked=2,
+    "multimodal_react": Program(
+        "Observation: Shoes", 2, "\n1 image: shoes. Shoes are made in Osterhamn."
     ),
-]
+}
+USUAL = ("agent_runner", "controllable_rag", "query_pipeline_agent")
+"""Those that `make test` kills: by steps and chats, one that a person types to, a pipeline."""
+each_program = pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=() if each in USUAL else pytest.mark.exhaustive) for each in ALL],
+)
 
 
-KILLED = ("agent_runner", "controllable_rag")
-"""Those of which `make test` kills each: one by steps and chats, one that a person types to."""
-
-
-def start(program: Program, directory: Path, typed: str) -> subprocess.Popen[str]:
+def start(name: str, directory: Path) -> subprocess.Popen[str]:
     """Start a program in a directory of its own."""
     hidden = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
     started = subprocess.Popen(
-        forked.command(str(PROGRAMS / f"{program.name}.py")),
+        forked.command(str(PROGRAMS / f"{name}.py")),
         cwd=directory,
         env={**kept, "PYTHONUNBUFFERED": "1"},
         stdin=subprocess.PIPE,
@@ -156,7 +131,7 @@ def start(program: Program, directory: Path, typed: str) -> subprocess.Popen[str
         text=True,
     )
     assert started.stdin is not None
-    started.stdin.write(typed)
+    started.stdin.write(ALL[name].typed)
     started.stdin.close()
     started.stdin = None
     return started
@@ -175,29 +150,23 @@ def asked(lines: list[str]) -> int:
 
 def check(program: Program, lines: list[str]) -> None:
     own = [line.rpartition(">> A remark? ")[2] for line in lines]
-    ends = [line for line in own if not line.startswith("(")][-len(program.ends) :]
-    assert ends == list(program.ends)
+    wanted = program.ends.strip().splitlines()
+    assert [line for line in own if not line.startswith("(")][-len(wanted) :] == wanted
 
 
-@pytest.mark.parametrize("program", ALL, ids=lambda program: program.name)
-def test_a_program_of_the_old_api_runs(program: Program, tmp_path: Path) -> None:
-    lines = finished(start(program, tmp_path, program.typed))
-    check(program, lines)
-    assert asked(lines) == program.asked
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ALL)
+def test_a_program_of_the_old_api_runs(name: str, tmp_path: Path) -> None:
+    lines = finished(start(name, tmp_path))
+    check(ALL[name], lines)
+    assert asked(lines) == ALL[name].asked
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        pytest.param(each, marks=() if each.name in KILLED else pytest.mark.exhaustive)
-        for each in ALL
-    ],
-    ids=lambda program: program.name,
-)
+@each_program
 def test_a_killed_program_goes_on_when_it_is_started_again_and_pays_no_answer_twice(
-    program: Program, tmp_path: Path
+    name: str, tmp_path: Path
 ) -> None:
-    killed = start(program, tmp_path, program.typed)
+    program, killed = ALL[name], start(name, tmp_path)
     assert killed.stdout is not None
     before: list[str] = []
     for line in killed.stdout:
@@ -206,7 +175,7 @@ def test_a_killed_program_goes_on_when_it_is_started_again_and_pays_no_answer_tw
             break
     killed.send_signal(signal.SIGKILL)
     before += killed.communicate()[0].splitlines()
-    lines = finished(start(program, tmp_path, program.again))
+    lines = finished(start(name, tmp_path))
     check(program, lines)
     # What was on its way at the kill is asked for once more.
     assert program.asked <= asked(before) + asked(lines) <= program.asked + program.at_once

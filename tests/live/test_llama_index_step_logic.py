@@ -7,7 +7,6 @@ from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from llama_index.core.agent.react.types import ObservationReasoningStep
 from llama_index.core.callbacks import trace_method  # pyright: ignore[reportUnknownVariableType]
 from llama_index.core.tools import FunctionTool
@@ -22,7 +21,6 @@ from holdfast.llama_index import (
     CustomSimpleAgentWorker,
     OpenAI,
     OpenAIAgent,
-    ParallelAgentRunner,
     QueryPipelineAgentWorker,
     ReActAgent,
     ReActChatFormatter,
@@ -107,14 +105,6 @@ def test_the_formatter_of_react_writes_messages_for_step_logic() -> None:
     assert str(last.content) == "Observation: It is 5."
 
 
-def test_the_formatter_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "llama_index.core.agent.react.formatter", None)
-    with pytest.raises(ValueError, match="needs llama-index-core"):
-        ReActChatFormatter().format([], [])
-
-
 def double(number: int) -> int:
     """Double a number."""
     return 2 * number
@@ -137,12 +127,9 @@ class Answer:
 class Doubling(BaseAgentWorker):
     """Doubles a number in two steps, by a tool, and collects what the tool gave."""
 
-    collects = True
-
     def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
         del kwargs
-        if self.collects:
-            task.extra_state["sources"] = []
+        task.extra_state["sources"] = []
         return TaskStep(task.task_id, "first", task.input, {"number": 3, "pair": (1, 2)})
 
     def run_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
@@ -151,18 +138,11 @@ class Doubling(BaseAgentWorker):
         node = NodeWithScore(source.content, node_id=source.content)
         source.raw_output = Answer(source.content, [node])
         step.step_state["number"] = int(source.content)
-        if self.collects:
-            task.extra_state["sources"].append(source)
+        task.extra_state["sources"].append(source)
         is_last = step.input is None
         response = AgentChatResponse(source.content, [source], metadata={"lock": Lock(), "by": 2})
         following = [] if is_last else [step.get_next_step("second")]
         return TaskStepOutput(response, step, following, is_last)
-
-
-class Forgetful(Doubling):
-    """Keeps its sources nowhere."""
-
-    collects = False
 
 
 def test_step_logic_has_its_sources_its_states_and_its_task_step_by_step() -> None:
@@ -193,29 +173,6 @@ def test_step_logic_has_its_sources_its_states_and_its_task_step_by_step() -> No
     assert [str(each) for each in runner.chat("again").sources] == ["6", "12"]
 
 
-def test_an_answer_of_step_logic_that_collects_no_sources_has_its_own() -> None:
-    answer = AgentRunner(Forgetful()).chat("twice")
-    assert [str(each) for each in answer.sources] == ["12"]
-    assert [each.node_id for each in answer.source_nodes] == ["12"]
-    streamed = AgentRunner(Forgetful()).stream_chat("twice")
-    assert "".join(streamed.response_gen) == "12"
-    assert ([str(each) for each in streamed.sources], streamed.is_done) == (["12"], True)
-
-
-def test_steps_of_a_round_have_their_sources_and_states() -> None:
-    runner = ParallelAgentRunner(Doubling())
-    task = runner.create_task("twice")
-    [output] = runner.run_steps_in_queue(task.task_id)
-    assert ([str(each) for each in output.output.sources], len(task.extra_state["sources"])) == (
-        ["6"],
-        1,
-    )
-    assert output.task_step.step_state["number"] == 6
-    runner.run_steps_in_queue(task.task_id)
-    runner.undo_step(task)
-    assert len(task.extra_state["sources"]) == 1
-
-
 class Plain:
     """An LLM of the program's own, without function calls: it answers with Holdfast's response."""
 
@@ -234,14 +191,6 @@ def test_the_agent_for_an_llm_is_the_one_that_it_can_serve() -> None:
     task = runner.create_task("Twice 3?")
     assert str(runner.run_step(task).output) == "6"
     assert runner.durable.get_task(task.task_id).usage.input_tokens == 7
-
-
-def test_a_response_takes_the_nodes_of_its_sources() -> None:
-    node = NodeWithScore("A wader.", node_id="heron")
-    source = ToolOutput("A wader.", raw_output=Answer("A wader.", [node]))
-    assert [each.node_id for each in AgentChatResponse("It wades.", [source]).source_nodes] == [
-        "heron"
-    ]
 
 
 class Secretive:
@@ -270,11 +219,6 @@ class Fragile:
         self.made = True
 
 
-@dataclass
-class Tally:
-    count: int = 0
-
-
 class Leaving(BaseAgentWorker):
     """Leaves in its response, and in the task, what cannot be written or made again."""
 
@@ -298,50 +242,3 @@ def test_a_step_is_done_also_if_what_it_leaves_cannot_be_written_or_made_again()
     assert (str(output), output.metadata["by"], "secret" in output.metadata) == ("done", 2, False)
     assert [(each.content, each.raw_output) for each in output.sources] == [("a table", "a table")]
     assert (task.extra_state, runner.get_completed_steps(task)[0].output.metadata["by"]) == ({}, 2)
-
-
-class Tallying(BaseAgentWorker):
-    """Counts its steps in an object that the task and each step hold."""
-
-    def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
-        del kwargs
-        task.extra_state["tally"] = Tally()
-        return TaskStep(task.task_id, "first", task.input, {"tally": task.extra_state["tally"]})
-
-    def run_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
-        del kwargs
-        step.step_state["tally"].count += 1
-        assert task.extra_state["tally"] is step.step_state["tally"]
-        count = step.step_state["tally"].count
-        following = [step.get_next_step(f"after {count}")] if count < 3 else []
-        return TaskStepOutput(AgentChatResponse(str(count)), step, following, count == 3)
-
-
-def test_each_step_shows_an_object_as_it_left_it() -> None:
-    runner = AgentRunner(Tallying())
-    task = runner.create_task("count")
-    ran = [runner.run_step(task).task_step.step_state["tally"].count for _ in range(3)]
-    done = runner.get_completed_steps(task)
-    assert (ran, [each.task_step.step_state["tally"].count for each in done]) == ([1, 2, 3],) * 2
-
-
-class Emptying(Leaving):
-    """Takes all out of the state of its step."""
-
-    def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
-        del kwargs
-        return TaskStep(task.task_id, "first", task.input, {"number": 3})
-
-    def run_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
-        del kwargs, task
-        if step.step_state and step.input is None:
-            step.step_state = {}
-            return TaskStepOutput(AgentChatResponse("done"), step, [], True)
-        return TaskStepOutput(AgentChatResponse("on"), step, [step.get_next_step("second")])
-
-
-def test_a_step_that_leaves_no_state_shows_none() -> None:
-    runner = AgentRunner(Emptying())
-    task = runner.create_task("empty")
-    states = [runner.run_step(task).task_step.step_state for _ in range(2)]
-    assert states == [{"number": 3}, {}]
