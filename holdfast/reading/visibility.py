@@ -20,8 +20,11 @@ from holdfast.task.data.state import TaskInput
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import app_of_session, session_name
 from holdfast.values.steps import Task
+from holdfast.values.text.redact import redact
 
 PREVIEW_CHARACTERS = 120
+READ_CHARACTERS = 2000
+"""How much of an input is looked through for secrets before its beginning goes into a memo."""
 
 
 def attributes(given: TaskInput) -> TypedSearchAttributes:
@@ -42,7 +45,8 @@ def memo(asked: str, *, now: float, origin: tuple[str, int] | None = None) -> di
         now: Time, seconds since the epoch.
         origin: Of a fork, the task that it departs from, and the number of the step.
     """
-    preview = {INPUT_MEMO: asked[:PREVIEW_CHARACTERS]} if asked else {}
+    shown = redact(asked[:READ_CHARACTERS])[:PREVIEW_CHARACTERS]
+    preview = {INPUT_MEMO: shown} if asked else {}
     forked: dict[str, Json] = {ORIGIN_MEMO: list[Json](origin)} if origin else {}
     return {CREATED_MEMO: now, **preview, **forked}
 

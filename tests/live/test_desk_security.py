@@ -179,6 +179,23 @@ async def test_a_rule_of_the_application_decides_beside_the_roles(
     assert asked == [("ole", "read", ""), ("ole", "pause", "t1")]
 
 
+async def test_a_rule_of_the_application_tells_a_decision_from_one_for_later_calls(
+    runner: AgentRunner, tmp_path: Path
+) -> None:
+    def may(_: Identity, verb: str, __: str) -> bool:
+        return not verb.endswith("_always")
+
+    app, tokens = guarded(runner, tmp_path, may=may)
+    bodies = {"approve": {"digest": ""}, "reject": {"reason": "no"}}
+    async with client_of(app, token=tokens["ada"]) as client:
+        for verb, body in bodies.items():
+            on = f"/api/v1/approvals/t1:1/{verb}"
+            for always in (True, {"same": ["to"]}):
+                refused = await client.post(on, json={**body, "always": always})
+                assert refused.status_code == 403
+            assert (await client.post(on, json=body)).status_code == 404
+
+
 async def test_no_body_names_who_acts(runner: AgentRunner, tmp_path: Path) -> None:
     app, tokens = guarded(runner, tmp_path)
     for each in acting(app):

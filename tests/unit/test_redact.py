@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError
+from holdfast.reading.visibility import memo
 from holdfast.values.text.redact import REDACTED, redact, without_credentials
 
 SHAPES = [
@@ -30,6 +31,22 @@ SHAPES = [
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
     "AIzaSyA0123456789abcdefghijklmnopqrstuv",
     "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH",
+    "hfd_Jm3x8abcDEF-234567890abcDEF_234567890abcde1",
+    "hfs_Jm3x8abcDEF-234567890abcDEF_234567890abcde1",
+    "lin_api_abcDEF1234567890abcDEF1234567890",
+    "gsk_abcDEF1234567890abcDEF1234567890abcDEF",
+    "r8_abcDEF1234567890abcDEF1234567890abcDEF",
+    "secret_abcDEF1234567890abcDEF1234567890abcDEF12345",
+    "pscale_pw_abcDEF1234567890abcDEF1234567890",
+    "pplx-abcdef1234567890abcdef1234567890abcdef12",
+    "xai-abcDEF1234567890abcDEF1234567890abcDEF12345678",
+    "hvs.CAESIabcDEF1234567890abcDEF1234567890",
+    "dapiabcdef1234567890abcdef1234567890",
+    "SK0123456789abcdef0123456789abcdef",
+    "key-3ax6xnjp29jd6fds4gc373sgvjxteol0",
+    "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
+    "MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs",
+    "AGE-SECRET-KEY-1QQPQ9ABCDEF0123456789ABCDEF0123456789ABCDEF",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nabc=\n-----END RSA PRIVATE KEY-----",
 ]
 
@@ -44,6 +61,16 @@ IN_WORDS = {
     "AccountName=x;AccountKey=abc123def456==;Endpoint=y": "abc123def456",
     "Authorization: Bearer abcdef0123456789": "abcdef0123456789",
     "Authorization: Basic YW5uOmh1bnRlcjI=": "YW5uOmh1bnRlcjI",
+    "password=correcthorsebattery": "horse",
+    "password=12345678": "12345678",
+    '{"password": "correcthorse"}': "horse",
+    "DB_PASS=Sup3rS3cret1": "S3cret",
+    "Cookie: sessionid=abcDEF1234567890; theme=dark": "1234567890",
+    "https://ghtoken1234567890abcdef@github.com/x": "ghtoken",
+    "curl -s -u ann:Sup3rS3cret1 https://host": "S3cret",
+    "sshpass -p 'Sup3rS3cret1' ssh host": "S3cret",
+    "https://host/x?next=%3Dsk-proj-0123456789abcdef": "0123456789",
+    "my_sk-proj-0123456789abcdef": "0123456789",
 }
 
 ORDINARY = [
@@ -56,6 +83,8 @@ ORDINARY = [
     "max_tokens=4096, total_tokens: 123456, the tokens: 12345678",
     "the primary key: customer_id_2; idempotency key task.0.1.0.0",
     "password: must have eight characters",
+    "password=None, password=get_password(), PASSWORD=$(cat file), passed=everything",
+    "https://sixteen.letters.or@host/x, session=trip2026abc, key-value-stores",
     "a monkey=banana1234 in the query ?monkey=banana1234",
     "commit 0123456789abcdef0123456789abcdef01234567",
     "eyJust some text. eyJ is no token.",
@@ -120,7 +149,21 @@ def test_a_credential_is_cut_out_wherever_it_stands(before: str, secret: str, af
 
 
 @pytest.mark.parametrize(
-    "unit", ["-", "_", "\u6f22", "key-", "ab-", "a.", "sk-", "eyJ-", "token=", "token=abcdefgh["]
+    "unit",
+    [
+        "-",
+        "_",
+        "\u6f22",
+        "key-",
+        "ab-",
+        "a.",
+        "sk-",
+        "eyJ-",
+        "token=",
+        "token=abcdefgh[",
+        "curl -u",
+        "://0a",
+    ],
 )
 def test_a_long_text_without_spaces_is_searched_once(unit: str) -> None:
     """Searched anew from each of its places, it takes longer than a test may."""
@@ -196,3 +239,9 @@ def test_an_archive_names_no_credentials_of_its_url_or_options() -> None:
         said = "".join(traceback.format_exception(caught.value))
         for secret in ("hunter", "qwertz", "optional-word", "inner-word"):
             assert secret not in said
+
+
+def test_the_beginning_of_an_input_that_lists_show_has_no_secret_not_even_a_part_of_one() -> None:
+    for before in ("pay with", "x" * 110):
+        shown = memo(f"{before} {SHAPES[1]} now", now=0.0)["input"]
+        assert shown == f"{before} {REDACTED} now"[:120]

@@ -310,6 +310,8 @@ async def revoke(
 async def approve(asked: Asked, approval_id: str, body: Approve) -> Receipt:
     """Let a call run, as proposed or with other arguments."""
     by = await asked.may("approve" if body.arguments is None else "edit", approval_id)
+    if body.always:
+        await asked.may("approve_always", approval_id)
     wanted = Approval(id=approval_id, digest=body.digest)
     return await asked.runner.approve(wanted, by, body.arguments, body.note, always=body.always)
 
@@ -333,7 +335,7 @@ async def edit(asked: Asked, approval_id: str, body: Edit) -> Receipt:
 @writes.post("/approvals/{approval_id:path}/reject")
 async def reject(asked: Asked, approval_id: str, body: Reject) -> Receipt:
     """Do not let a call run."""
-    by = await asked.may("reject", approval_id)
+    by = await asked.may("reject_always" if body.always else "reject", approval_id)
     return await asked.runner.reject(
         approval_id, by, body.reason, message=body.message, always=body.always
     )

@@ -154,10 +154,13 @@ class Guard:
     async def allows(self, visitor: Identity, verb: Verb, subject: str) -> bool:
         """Whether an identity may do this with a task or an approval.
 
+        Who decides for later calls as well, must be allowed to decide this one, too.
+
         Raises:
             Exception: What the application's own `may` raised.
         """
-        if not visitor.can(verb):
+        one = _THIS_ONE.get(verb)
+        if not visitor.can(verb) or (one and not await self.allows(visitor, one, subject)):
             return False
         if self._may is None:
             return True
@@ -187,6 +190,9 @@ class Guard:
             return self._tokens.identity(token.strip())
         known = map(self._tokens.session_identity, sessions_of(request).values())
         return next((each for each in known if each is not None), None)
+
+
+_THIS_ONE: dict[Verb, Verb] = {"approve_always": "approve", "reject_always": "reject"}
 
 
 def is_https(request: HTTPConnection) -> bool:

@@ -30,8 +30,10 @@ Verb = Literal[
     "fork",
     "abandon",
     "approve",
+    "approve_always",
     "edit",
     "reject",
+    "reject_always",
     "respond",
     "uncover",
     "revoke",
@@ -42,9 +44,7 @@ VERBS = cast("tuple[Verb, ...]", get_args(Verb))
 
 READ: Verb = "read"
 
-_DECIDING: frozenset[Verb] = frozenset(
-    {"approve", "edit", "reject", "respond", "uncover", "revoke"}
-)
+_DECIDING: frozenset[Verb] = frozenset(VERBS[VERBS.index("approve") :])
 
 _OPERATING: frozenset[Verb] = frozenset(VERBS) - _DECIDING
 

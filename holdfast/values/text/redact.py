@@ -18,14 +18,15 @@ _SECRET_NAME = re.compile(
 """Names of environment variables, and of storage options, whose values are secrets."""
 
 _WORDS = (
-    r"(?:tokens?|secrets?|passwords?|passwd|pwd|passphrase|signature|sig|credentials?|jwt"
+    r"(?:tokens?|secrets?|pass(?:words?|wd|phrase|code)?|pwd|signature|sig|credentials?|jwt"
+    r"|session[_-]?(?:id|key)"
     r"|api[_-]?keys?|access[_-]?keys?|secret[_-]?keys?|account[_-]?keys?|shared[_-]?keys?"
     r"|private[_-]?keys?|encryption[_-]?keys?|signing[_-]?keys?|auth)"
 )
 
 _SHAPES = re.compile(
     # A digit or a capital is asked for where the shape alone could be an ordinary word.
-    r"\b(?:sk|pk|rk)-(?=[A-Za-z_-]{0,100}[0-9A-Z]|[a-z]{16})[A-Za-z0-9_-]{12,}"
+    r"(?:\b|(?<=_)|(?<=%[0-9A-F]{2}))(?:sk|pk|rk)-(?=[A-Za-z_-]{0,100}[0-9A-Z]|[a-z]{16})[A-Za-z0-9_-]{12,}"
     r"|\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,}"
     r"|\bwhsec_[A-Za-z0-9+/=]{16,}"
     r"|\bBearer\s+(?=[A-Za-z._~+/=-]*\d|\S{24})[A-Za-z0-9._~+/=-]{12,}"
@@ -42,7 +43,16 @@ _SHAPES = re.compile(
     r"|\bAIza[A-Za-z0-9_-]{30,}"
     r"|\bya29\.[A-Za-z0-9_-]{20,}"
     r"|\b(?:npm|hf|dop_v1|shpat)_[A-Za-z0-9]{24,}"
-    r"|\bhf[ds]_[A-Za-z0-9_-]{24,}"
+    r"|\b(?:hf[ds]|lin_api|gsk|r8|ntn)_[A-Za-z0-9_-]{24,}"
+    r"|\bsecret_[A-Za-z0-9]{40,}"
+    r"|\bpscale_[a-z]{2,5}_[A-Za-z0-9_.-]{24,}"
+    r"|\b(?:pplx|xai)-[A-Za-z0-9]{24,}"
+    r"|\bhv[sbr]\.[A-Za-z0-9_-]{24,}"
+    r"|\b(?:dapi|SK)[0-9a-f]{32}\b"
+    r"|\bkey-(?=[a-z]*[0-9])[0-9a-z]{32}\b"
+    r"|\b\d{8,10}:AA[A-Za-z0-9_-]{32,33}\b"
+    r"|\b[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}\b"
+    r"|\bAGE-SECRET-KEY-1[A-Z0-9]{40,}"
     r"|\bpypi-[A-Za-z0-9_-]{32,}"
     r"|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
@@ -55,6 +65,16 @@ megabyte, without spaces as Chinese is, would hold up its process for minutes.
 
 _IN_URL = re.compile(r"((?<=[A-Za-z0-9+.-])://[^\s/?#:@\"'<>]*):([^\s/?#@\"'<>]+)@")
 """User and password of a URL."""
+
+_USER_TOKEN = re.compile(
+    r"((?<=[A-Za-z0-9+.-])://)(?=[^\s/?#:@\"'<>]{0,100}\d)([A-Za-z0-9_.~%-]{16,200})@"
+)
+"""A URL whose user is a token."""
+
+_IN_COMMAND = re.compile(
+    r"(\bcurl\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]*[^\s:]{1,100}:|\bsshpass\s+-p\s*)[^\s|;&]+"
+)
+"""A password that a program takes as an argument."""
 
 _IN_QUERY = re.compile(
     rf"([?&#;](?:[\w.%-]*[_.-])?(?:{_WORDS}|key)=)(?!\[redacted\])[^&#\s\"'<>]+",
@@ -71,6 +91,17 @@ _BEGINNING = re.compile(r"(?!\w+:/)(?=[^\s\"'&,;\\\[\]]{8})[^\s\"'&,;\\]{8,1000}
 """The beginning of a value, with what follows it at once: what it is judged by."""
 
 _VALUE = re.compile(r"[^\s\"'&,;\\\[\]]+")
+_PASSWORD = re.compile(
+    r"(?:pass(?:words?|wd|phrase|code)?|pwd)\\?[\"']?(?:=\\?[\"']?|\s*:\s*\\?[\"'])$", re.IGNORECASE
+)
+"""The name of a password whose value follows at once, or in quotes: any text may be one."""
+
+_ANY = re.compile(
+    r"(?!(?:none|null|true|false|undefined)\b|[$<{(*]|[\w.]{1,100}\()[^\s\"'&,;\\\[\]]{6,1000}",
+    re.IGNORECASE,
+)
+"""Such a value; nothing, and what a program or a template puts there, is none."""
+
 _DIGIT = re.compile(r"\d")
 _LETTER = re.compile(r"[A-Za-z]")
 
@@ -110,6 +141,8 @@ def replaced(text: str, hide: Callable[[str], str]) -> str:
             text = text.replace(secret, hide(secret))
     text = _SHAPES.sub(lambda found: hide(found[0]), text)
     text = _IN_URL.sub(lambda found: f"{found[1]}:{hide(found[2])}@", text)
+    text = _USER_TOKEN.sub(lambda found: f"{found[1]}{hide(found[2])}@", text)
+    text = _IN_COMMAND.sub(lambda found: found[1] + hide(found[0].removeprefix(found[1])), text)
     text = _IN_QUERY.sub(lambda found: found[1] + hide(found[0].removeprefix(found[1])), text)
     return _without_values(text, hide)
 
@@ -133,7 +166,7 @@ def credentials_of(url: str, options: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _without_values(text: str, hide: Callable[[str], str]) -> str:
-    """Replace the values behind names of secrets: those that have letters and digits.
+    """Replace the values behind names of secrets: passwords, and what has letters and digits.
 
     What is no secret may be the name of one, as in `credentials: password: ...`, so the search goes
     on behind the name then.
@@ -142,8 +175,10 @@ def _without_values(text: str, hide: Callable[[str], str]) -> str:
     done = at = 0
     while (name := _NAME.search(text, at)) is not None:
         at = name.end()
-        value = _BEGINNING.match(text, at)
-        if value is None or not (_DIGIT.search(value[0]) and _LETTER.search(value[0])):
+        is_password = _PASSWORD.search(name[0]) is not None
+        value = (_ANY if is_password else _BEGINNING).match(text, at)
+        is_mixed = value and _DIGIT.search(value[0]) and _LETTER.search(value[0])
+        if value is None or not (is_password or is_mixed):
             continue
         whole = _VALUE.match(text, at)
         parts += [text[done:at], hide(whole[0] if whole else "")]

@@ -302,7 +302,7 @@ class Inbox:
         done = 0
         for approval in approvals:
             is_done = await self._frame.act(
-                "approve" if chosen.verb == "always" else chosen.verb,
+                "approve_always" if chosen.verb == "always" else chosen.verb,
                 approval.id,
                 self._decision(approval, chosen, said, gone),
                 "",
