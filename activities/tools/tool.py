@@ -58,11 +58,11 @@ from holdfast.values.code.typed_data import Returned
 from holdfast.values.code.user_calls import calling
 from holdfast.values.messages import Blob, FilePart, clean
 from holdfast.values.parts.images import Image
-from holdfast.values.parts.sources import SourceNode, nodes_of
+from holdfast.values.parts.sources import SourceNode
 from holdfast.values.pauses import pauses
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
-from holdfast.values.tool_result import ErrorResult, read_result
+from holdfast.values.tool_result import ErrorResult, read_result, read_whole
 
 
 class ToolActivities:
@@ -158,8 +158,7 @@ class ToolActivities:
                 value = ready.watch.value = await run_with_retries(tool, ready.ctx)
             is_error = isinstance(value, ErrorResult)
             value = ready.watch.value = value.value if is_error else value
-            result = read_result(value, tool=tool.name)
-            nodes = nodes_of(value)
+            result, nodes = read_whole(value, tool=tool.name)
         except NotOursError:  # nothing ran
             raise
         except OutcomeUnknownError as error:

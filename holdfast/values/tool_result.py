@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any, cast, get_args
 
@@ -12,7 +13,12 @@ from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.values.messages import Detail, FilePart
 from holdfast.values.parts.files import read_file_data
 from holdfast.values.parts.images import LONGEST_URL, Image
-from holdfast.values.parts.sources import content_of
+from holdfast.values.parts.sources import SourceNode, content_of, nodes_of
+from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import shown
+
+LONGEST_CUT = 500
+"""Most characters that the model is told of a result that cannot be recorded."""
 
 
 class ToolResultError(HoldfastError):
@@ -24,14 +30,47 @@ class ToolResultError(HoldfastError):
     """
 
     def __init__(self, tool: str, value: object, reason: str) -> None:
-        """Name the tool, the type and the remedy."""
+        """Say that the tool ran, what it returned, and the remedy."""
         self.tool = tool
         self.type_name = type(value).__qualname__
+        name = f"Tool {tool!r}" if tool else "A tool"
+        if inspect.isawaitable(value) or inspect.isasyncgen(value):
+            super().__init__(
+                f"{name} returned a {self.type_name} that nobody has awaited, so what it stands for"
+                " has not run. Did its code forget `await`?"
+            )
+            return
         super().__init__(
-            f"{f'Tool {tool!r}' if tool else 'A tool'} returned a value of type"
-            f" {self.type_name!r}, which cannot be written as JSON: {reason}. Return a str, or"
-            " numbers, lists, dicts, dataclasses or pydantic models of such."
+            f"{name} ran. Its result, of type {self.type_name!r}, cannot be recorded as data:"
+            f" {_cut(value)}. Do not call it again for that. ({reason}. Return a str, or"
+            " numbers, lists, dicts, dataclasses or pydantic models of such.)"
         )
+
+
+def _cut(value: object) -> str:
+    """Return the beginning of a value's `str`, or of what can be shown of it."""
+    try:
+        text = str(value)
+    except Exception:  # noqa: BLE001  the __str__ of a user's class may raise anything
+        return shown(value)
+    return redact(text[:LONGEST_CUT]) + ("..." if len(text) > LONGEST_CUT else "")
+
+
+def read_whole(
+    value: Any, *, tool: str
+) -> tuple[str | list[str | Image | FilePart], tuple[SourceNode, ...]]:
+    """Return what the model is told, and the source nodes that the result carries.
+
+    Raises:
+        ToolResultError: The result cannot be read. Its own code may raise anything meanwhile, which
+            is no error of the tool: that ran.
+    """
+    try:
+        return read_result(value, tool=tool), nodes_of(value)
+    except ToolResultError:
+        raise
+    except Exception as error:
+        raise ToolResultError(tool, value, str(error).removesuffix(".")) from error
 
 
 def read_result(value: Any, *, tool: str = "") -> str | list[str | Image | FilePart]:

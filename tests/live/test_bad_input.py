@@ -59,17 +59,26 @@ async def test_a_tool_result_that_cannot_be_serialised_is_told_and_the_tool_runs
 ) -> None:
     ran: list[int] = []
 
+    class Intent:
+        def __str__(self) -> str:
+            return "pi_123 of 20 EUR, succeeded"
+
+        def __iter__(self) -> Any:
+            raise RuntimeError
+
     @tool
     def strange() -> Any:
         """Return something that is no data."""
         ran.append(1)
-        return object()
+        return Intent()
 
     runner = await make_runner(strange)
     model.call("strange")
     model.reply("I see")
     response = await runner.chat("q")
-    assert "'strange' returned a value of type 'object'" in response.sources[0].content
+    told = response.sources[0].content
+    assert "'strange' ran. Its result, of type " in told
+    assert "cannot be recorded as data: pi_123 of 20 EUR, succeeded. Do not call it again" in told
     assert response.sources[0].is_error
     assert ran == [1]
 

@@ -54,13 +54,29 @@ async def _exits_async(*_: Any) -> Any:
     raise SystemExit(3)
 
 
+class PanicError(BaseException):
+    """As Rust extensions raise it."""
+
+
+def _panics(*_: Any) -> Any:
+    raise PanicError("out of bounds")
+
+
+async def _closes_async(*_: Any) -> Any:
+    raise GeneratorExit
+
+
 STOPS = {
+    _panics: "PanicError: out of bounds",
+    _closes_async: "GeneratorExit",
     _cancels: "CancelledError",
     _exits: "SystemExit: 3",
     _cancels_async: "CancelledError",
     _exits_async: "SystemExit: 3",
 }
-stops = pytest.mark.parametrize("code", [_exits, _cancels_async], ids=lambda code: code.__name__)
+stops = pytest.mark.parametrize(
+    "code", [_exits, _cancels_async, _panics], ids=lambda code: code.__name__
+)
 
 
 def instructions(code: Code) -> dict[str, Any]:

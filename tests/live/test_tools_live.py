@@ -57,7 +57,20 @@ async def test_what_is_wrong_with_a_call_is_told_to_the_model_and_the_task_goes_
         """Call sys.exit."""
         raise SystemExit(4)
 
-    runner = await make_runner(look, sync, asynchronous, act, leave)
+    class PanicError(BaseException):
+        """As Rust extensions raise it."""
+
+    @tool(effect="read")
+    def panic() -> str:
+        """Break."""
+        raise PanicError("index out of bounds")
+
+    @tool(effect="read")
+    async def close() -> str:
+        """Close."""
+        raise GeneratorExit
+
+    runner = await make_runner(look, sync, asynchronous, act, leave, panic, close)
     told = {
         ("nope", ""): "nope not found.*look",
         ("sync", ""): "^Encountered error: ValueError: sync trouble$",
@@ -66,6 +79,8 @@ async def test_what_is_wrong_with_a_call_is_told_to_the_model_and_the_task_goes_
         ("act", '{"wrong": 1}'): "where",
         ("act", '{"where": "there"}'): "SystemExit",
         ("leave", ""): "SystemExit",
+        ("panic", ""): "PanicError: index out of bounds",
+        ("close", ""): "GeneratorExit",
     }
     model.calls([(name, arguments or {}) for name, arguments in told])
     model.reply("sorry")

@@ -15,6 +15,7 @@ from pydantic import BaseModel, SecretStr
 
 from holdfast.agents.tools.decorator import ToolResultError, render_result
 from holdfast.errors import HoldfastError
+from holdfast.values.tool_result import read_whole
 
 
 class Level(enum.StrEnum):
@@ -78,6 +79,56 @@ def endless() -> list[Any]:
     return loop
 
 
+def breaking() -> Any:
+    yield 1
+    msg = "the connection is closed"
+    raise OSError(msg)
+
+
+class Rude:
+    """A result whose own code raises."""
+
+    @property
+    def source_nodes(self) -> Any:
+        raise OSError
+
+    def __str__(self) -> str:
+        raise OSError
+
+
+class Ruder(BaseModel):
+    """A result that looks like an output of a known type."""
+
+    type: str = "text"
+
+    def model_dump(self, **_: Any) -> Any:
+        raise OSError
+
+
+class DataFrame(dict[str, Any]):
+    """A result that is a dict, and is not."""
+
+    def __bool__(self) -> bool:
+        msg = "The truth value is ambiguous"
+        raise ValueError(msg)
+
+
+async def later() -> str:
+    return "paid"
+
+
+async def parts() -> Any:
+    yield "paid"
+
+
+def test_a_result_that_nobody_awaited_is_told_as_what_has_not_run() -> None:
+    waiting = later()
+    for value in (waiting, parts()):
+        with pytest.raises(ToolResultError, match=r"has not run\. Did its code forget `await`"):
+            read_whole(value, tool="pay")
+    waiting.close()
+
+
 @pytest.mark.parametrize(
     ("value", "type_name"),
     [
@@ -88,10 +139,17 @@ def endless() -> list[Any]:
         (len, "builtin_function_or_method"),
         (ValueError("x"), "ValueError"),
         ({"a": "\ud800"}, "dict"),
+        (breaking(), "generator"),
+        (Rude(), "Rude"),
+        (Ruder(), "Ruder"),
+        (DataFrame({"a": object()}), "DataFrame"),
     ],
 )
-def test_other_values_are_refused_with_the_remedy(value: Any, type_name: str) -> None:
-    with pytest.raises(ToolResultError, match=r"Tool 'look'.*Return a str") as caught:
-        render_result(value, tool="look")
+def test_other_values_are_refused_with_the_remedy_and_told_as_having_run(
+    value: Any, type_name: str
+) -> None:
+    told = r"(?s)Tool 'look' ran\. Its result, of type .*Do not call it again.*Return a str"
+    with pytest.raises(ToolResultError, match=told) as caught:
+        read_whole(value, tool="look")
     assert (caught.value.tool, caught.value.type_name) == ("look", type_name)
     assert isinstance(caught.value, HoldfastError)

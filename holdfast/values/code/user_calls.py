@@ -118,25 +118,36 @@ class StoppedError(HoldfastError):
 
 @contextmanager
 def kept_alive() -> Generator[None]:
-    """Make an error of an exception that would end the worker process, as `sys.exit()` raises it.
+    """Make an error of a BaseException, which may end the worker process: `sys.exit()` raises one.
 
-    An event loop ends with such an exception, and with it all that other tasks do there. Ctrl-C
-    reaches the main thread only.
+    An event loop ends with some, and with it all that other tasks do there. Temporal takes others,
+    such as the panic of a Rust extension, for a lost worker, and runs the code again and again.
+    Ctrl-C reaches the main thread only.
 
     Raises:
         StoppedError: The block raised one.
     """
     try:
         yield
-    except (SystemExit, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt):
-            if threading.current_thread() is threading.main_thread():
-                raise
-            said = type(error).__name__
-        else:
-            said = f"SystemExit: {error.code}"
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        is_main = threading.current_thread() is threading.main_thread()
+        is_closed = isinstance(error, GeneratorExit) and _task() is None  # its coroutine is dropped
+        if is_closed or (isinstance(error, KeyboardInterrupt) and is_main):
+            raise
+        text = error.code if isinstance(error, SystemExit) else message_of(error)
+        kind = type(error).__name__
+        said = kind if isinstance(error, KeyboardInterrupt) else f"{kind}: {text}"
         msg = f"Code raised what would end the process ({said})"
         raise StoppedError(msg, remedy="Raise an error of your own instead.") from error
+
+
+def _task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # there is no loop
+        return None
 
 
 def is_cancelled() -> bool:
