@@ -76,6 +76,17 @@ class AgentTask(Opening):
     @workflow.run
     async def run(self, given: TaskInput) -> TaskResult:
         """Run the task until it is finalized, abandoned or ended by a verdict."""
+        loop, background = asyncio.create_task(self._run(given)), self.core.background
+        while not loop.done():
+            try:
+                await workflow.wait_condition(lambda: background.has_failed or loop.done())
+                background.check()
+            except asyncio.CancelledError:
+                loop.cancel()
+        return loop.result()
+
+    async def _run(self, given: TaskInput) -> TaskResult:
+        """Run the main loop until the task is closed."""
         core = self.core
         introduce(given)
         core.background.keep(
@@ -137,9 +148,9 @@ class AgentTask(Opening):
                 case "roll":
                     await self.rollover.roll()
                 case "undo":
-                    await self._work(asyncio.create_task(self.undos.unit()), undoing=True)
+                    await self._work(core.background.begin(self.undos.unit()), undoing=True)
                 case "steps":
-                    await self._work(core.work or asyncio.create_task(self.steps.unit()))
+                    await self._work(core.work or core.background.begin(self.steps.unit()))
                 case "end" | "wait":
                     pass
         if not core.closed and self._next() != "close":  # its own status follows at once
@@ -164,7 +175,6 @@ class AgentTask(Opening):
 
     def is_done(self) -> bool:
         """Whether all handlers, commands and signals to child tasks have finished."""
-        self.core.background.check()
         done = workflow.all_handlers_finished() and self.core.children.all_sent
         return done and not self.commands.are_waiting
 
@@ -173,7 +183,6 @@ class AgentTask(Opening):
         core = self.core
 
         def has_work() -> bool:
-            core.background.check()
             return core.work is not None or self._next() != "wait"
 
         while not has_work():
@@ -226,7 +235,6 @@ class AgentTask(Opening):
         core = self.core
 
         def is_over() -> bool:
-            core.background.check()
             return work.done() or core.is_interrupted(undoing=undoing) or core.lets_go
 
         while not is_over():

@@ -16,6 +16,7 @@ from holdfast.task.data.wire import NoticeInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.workflows.activity_calls import now
+from holdfast.workflows.children.background import begin
 
 ONE_ATTEMPT = timedelta(seconds=60)
 LONGEST = timedelta(days=1)
@@ -53,7 +54,7 @@ class Notices:
                 for key, notice in due.items():
                     if self._is_new(key):
                         self._began[key] = now()
-                        self._sending[key] = asyncio.create_task(self._deliver(key, notice))
+                        self._sending[key] = begin(self._deliver(key, notice))
         finally:
             for task in self._sending.values():
                 task.cancel()

@@ -162,7 +162,7 @@ def read_rule(name: str, payloads: Sequence[bytes]) -> StandingRule | None:
         return None
     try:
         rule = StandingRule.model_validate_json(payloads[0])
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return rule if rule.id and rule.tool and rule.by else None
 
@@ -173,6 +173,6 @@ def read_commit(name: str, payloads: Sequence[bytes]) -> CommitRef | None:
         return None
     try:
         turn = CommitRef.model_validate_json(payloads[0])
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return turn if _SHA256.fullmatch(turn.sha256) else None

@@ -79,7 +79,7 @@ class StepSpans:
 
     def _add(self, at: float, made: Callable[[TraceRules], Finished]) -> None:
         """Keep a span until it is exported; in a replay, as long as it may have been lost."""
-        if self._rules is not None and switch.spans() is not None:
+        if self._rules is not None and switch.may_trace():
             self._due = [due for due in self._due if due[0] >= at - LOSS_SECONDS]
             self._due.append((at, made))
 

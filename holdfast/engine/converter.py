@@ -30,6 +30,10 @@ UNREADABLE = "UnreadableInputError"
 """Type of the failure of a workflow that was started with an input that cannot be read."""
 
 
+OF_DATA = (ValueError, TypeError, LookupError)
+"""Errors that data cause, in every process. Any other may be this process's alone."""
+
+
 class CompactJsonConverter(PydanticJSONPlainPayloadConverter):
     """Pydantic's JSON; fields of Holdfast's values that have their default are left out.
 
@@ -99,7 +103,8 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
             if values and isinstance(values[0], TaskInput) and not values[0].has_request:
                 _refuse_unknown(json.loads(payloads[0].data))
         except Exception as error:
-            if type_hints is not None and type_hints[:1] not in ([TaskInput], [SessionState]):
+            is_input = type_hints is None or type_hints[:1] in ([TaskInput], [SessionState])
+            if not is_input or not isinstance(error.__cause__ or error, OF_DATA):
                 raise
             reason = clean(str(error))[:LONGEST_REASON]
             msg = f"The input cannot be read: {reason}"

@@ -44,6 +44,11 @@ def spans() -> Spans | None:
     return _switch.spans
 
 
+def may_trace() -> bool:
+    """Whether there may be a provider. Workflow code asks this: it calls nothing of another's."""
+    return _switch.given is not None or "opentelemetry.trace" in sys.modules
+
+
 def provider_in_use() -> TracerProvider | None:
     """Return the provider of `instrument`, else OpenTelemetry's global one, if there is one."""
     return _switch.given or _global_provider()
@@ -90,9 +95,12 @@ def is_disabled() -> bool:
 
 
 def _global_provider() -> TracerProvider | None:
-    """Return OpenTelemetry's global provider, if one was set."""
+    """Return OpenTelemetry's global provider, if one was set.
+
+    Another thread may be importing OpenTelemetry just now: half a module has no provider yet.
+    """
     api: Any = sys.modules.get("opentelemetry.trace")
-    if api is None:
+    if api is None or getattr(api.__spec__, "_initializing", False):
         return None
     provider: TracerProvider = api.get_tracer_provider()
     unset = isinstance(provider, api.ProxyTracerProvider | api.NoOpTracerProvider)

@@ -16,6 +16,7 @@ task, and so on; "session" is the session.
 | ("cancel", who), ("terminate", who) | by Temporal's own tools |
 | ("evict", who) | a fresh instance replays the history, and goes on |
 | ("lose", who) | the next workflow task is thrown away before it is recorded |
+| ("throw", who, k) | its next workflow task raises an error of the process at its k-th call |
 | ("fate", activity, fate) | what happens to the next activity of that type, see `FATES` |
 | ("release",) | what a fate holds back goes on |
 | ("trouble", who, what) | what goes wrong next in the model, a tool, or "undo <tool>" |
@@ -265,6 +266,9 @@ class Simulation:
 
     def _lose(self, who: int) -> None:
         self.server.losing.add(self.id_of(who))
+
+    def _throw(self, who: int, k: int) -> None:
+        self.server.throwing[self.id_of(who)] = k
 
     def _fate(self, kind: str, fate: str) -> None:
         self.server.fates.append((kind, fate))

@@ -10,8 +10,13 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import itertools
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from inspect import CO_GENERATOR
+from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 from temporalio.api.common.v1 import Payload, Payloads
@@ -29,6 +34,7 @@ from temporalio.worker._workflow_instance import WorkflowInstanceDetails  # pyri
 from temporalio.workflow import Info, ParentInfo
 from temporalio.workflow import _Definition as Definition  # pyright: ignore[reportPrivateUsage]
 
+import holdfast
 from holdfast.engine.converter import holdfast_converter
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
@@ -52,8 +58,39 @@ TASK_EVENTS = 3
 """Events of a workflow task: it is scheduled, started and completed."""
 
 
+OURS = str(Path(holdfast.__file__).parent)
+"""The directory of all code of ours that a workflow may run."""
+
+TAKES_ERRORS = ("children/background.py", "engine/converter.py")
+"""Where errors are taken; Temporal itself drops a signal that the converter cannot read."""
+
+
 class ViolationError(AssertionError):
     """What may never happen has happened."""
+
+
+class ForeignError(Exception):
+    """Something is wrong with this process: another one, and so a replay, would not raise it."""
+
+
+class Thrower:
+    """Raises a ForeignError when the workflow's code makes its k-th call from here."""
+
+    def __init__(self, k: int) -> None:
+        self.left = k
+        self.thrown = ""
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        is_own = code.co_filename.startswith(OURS) and not code.co_flags & CO_GENERATOR
+        is_own = is_own and code.co_name != "__eq__"  # pydantic asks it, and takes an error for no
+        if event != "call" or not is_own or code.co_filename.endswith(TAKES_ERRORS):
+            return
+        self.left -= 1
+        if self.left < 0:
+            sys.setprofile(None)
+            self.thrown = code.co_qualname
+            raise ForeignError(self.thrown)
 
 
 class Begin(NamedTuple):
@@ -211,6 +248,25 @@ class Run:
         self.counts.live += 1
         return _activate(self._instance, jobs, at, length)
 
+    def throw(self, k: int, jobs: Sequence[Job], at: float, length: int) -> None:
+        """Handle jobs, and raise an error of this process at the k-th call, if there are as many.
+
+        Raises:
+            ViolationError: The workflow has gone on in spite of it.
+        """
+        thrower = Thrower(k)
+        sys.setprofile(thrower)
+        try:
+            commands = self.activate(jobs, at, length)
+        except ViolationError:
+            return  # the workflow task has failed, as it must
+        finally:
+            sys.setprofile(None)
+        is_refused = any(each.update_response.HasField("rejected") for each in commands)
+        if thrower.thrown and not is_refused:  # a validator's error only refuses
+            msg = f"{self.id} goes on although {thrower.thrown} raised an error of the process"
+            raise ViolationError(msg)
+
     def query(self, name: str, *args: Any) -> Payload:
         """Ask the workflow.
 
@@ -237,15 +293,25 @@ class Run:
         Raises:
             ViolationError: It gives other commands, or answers one of the queries differently.
         """
-        fresh = self._make()
-        for task in self.history:
-            self._replay(fresh, task)
+        fresh = self.replayed()
         for name, *args in queries:
             was, now = self._ask(self._instance, name, args), self._ask(fresh, name, args)
             if was != now:
                 msg = f"query {name!r} of {self.id}\n  before: {was.data!r}\n  after:  {now.data!r}"
                 raise ViolationError(msg)
-        leave(self._instance)
+        self.go_on_with(fresh)
+
+    def replayed(self) -> WorkflowInstance:
+        """Return a fresh instance that has replayed the history."""
+        fresh = self._make()
+        for task in self.history:
+            self._replay(fresh, task)
+        return fresh
+
+    def go_on_with(self, fresh: WorkflowInstance) -> None:
+        """Take the present instance out of the worker's cache, and put another in."""
+        with suppress(ViolationError):  # of one that has failed, tasks are left
+            leave(self._instance)
         self._instance = fresh
 
     def _replay(self, fresh: WorkflowInstance, task: Task) -> None:

@@ -127,6 +127,7 @@ class Server:
         activities: Those that have not ended.
         after: Called after each workflow task.
         losing: Workflows whose next workflow task is thrown away.
+        throwing: At which call of the next workflow task of a workflow an error is raised.
         is_unseen: Whether a workflow has ended since the watches have looked.
     """
 
@@ -143,6 +144,7 @@ class Server:
         self.activities: list[Activity] = []
         self.after: Callable[[Run], None] = lambda run: None
         self.losing: set[str] = set()
+        self.throwing: dict[str, int] = {}
         self.is_unseen = False
         self._numbers = itertools.count(1)
         self._later: list[tuple[float, int, Move]] = []
@@ -306,6 +308,13 @@ class Server:
         task = Task(self.clock.now, run.events + 2)
         jobs = sorted(news, key=order_of)
         sent: list[WorkflowCommand] = []
+        k = self.throwing.pop(run.id, None)
+        if k is not None:
+            run.throw(k, jobs, task.at, task.length)
+            run.go_on_with(run.replayed())
+            run.news = [*news, *run.news]
+            self._wake(run)
+            return
         while jobs:
             commands = run.activate(jobs, task.at, task.length)
             task.parts.append(_as_recorded(jobs, commands))

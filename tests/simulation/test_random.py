@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from random import Random
+
 import pytest
 
 from tests.simulation.generate import schedule_of
-from tests.simulation.play import play
+from tests.simulation.play import Choice, play
 from tests.simulation.shrink import first_failure
 from tests.support.scale import times
 
@@ -25,3 +28,15 @@ def test_a_seed_repeats_exactly() -> None:
         assert first.trace == second.trace
         assert first.ledger == second.ledger
         assert first.counts == second.counts
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # of a run that has failed
+@pytest.mark.parametrize("part", range(times(4, 40)))
+def test_an_error_of_one_process_fails_the_workflow_task_and_decides_nothing(part: int) -> None:
+    for seed in range(part * SEEDS, (part + 1) * SEEDS):
+        schedule, chance = schedule_of(seed), Random(seed)
+        choices: list[Choice] = []
+        for choice in schedule.choices:
+            choices += [("throw", chance.randint(0, 1), int(10 ** chance.uniform(0, 3))), choice]
+        played = play(dataclasses.replace(schedule, choices=choices))
+        assert not played.violation, "\n".join([*played.trace, f"seed {seed}: {played.violation}"])

@@ -1,18 +1,24 @@
-"""Work beside the main loop of a task, which nobody awaits."""
+"""Work beside the main loop of a task, and what becomes of its errors."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError
+
+T = TypeVar("T")
 
 
 class Background:
-    """Runs work beside the main loop, which raises what it raises.
+    """Runs work beside the main loop, and keeps the first error that nobody takes.
 
-    An exception in a task that nobody awaits is only logged, and what the task does would silently
-    be missing from then on. Raised by the main loop, it fails the workflow task: the server repeats
-    that until the code is mended, and nothing is lost.
+    Only an activity's failure is a decision: it is in the history, so a replay sees it, too. Any
+    other error may be this process's alone. If it decided about a command, a replay would decide
+    otherwise, and the task could never go on. `AgentTask.run` raises it: the workflow task fails,
+    and the server repeats it, in another process or once the code is mended. Nothing is lost.
     """
 
     def __init__(self) -> None:
@@ -21,9 +27,9 @@ class Background:
         self._error: BaseException | None = None
 
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin work that ends by itself."""
+        """Begin work that takes the failures of its activities itself."""
         task = asyncio.create_task(work)
-        task.add_done_callback(self._over)
+        task.add_done_callback(self.over)
         return task
 
     def keep(self, *works: Coroutine[Any, Any, None]) -> None:
@@ -35,6 +41,11 @@ class Background:
         for task in self._tasks:
             task.cancel()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether any of the work has raised what nobody takes."""
+        return self._error is not None
+
     def check(self) -> None:
         """Raise what any of the work has raised.
 
@@ -42,9 +53,22 @@ class Background:
             RuntimeError: It did. A FailureError as it is would end the workflow.
         """
         if self._error is not None:
-            msg = f"Work beside the main loop of the task failed: {self._error!r}"
+            msg = f"The task's workflow code failed: {self._error!r}"
             raise RuntimeError(msg) from self._error
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def over(self, task: asyncio.Task[Any]) -> None:
+        """Keep the error of work that has ended."""
         if not task.cancelled():
             self._error = self._error or task.exception()
+
+    def over_but_for_failures(self, task: asyncio.Task[Any]) -> None:
+        """Keep its error, unless it is an activity's failure: whoever awaits it takes that."""
+        if not task.cancelled() and not isinstance(task.exception(), FailureError):
+            self.over(task)
+
+
+def begin(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Begin work of a task whose caller takes its result, and the failures of its activities."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(workflow.instance().core.background.over_but_for_failures)
+    return task

@@ -182,7 +182,7 @@ class Children:
             await self._meet(name)
         else:
             self._followed.add(name)
-            handle.add_done_callback(lambda ended: self._ended(name, ended))
+            self._background.begin(self._follow(name, handle))
         finally:
             self._starting.pop(name, None)
 
@@ -216,8 +216,9 @@ class Children:
             told = Outcome(content=text, is_error=True, status=status, attempts=0)
             self._ledger.outcome(n, i, told)
 
-    def _ended(self, name: str, ended: asyncio.Future[Any]) -> None:
+    async def _follow(self, name: str, ended: asyncio.Task[Any]) -> None:
         """Record that a child's workflow has ended, for one that could not report it."""
+        await workflow.wait([ended])
         if not ended.cancelled():
             ended.exception()  # else asyncio warns that it was never retrieved
         self.lose(name)

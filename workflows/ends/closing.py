@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from temporalio import workflow
+from temporalio.exceptions import FailureError
 
 from holdfast.task import refusals
 from holdfast.task.data.closing import CloseInput
@@ -15,6 +16,7 @@ from holdfast.task.people import approvals
 from holdfast.values.runs.status import TaskStatus
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
+from holdfast.workflows.children.background import begin
 from holdfast.workflows.core import Core, keep_seal, publish
 from holdfast.workflows.requests.commands import Commands
 from holdfast.workflows.tools.tool_runs import record_cut
@@ -43,7 +45,7 @@ class Closing:
         """
         core = self._core
         status = core.ending.status or "finished"
-        await workflow.wait_condition(self._has_read)
+        await workflow.wait_condition(lambda: not self._commands.are_waiting)
         if core.ending.prepare():
             self._prepare(status)
         head = core.given.head
@@ -56,21 +58,17 @@ class Closing:
             ledger=core.ledger.chain,
             head=core.ledger.changed_head,
         )
-        storing = asyncio.create_task(self._store(sent))
+        storing = begin(self._store(sent))
         while not storing.done():
             try:
                 await workflow.wait_condition(storing.done)
             except asyncio.CancelledError:  # the task is ending already
                 continue
         error = storing.exception()
-        if error is None:
-            self._over(sent, storing.result())
-        else:
+        if isinstance(error, FailureError):
             self._failed(error)
-
-    def _has_read(self) -> bool:
-        self._core.background.check()
-        return not self._commands.are_waiting
+        else:
+            self._over(sent, storing.result())
 
     def _prepare(self, status: TaskStatus) -> None:
         """Record the end in the ledger, once, before the ledger goes to the archive."""
@@ -116,7 +114,7 @@ class Closing:
         publish(core.ledger, sent.status)
         core.show()
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: FailureError) -> None:
         """Leave the task stuck until the next attempt."""
         core = self._core
         pause = core.given.heartbeat

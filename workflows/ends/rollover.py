@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from temporalio import workflow
@@ -11,6 +10,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from holdfast.task.data.commands import RunReply
 from holdfast.task.data.records import SegmentRef
 from holdfast.workflows import activity_calls as calls
+from holdfast.workflows.children.background import begin
 from holdfast.workflows.children.reports import settle
 from holdfast.workflows.core import Core
 
@@ -67,12 +67,11 @@ class Rollover:
 
     async def _archive(self) -> SegmentRef | None:
         """Archive the ledger's entries; None when continuing as new is called off meanwhile."""
-        archiving = asyncio.create_task(calls.archive(self._core.ledger))
+        archiving = begin(calls.archive(self._core.ledger))
         try:
             await workflow.wait_condition(lambda: archiving.done() or self._is_called_off())
         finally:
             if not archiving.done():
-                archiving.add_done_callback(lambda done: done.cancelled() or done.exception())
                 archiving.cancel()
         return archiving.result() if archiving.done() else None
 

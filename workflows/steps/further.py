@@ -16,6 +16,7 @@ from holdfast.task.data.state import Described
 from holdfast.task.data.wire import Advanced, AdvanceInput, Further
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
+from holdfast.workflows.children.background import begin
 from holdfast.workflows.core import Core, StepRun, Work
 
 NEXT = RunRequest()
@@ -113,7 +114,7 @@ class FurtherSteps:
         core = self._core
         run, is_cut = StepRun(sent, work), False
         core.step_run = run
-        asked = asyncio.create_task(calls.advance(core.ledger, n, sent))
+        asked = begin(calls.advance(core.ledger, n, sent))
         try:
             await workflow.wait_condition(lambda: asked.done() or run.said is not None)
             if run.said is not None and not core.is_left(work):

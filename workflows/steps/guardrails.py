@@ -15,6 +15,7 @@ from holdfast.task.guardrails_due import Due, outputs_due, record_found
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
+from holdfast.workflows.children.background import begin
 
 ANSWER_SECONDS = 0.25
 """How long a guardrail that has stopped the step waits for the answer of the call beside it."""
@@ -33,10 +34,8 @@ class Checks:
     def __init__(self, ledger: Ledger, n: int, due: Sequence[Due]) -> None:
         """Begin to run those that are due."""
         self._running: list[asyncio.Task[Failure | None]] = [
-            asyncio.create_task(self._check(ledger, n, each)) for each in due
+            begin(self._check(ledger, n, each)) for each in due
         ]
-        for each in self._running:
-            each.add_done_callback(_retrieve)
         self._failure: Failure | None = None
         self._is_over = False
 
@@ -57,8 +56,7 @@ class Checks:
         """
         if not self._running:
             return await work
-        doing = asyncio.create_task(work)
-        doing.add_done_callback(_retrieve)
+        doing = begin(work)
         try:
             await workflow.wait_condition(lambda: doing.done() or self._has_failed())
             is_first = doing.done()
@@ -144,9 +142,3 @@ async def check_output(ledger: Ledger, n: int) -> Failure | None:
 
 def _has_result(each: asyncio.Task[Any]) -> bool:
     return each.done() and not each.cancelled() and each.exception() is None
-
-
-def _retrieve(done: asyncio.Task[Any]) -> None:
-    """Retrieve the exception of a cancelled task, so that asyncio does not log it."""
-    if not done.cancelled():
-        done.exception()

@@ -6,7 +6,7 @@ import asyncio
 from decimal import Decimal
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, FailureError, is_cancelled_exception
 
 from holdfast.task import refusals
 from holdfast.task.data.commands import RunReply, RunRequest
@@ -19,6 +19,7 @@ from holdfast.task.requests.run_requests import caller_of
 from holdfast.task.tool_calls import verdict_of_calls
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
+from holdfast.workflows.children.background import begin
 from holdfast.workflows.core import Core, Work
 from holdfast.workflows.steps.error_handlers import ask_handler, end_with, take_another_turn
 from holdfast.workflows.steps.further import NEXT, FurtherSteps
@@ -49,7 +50,7 @@ class Steps:
                 core.end("finished")
             if core.ending.status is None and core.goes:
                 await self._run_lanes(work)
-        except Exception as error:  # noqa: BLE001  a bug must park the task, not retry for ever
+        except FailureError as error:
             if not core.is_interrupted() and not core.is_left(work):
                 core.judge(calls.failure_of(error))
 
@@ -78,7 +79,7 @@ class Steps:
                 if not core.leaves_steps:
                     self._take_steps()
                     for current in idle():
-                        lanes[current.n] = asyncio.create_task(self._lane(current.n, work))
+                        lanes[current.n] = begin(self._lane(current.n, work))
                         core.lanes.add(current.n)
                 if not lanes:
                     return
@@ -103,7 +104,7 @@ class Steps:
                 if current is None or not core.agenda.goes(current):
                     return
                 await self._advance(n, work)
-        except Exception as error:  # noqa: BLE001  as for the unit
+        except FailureError as error:
             if not core.is_interrupted() and not core.is_left(work):
                 core.judge(calls.failure_of(error), self._further.at(n, work))
         finally:

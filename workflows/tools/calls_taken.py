@@ -10,6 +10,7 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.tool_calls import Call, Room
 from holdfast.workflows.activity_calls import failure_of
+from holdfast.workflows.children.background import begin
 
 Take = Callable[[Call], Coroutine[Any, Any, Failure | None]]
 """Takes a call further, and returns why its step stops, if it does."""
@@ -49,7 +50,7 @@ class CallsTaken:
         """Take calls further."""
         for i in positions:
             taking = self._take(Call(self._ledger, self._n, i))
-            self.tasks[i] = asyncio.create_task(taking)
+            self.tasks[i] = begin(taking)
             self.room.taken += 1
 
     def settle(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from temporalio.exceptions import FailureError
+
 from holdfast.task import refusals
 from holdfast.task.data.commands import RunReply
 from holdfast.task.data.undo import UndoState
@@ -32,7 +34,7 @@ class Undos:
             if core.ledger.s.described is None:
                 core.ledger.described(await calls.describe(core.ledger))
             core.undo_failure = await run_undo(core.ledger, core.child_undos)
-        except Exception as error:  # noqa: BLE001  a bug must not retry for ever
+        except FailureError as error:
             core.undo_failure = calls.failure_of(error)
             core.ledger.note("undo_failed", now=now(), text=core.undo_failure.text)
             stop_undo(core.ledger)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from decimal import ROUND_DOWN, ROUND_UP, Decimal, InvalidOperation
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
+from holdfast.values.checks import gate
 from holdfast.values.money import MOST_DOLLARS, NOTHING, as_written, dollars, plain
 
 CENT = Decimal("0.01")
@@ -120,10 +122,11 @@ def raise_budget(ledger: Ledger, arguments: str) -> str:
         arguments: JSON of an object with `max_dollars`.
     """
     try:
+        gate.read(arguments)
         given = json.loads(arguments, parse_float=Decimal)
         amount = Decimal(str(given["max_dollars"]))
         is_amount = amount.is_finite() and len(given) == 1
-    except (ValueError, TypeError, KeyError, InvalidOperation, RecursionError):
+    except (ValueError, TypeError, KeyError, InvalidOperation, InvalidArgumentError):
         is_amount, amount = False, NOTHING
     if not is_amount:
         return 'A budget is raised by {"max_dollars": "AMOUNT"}, in US dollars.'

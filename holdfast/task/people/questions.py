@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.calls import Approval, Asks, Outcome, Question
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
+from holdfast.values.checks import gate
 from holdfast.values.messages import Content
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -146,6 +147,6 @@ def _read(given: Json) -> Json:
     if not isinstance(given, str):
         return given
     try:
-        return json.loads(given)
-    except (ValueError, RecursionError):
+        return gate.read(given)
+    except InvalidArgumentError:
         return given

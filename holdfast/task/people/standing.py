@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from holdfast.task.data.head import SessionRef
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, deciders, decisions
 from holdfast.values.base import Json, canonical
+from holdfast.values.checks import gate
 from holdfast.values.runs.approval_rules import Always
 
 ONCE: Mapping[ApprovalKind, str] = {
@@ -208,8 +208,8 @@ def _bounds(given: Json) -> Always | str | None:
 
 def _arguments(approval: Approval) -> dict[str, Json]:
     try:
-        data: Json = json.loads(approval.arguments)
-    except (ValueError, RecursionError):
+        data = gate.read(approval.arguments)
+    except InvalidArgumentError:
         return {}
     return cast("dict[str, Json]", data) if isinstance(data, dict) else {}
 

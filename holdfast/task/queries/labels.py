@@ -5,18 +5,19 @@ Labels are in history, details are not. Secrets are redacted in both.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import cast
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import StepRecord
 from holdfast.task.ledger.archived_steps import line_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.values.base import Json, as_text
+from holdfast.values.checks import gate
 from holdfast.values.messages import ToolCall, Usage
 from holdfast.values.runs.status import TaskStatus
 from holdfast.values.text.redact import redact
@@ -46,8 +47,8 @@ def call_label(call: ToolCall, *, short: bool = False) -> str:
     """
     text = redact(call.arguments[:READ_CHARACTERS])
     try:
-        data: Json = json.loads(text)
-    except ValueError:
+        data = gate.read(text)
+    except InvalidArgumentError:
         data = text
     if isinstance(data, dict):
         given = cast("dict[str, Json]", data)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
+from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.hosted_items import HostedCall
 from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Decided, Outcome
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json
+from holdfast.values.checks import gate
 from holdfast.values.messages import shown
 from holdfast.values.text.shown import time_shown
 
@@ -95,8 +95,8 @@ def plain_arguments(text: str) -> Json:
     if len(text) > TEXT_CHARACTERS:
         return cut(text)
     try:
-        return json.loads(text)
-    except ValueError:
+        return gate.read(text)
+    except InvalidArgumentError:
         return text
 
 
