@@ -6,12 +6,23 @@ import copy
 import json
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from holdfast.values.checks.json_shapes import is_array, is_object
 from tests.support.hostile import Bytes, chat, events, message, responses
 
 Body = dict[str, Any]
+
+WORDS = [
+    "function_call", "message", "reasoning", "computer_call", "output_text", "completed", "failed",
+    "incomplete", "in_progress", "tool_calls", "stop", "length", "content_filter", "assistant",
+    "user", "tool",
+]  # fmt: skip
+ARGUMENTS = [
+    "{}", "{", "[]", "null", "NaN", '{"where": 1e999}', '{"where": "\\ud800"}', "[" * 50_000,
+    '{"where": ' + "9" * 5_000 + "}",
+]  # fmt: skip
 
 
 def _nested(levels: int, *, objects: bool) -> Any:
@@ -23,68 +34,26 @@ def _nested(levels: int, *, objects: bool) -> Any:
 
 def odd_values(rng: random.Random) -> Any:
     """Make a value that stands in the place of another."""
+    depths = [2, 60, 65, 130, 198, 199, 200, 201, 230, 254, 256, 900]
+    plain: list[Any] = [
+        None, True, "", " ", 0, -1, 1.5, float("nan"), float("inf"), float("-inf"), -0.0,
+        "\ud800", "a\udfffb", "\x00\x1b]0;x\x07\u202e",
+    ]  # fmt: skip
     makers: list[Callable[[], Any]] = [
-        lambda: None,
-        lambda: True,
-        lambda: "",
-        lambda: " ",
-        lambda: 0,
-        lambda: -1,
-        lambda: 1.5,
+        *(partial(copy.copy, each) for each in plain),
         list,
         dict,
-        lambda: float("nan"),
-        lambda: float("inf"),
-        lambda: float("-inf"),
-        lambda: -0.0,
         lambda: 10 ** rng.choice([15, 19, 30, 400, 4000]),
-        lambda: "\ud800",
-        lambda: "a\udfffb",
-        lambda: "\x00\x1b]0;x\x07\u202e",
         lambda: {"\ud800": 1},
         lambda: {"": 1, "\x00": 2},
         lambda: "x" * rng.choice([100, 20_000, 300_000]),
         lambda: "é😀" * rng.choice([10, 5_000]),
-        lambda: _nested(
-            rng.choice([2, 60, 65, 130, 198, 199, 200, 201, 230, 254, 256, 900]),
-            objects=rng.random() < 0.5,
-        ),
+        lambda: _nested(rng.choice(depths), objects=rng.random() < 0.5),
         lambda: [1] * rng.choice([3, 5_000]),
         lambda: {str(k): k for k in range(rng.choice([3, 2_000]))},
-        lambda: rng.choice(
-            [
-                "function_call",
-                "message",
-                "reasoning",
-                "computer_call",
-                "output_text",
-                "completed",
-                "failed",
-                "incomplete",
-                "in_progress",
-                "tool_calls",
-                "stop",
-                "length",
-                "content_filter",
-                "assistant",
-                "user",
-                "tool",
-            ]
-        ),
+        lambda: rng.choice(WORDS),
         lambda: rng.choice(["look", "pay", "unknown", "transfer_to_x", "l" * 300]),
-        lambda: rng.choice(
-            [
-                "{}",
-                "{",
-                "[]",
-                "null",
-                '{"where": 1e999}',
-                '{"where": "\\ud800"}',
-                "[" * 50_000,
-                '{"where": ' + "9" * 5_000 + "}",
-                "NaN",
-            ]
-        ),
+        lambda: rng.choice(ARGUMENTS),
     ]
     return rng.choice(makers)()
 
@@ -123,25 +92,14 @@ def _of_responses(rng: random.Random) -> Body:
         "summary": [{"type": "summary_text", "text": "thinking"}],
     }
     said = message("done")
-    said["content"][0]["annotations"] = [
-        {
-            "type": "url_citation",
-            "url": "https://a.b",
-            "title": "t",
-            "start_index": 0,
-            "end_index": 2,
-        }
-    ]
+    cited = {"type": "url_citation", "url": "https://a.b", "title": "t"}
+    said["content"][0]["annotations"] = [{**cited, "start_index": 0, "end_index": 2}]
     logged = message("done")
-    logged["content"][0]["logprobs"] = [
-        {
-            "token": "done",
-            "logprob": -0.1,
-            "bytes": [100],
-            "top_logprobs": [{"token": "x", "logprob": -2.0, "bytes": [120]}],
-        }
-    ]
+    other = {"token": "x", "logprob": -2.0, "bytes": [120]}
+    told = {"token": "done", "logprob": -0.1, "bytes": [100], "top_logprobs": [other]}
+    logged["content"][0]["logprobs"] = [told]
     search = {"type": "web_search_call", "id": "ws", "status": "completed", "action": {"q": "x"}}
+    refusal = {"type": "refusal", "refusal": "no"}
     output = rng.choice(
         [
             [message("done")],
@@ -154,14 +112,7 @@ def _of_responses(rng: random.Random) -> Body:
             [_call(rng, "unknown")],
             [],
             [_call(rng) for _ in range(rng.choice([3, 30]))],
-            [
-                {
-                    "type": "message",
-                    "id": "m",
-                    "role": "assistant",
-                    "content": [{"type": "refusal", "refusal": "no"}],
-                }
-            ],
+            [{"type": "message", "id": "m", "role": "assistant", "content": [refusal]}],
         ]
     )
     changes = rng.choice(
@@ -261,14 +212,7 @@ def _written(rng: random.Random, body: Body, *, streamed: bool) -> bytes:
     elif kind == 2 and len(lines) > 1:
         lines.pop(rng.randrange(len(lines)))
     elif kind == 3:
-        odd = json.dumps(
-            {
-                "type": odd_values(rng),
-                "choices": odd_values(rng),
-                "error": odd_values(rng),
-                "delta": odd_values(rng),
-            }
-        )
+        odd = json.dumps({key: odd_values(rng) for key in ("type", "choices", "error", "delta")})
         lines.insert(0, b"data: " + odd.encode())
     return b"\n\n".join(lines)
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
 from pydantic import BaseModel
 
-from holdfast import Agent, Image, Runner, Task, TaskStep, TaskStepOutput, tool
-from holdfast.errors import StepFailedError
+from holdfast import Agent, Image, Runner, tool
 from holdfast.models.openai.chat import ChatCompletionsModel
 from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import ImagePart, Message, TextPart, assistant, user
-from holdfast.workers import StepContext
+from holdfast.values.messages import ImagePart, Message, TextPart
 from tests.live.test_bad_input import history_bytes
 from tests.support.pictures import copies, histories_hold, png, url_of
 from tests.support.rig import MakeAgent, MakeRunner, Rig
-from tests.support.workers import Counting, Doing, ends
 
 CAT, DOG = Image.from_bytes(png(1)), Image.from_bytes(png(2))
 BIG = Image.from_bytes(png(3, side=200))
@@ -40,26 +35,13 @@ def images_of(messages: list[Message]) -> list[ImagePart]:
     return [part for message in messages for part in message.images]
 
 
-async def test_a_model_gets_the_bytes_and_history_only_a_reference(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.reply("noise")
-    response = await runner.chat("What is it?", images=[BIG])
-    assert model.requests[0].images == (BIG,)
-    assert model.requests[0].last_user == "What is it?"
-    assert not await histories_hold(runner, response.task_id, BIG.data)
-    assert await history_bytes(runner, response.task_id) < 12_000
-    assert copies(runner.archive.url, BIG.data) == (1, 0)
-
-
-async def test_readers_show_references_and_give_the_image_back(
+async def test_a_model_gets_the_bytes_and_readers_a_reference_that_gives_them_back(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner(look)
     model.call("look")
     model.reply("a cat")
-    task = await runner.create_task("What is it?", images=[CAT])
+    task = await runner.create_task("What is it?", images=[BIG])
     assert task.images == (await runner.get_task(task)).images
     assert [step.images for step in await runner.get_upcoming_steps(task)] == [task.images]
     await runner.run_task(task)
@@ -71,8 +53,12 @@ async def test_readers_show_references_and_give_the_image_back(
     assert isinstance(part, ImagePart)
     assert (part,) == task.images
     assert part.stored is not None
-    assert (part.stored.size, part.stored.media_type) == (len(CAT.data), "image/png")
-    assert await runner.image(part) == CAT
+    assert (part.stored.size, part.stored.media_type) == (len(BIG.data), "image/png")
+    assert await runner.image(part) == BIG
+    assert model.requests[0].images == (BIG,)
+    assert not await histories_hold(runner, task.task_id, BIG.data)
+    assert await history_bytes(runner, task.task_id) < 24_000
+    assert copies(runner.archive.url, BIG.data) == (1, 0)
     assert await runner.all_messages(task) == messages
     assert await runner.verify(task) == []
     await runner.finalize_response(task)
@@ -134,19 +120,6 @@ async def test_chat_completions_get_images_of_tools_after_the_results(
     assert sent[2].text == "beforeafter"
 
 
-async def test_images_that_are_given_again_to_a_failed_step_join_it_once(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.fail(401)
-    task = await runner.create_task("q", images=[CAT])
-    with pytest.raises(StepFailedError):
-        await runner.run_step(task, images=[DOG])
-    model.reply("done")
-    await runner.run_step(task, images=[DOG])
-    assert model.requests[1].images == (CAT, DOG)
-
-
 async def test_data_urls_of_a_run_are_stored_and_its_list_can_be_run_again(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -169,79 +142,6 @@ async def test_data_urls_of_a_run_are_stored_and_its_list_can_be_run_again(
     again = [*result.to_input_list(), {"role": "user", "content": "Sure?"}]
     await Runner.run(agent, again, runner=runner)
     assert model.requests[2].images == (low, CAT, DOG)
-
-
-async def test_data_urls_in_an_appended_session_are_stored_once(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    image = Image.from_bytes(png(79, side=30))
-    runner = await make_runner()
-    part = ImagePart(kind="image", url=url_of(image.data))
-    await runner.session("s").append([user("Look", (part, part)), assistant("a cat")])
-    assert copies(runner.archive.url, image.data) == (1, 0)
-    model.reply("yes")
-    await runner.chat("Sure?", "s")
-    assert model.requests[0].images == (image, image)
-
-
-async def test_what_a_worker_adds_and_hands_on_is_stored_by_reference(
-    make_runner: MakeRunner,
-) -> None:
-    part = BIG.part()
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        ctx.add(user("from the worker", (part,)))
-        if ctx.n == 2:
-            ctx.add(step.message() or user(""))
-            return ends(step)
-        following = step.get_next_step(input="next", images=(part,))
-        return TaskStepOutput(task_step=step, next_steps=(following,))
-
-    runner = await make_runner(worker=Doing(body))
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    found = images_of(await runner.transcript(task))
-    assert len(found) == 3
-    assert [await runner.image(each) for each in found] == [BIG, BIG, BIG]
-    assert not await histories_hold(runner, task, BIG.data)
-
-
-class OwnFirstStep(Counting):
-    """A worker that was written before there were images."""
-
-    def initialize_step(self, task: Task) -> TaskStep:
-        return TaskStep(task_id=task.task_id, step_id="mine", input=task.input)
-
-
-async def test_a_first_step_of_a_workers_own_has_the_images_of_its_input(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=OwnFirstStep())
-    task = await runner.create_task("q", images=[CAT])
-    first = await runner.run_step(task)
-    assert first.task_step.step_id == "mine"
-    assert first.task_step.images == task.images
-
-
-async def test_a_task_whose_image_was_lost_waits_until_it_is_back(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    image = Image.from_bytes(png(80, side=30))
-    runner = await make_runner()
-    task = await runner.create_task("q", images=[image])
-    [place] = (p for p in Path(runner.archive.url).rglob("*") if p.is_file() if holds(p, image))
-    place.unlink()
-    with pytest.raises(StepFailedError, match="has no"):
-        await runner.run_step(task)
-    assert (await runner.get_task(task)).status == "needs_attention"
-    assert model.requests == []
-    place.write_bytes(image.data)
-    model.reply("there")
-    assert str(await runner.run_step(task)) == "there"
-
-
-def holds(path: Path, image: Image) -> bool:
-    return path.read_bytes() == image.data
 
 
 class ToolOutputImage(BaseModel):

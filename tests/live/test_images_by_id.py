@@ -8,14 +8,10 @@ import pytest
 
 from holdfast import CustomTool, Image, SQLiteSession, ToolOutputImage, tool
 from holdfast.archive.contents import store_image
-from holdfast.errors import InvalidArgumentError
-from holdfast.models import from_response_items
-from holdfast.models.openai.chat_messages import chat_message, result_files
 from holdfast.testing import FakeOpenAI, FakeRequest, call, hosted, reply
 from holdfast.values.checks.json_shapes import as_array
 from holdfast.values.parts.images import address
 from tests.support.pictures import png, url_of
-from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs
 
 CAT = Image.from_bytes(png(1))
@@ -23,11 +19,6 @@ BY_ID = {"type": "input_image", "file_id": "file_1", "detail": "auto"}
 BY_DATA = {"type": "input_image", "image_url": url_of(CAT.data), "detail": "auto"}
 PDF = {"type": "input_file", "file_data": url_of(b"%PDF-1.7", "application/pdf")}
 AUDIO = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 def told(request: FakeRequest) -> list[Any]:
@@ -82,12 +73,3 @@ async def test_what_a_user_names_beside_data_can_be_given_again(
     assert model.requests[3].images == (
         (CAT,) if beside is AUDIO else (Image(file_id="file_1"), CAT)
     )
-
-
-def test_the_chat_api_is_not_sent_an_image_by_its_file_id() -> None:
-    output = {"type": "function_call_output", "call_id": "c", "output": [BY_ID]}
-    [asked, said] = from_response_items([{"role": "user", "content": [BY_ID]}, output])
-    with pytest.raises(InvalidArgumentError, match="Use the Responses API"):
-        result_files(said)
-    with pytest.raises(InvalidArgumentError, match="Use the Responses API"):
-        chat_message(asked)
