@@ -49,15 +49,10 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "As above; the Agents SDK does not count a call whose answer was cut off.",
         ("runs.0.items", "runs.0.requests"),
-        (
-            "answers/a_text_that_is_cut_off",
-            "answers/a_call_in_an_answer_that_is_cut_off",
-        ),
+        ("answers/a_text_that_is_cut_off", "answers/a_call_in_an_answer_that_is_cut_off"),
     ),
     Known(
-        "As above, in streams.",
-        ("runs.0.events",),
-        ("answers/a_text_that_is_cut_off/streamed",),
+        "As above, in streams.", ("runs.0.events",), ("answers/a_text_that_is_cut_off/streamed",)
     ),
     Known(
         "A call that may have acted before it took too long is told of as one of unknown outcome.",
@@ -80,10 +75,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "As above; the Agents SDK gives no run_data at all with these errors.",
         ("runs.0.items", "runs.0.requests", "runs.0.last_agent"),
-        (
-            "output_types/an_answer_that_is_no_json",
-            "handoffs/an_input_that_lacks_something",
-        ),
+        ("output_types/an_answer_that_is_no_json", "handoffs/an_input_that_lacks_something"),
     ),
     Known(
         "A result that is no text is told to the model as JSON, not in Python's own notation.",
@@ -140,10 +132,7 @@ KNOWN: tuple[Known, ...] = (
         "What a model says while it answers is carried as text, without the provider's division"
         " into several messages: the raw events show one. Items and record are exact.",
         ("runs.0.events",),
-        (
-            "answers/two_messages/streamed",
-            "output_types/the_last_message_counts/streamed",
-        ),
+        ("answers/two_messages/streamed", "output_types/the_last_message_counts/streamed"),
     ),
     Known(
         "Of an answer that ends the run, the Agents SDK passes on what came before it was read.",
@@ -172,10 +161,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "What has happened stays in new_items, whatever a filter takes out of its own.",
         ("runs.0.items",),
-        (
-            "handoff_filters/all_tools_are_removed",
-            "handoff_filters/a_filter_of_the_handoff",
-        ),
+        ("handoff_filters/all_tools_are_removed", "handoff_filters/a_filter_of_the_handoff"),
     ),
     Known(
         "Outputs stand in call order, whether or not somebody had to be asked: the model sees the"

@@ -48,11 +48,7 @@ class Group:
     scripts: dict[str, Script] = field(default_factory=dict[str, Script])
 
     def script(
-        self,
-        *replies: Reply | str,
-        raises: str = "",
-        left: int = 0,
-        streams: bool = True,
+        self, *replies: Reply | str, raises: str = "", left: int = 0, streams: bool = True
     ) -> Callable[[Play], Play]:
         """Make a function a script of this group; for the arguments see Script."""
 

@@ -61,10 +61,7 @@ async def two_transfers_in_one_response(lib: Lib) -> Any:
 
 
 @HANDOFFS.script(
-    TO_SECOND,
-    *[call("transfer_to_third")] * 2,
-    call("transfer_to_first"),
-    reply("done"),
+    TO_SECOND, *[call("transfer_to_third")] * 2, call("transfer_to_first"), reply("done")
 )
 async def a_ring_and_one_that_hands_over_to_itself(lib: Lib) -> Any:
     first, second, third = (lib.agent(name, handoffs=[]) for name in ("first", "second", "third"))

@@ -106,10 +106,7 @@ async def a_deferred_tool_that_is_always_approved(lib: Lib) -> Any:
 
 @SEARCH.script(answer(inside("crm")), answer(inside("shop", "call_b")))
 async def always_is_for_one_namespace(lib: Lib) -> Any:
-    tools = [
-        *group(lib, needs_approval=True),
-        *group(lib, "shop", "Things.", needs_approval=True),
-    ]
+    tools = [*group(lib, needs_approval=True), *group(lib, "shop", "Things.", needs_approval=True)]
     return await decide(lib, tools, approve=True, always_approve=True)
 
 

@@ -13,12 +13,7 @@ from holdfast.archive.archive import Archive
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
-from holdfast.errors import (
-    HoldfastError,
-    InvalidArgumentError,
-    NoWorkerError,
-    UserError,
-)
+from holdfast.errors import HoldfastError, InvalidArgumentError, NoWorkerError, UserError
 from holdfast.serving.plugin import HoldfastPlugin
 from holdfast.serving.unserved import unserved
 from holdfast.serving.worker_process import App, build_workers

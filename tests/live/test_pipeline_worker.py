@@ -82,10 +82,7 @@ async def test_done_decides_and_previous_is_the_output_of_the_step_before(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     worker = PipelineAgentWorker(
-        [
-            calls("draft", lambda asked, before: [asked, before]),
-            ModelComponent("improve"),
-        ],
+        [calls("draft", lambda asked, before: [asked, before]), ModelComponent("improve")],
         [
             link("input", "draft", to="asked"),
             link("previous", "draft", to="before"),

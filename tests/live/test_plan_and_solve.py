@@ -7,10 +7,7 @@ import json
 from holdfast import AgentRunner, Task, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.testing import FakeOpenAI
-from holdfast.workers import (
-    PlanAndSolveAgentWorker,
-    ReActAgentWorker,
-)
+from holdfast.workers import PlanAndSolveAgentWorker, ReActAgentWorker
 from tests.support.people import World
 from tests.support.rig import MakeRunner
 from tests.support.workers import said

@@ -14,11 +14,7 @@ from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
 from holdfast.client.agent_runner.task_client.ends import TaskEnds
-from holdfast.errors import (
-    TaskAbandonedError,
-    TaskClosedError,
-    TaskExistsError,
-)
+from holdfast.errors import TaskAbandonedError, TaskClosedError, TaskExistsError
 from holdfast.reading.audit.task_verification import IN_MEMO, OPEN
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import read_recorded

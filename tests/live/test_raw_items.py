@@ -8,11 +8,7 @@ from typing import Any
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
-from holdfast import (
-    ItemHelpers,
-    Runner,
-    RunState,
-)
+from holdfast import ItemHelpers, Runner, RunState
 from holdfast.models import ChatCompletionsModel
 from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.testing import FakeOpenAI

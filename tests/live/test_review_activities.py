@@ -56,8 +56,7 @@ class Outage:
 
 
 async def test_a_large_answer_is_paid_once_though_the_archive_was_down(
-    rig: Rig,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outage = Outage(monkeypatch)
     model = ScriptedModel([LARGE])

@@ -10,9 +10,7 @@ from temporalio.client import WorkflowHandle
 
 from holdfast.client.agent_runner.task_client import ends
 from holdfast.client.agent_runner.task_client.ends import TaskEnds
-from holdfast.errors import (
-    StepFailedError,
-)
+from holdfast.errors import StepFailedError
 from holdfast.reading.presence import Presence
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.requests import updates

@@ -38,10 +38,7 @@ from holdfast import (
     output_guardrail,
     retry_policies,
 )
-from holdfast.errors import (
-    ModelRequestError,
-    UserError,
-)
+from holdfast.errors import ModelRequestError, UserError
 from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.code import raised
@@ -182,10 +179,7 @@ def says_x(context: RetryPolicyContext) -> bool:
 
 @pytest.mark.parametrize(
     ("errors", "policy", "asked"),
-    [
-        ([lost(), lost()], retry_policies.network_error(), 3),
-        ([RuntimeError("x")], says_x, 2),
-    ],
+    [([lost(), lost()], retry_policies.network_error(), 3), ([RuntimeError("x")], says_x, 2)],
 )
 async def test_failed_model_call_is_made_again_as_the_policy_says(
     run: Any, errors: list[Exception], policy: RetryPolicy, asked: int
@@ -287,8 +281,7 @@ async def test_error_in_a_retry_policy_names_it(run: Any) -> None:
 
 
 async def test_prompt_is_chosen_for_the_context_and_says_which_model_answers(
-    run: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def choose(data: GenerateDynamicPromptData) -> Prompt:
         return Prompt(id="pmpt_1", variables={"style": data.context.context["style"]})

@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 from agents.extensions import ToolOutputTrimmer
-from agents.testing import (
-    ModelStep,
-    ScriptedModel,
-    assistant_message,
-    function_call,
-)
+from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 
 from holdfast import Agent, RunConfig, Runner, StepFailedError
 from tests.support.rig import MakeAgent, Rig

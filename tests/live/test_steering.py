@@ -10,11 +10,7 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.context import Effect
-from holdfast.errors import (
-    CommandRefusedError,
-    MaxTurnsExceeded,
-    NoUpcomingStepsError,
-)
+from holdfast.errors import CommandRefusedError, MaxTurnsExceeded, NoUpcomingStepsError
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Usage, user
 from holdfast.workers import StepContext

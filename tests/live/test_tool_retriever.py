@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast import (
-    KeywordToolRetriever,
-    TaskStep,
-    TaskStepOutput,
-    tool,
-)
+from holdfast import KeywordToolRetriever, TaskStep, TaskStepOutput, tool
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.workers import StepContext

@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry import trace as api
 
-from holdfast import (
-    RunConfig,
-    Runner,
-    StepFailedError,
-    ToolContext,
-    Usage,
-    tool,
-)
+from holdfast import RunConfig, Runner, StepFailedError, ToolContext, Usage, tool
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,

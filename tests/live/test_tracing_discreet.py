@@ -154,11 +154,7 @@ async def test_a_run_with_everything_in_it(  # noqa: PLR0917  fixtures
 
 @pytest.mark.parametrize("switch", ["run"], indirect=True)
 async def test_what_people_say_to_end_or_undo_a_task(
-    rig: Rig,
-    make_agent: MakeAgent,
-    model: FakeOpenAI,
-    spans: Spans,
-    switch: Switch,
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans, switch: Switch
 ) -> None:
     def cancel(_ctx: Any, _effect: Any) -> str:
         return MARK

@@ -21,13 +21,7 @@ from holdfast.errors import (
 from holdfast.task.queries.views import View, ViewRequest
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
-from tests.support.rig import (
-    MakeRunner,
-    event_types,
-    roll,
-    until,
-    until_steps,
-)
+from tests.support.rig import MakeRunner, event_types, roll, until, until_steps
 
 
 @pytest.fixture

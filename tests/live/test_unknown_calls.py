@@ -10,10 +10,7 @@ import pytest
 from holdfast import AgentRunner, Task, tool
 from holdfast.activities.data import large_values
 from holdfast.archive.archive import Archive
-from holdfast.errors import (
-    ArchiveError,
-    UndoRefusedError,
-)
+from holdfast.errors import ArchiveError, UndoRefusedError
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig

@@ -25,13 +25,7 @@ from holdfast.task.data.state import SessionState
 from holdfast.testing import FakeOpenAI
 from holdfast.values.base import extend_json
 from tests.live.test_audit import long_task, rewrite
-from tests.support.rig import (
-    MakeRunner,
-    Rig,
-    histories,
-    read_record,
-    until_status,
-)
+from tests.support.rig import MakeRunner, Rig, histories, read_record, until_status
 
 
 @pytest.fixture

@@ -47,11 +47,7 @@ def pipeline(function: Any = once) -> PipelineAgentWorker:
     )
 
 
-WORKERS = [
-    FunctionAgentWorker(echo_step),
-    Echo(),
-    pipeline(twice),
-]
+WORKERS = [FunctionAgentWorker(echo_step), Echo(), pipeline(twice)]
 
 
 @pytest.mark.parametrize("worker", WORKERS)

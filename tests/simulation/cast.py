@@ -17,11 +17,7 @@ from typing import Any, ClassVar
 from holdfast import Agent, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
-from holdfast.errors import (
-    ModelRequestError,
-    ModelUnavailableError,
-    OutcomeUnknownError,
-)
+from holdfast.errors import ModelRequestError, ModelUnavailableError, OutcomeUnknownError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.workers import AgentWorker, StepContext

@@ -47,11 +47,7 @@ RUNNER = UnsandboxedWorkflowRunner()
 
 Job = wa.WorkflowActivationJob
 NO_JOBS: Sequence[Job] = ()
-ORDER = {
-    "initialize_workflow": 0,
-    "signal_workflow": 3,
-    "do_update": 3,
-}
+ORDER = {"initialize_workflow": 0, "signal_workflow": 3, "do_update": 3}
 """The order of jobs in an activation; all others come after these, local activities last."""
 
 TASK_EVENTS = 3

@@ -140,8 +140,7 @@ class Service(ServiceClient):
         return api.SignalWithStartWorkflowExecutionResponse(run_id=run.begin.run_id)
 
     def _started(
-        self,
-        req: api.StartWorkflowExecutionRequest | api.SignalWithStartWorkflowExecutionRequest,
+        self, req: api.StartWorkflowExecutionRequest | api.SignalWithStartWorkflowExecutionRequest
     ) -> Run:
         known = self._server.newest(req.workflow_id)
         if known is not None and known.is_open:

@@ -118,9 +118,7 @@ DEFECTS = {
         "was to be abandoned, and now goes on",
     ),
     "a call of unknown outcome is made again without asking": Defect(
-        [Patch(approvals, "ask", ask_of_the_known)],
-        range(40, 41),
-        "was done 2 times",
+        [Patch(approvals, "ask", ask_of_the_known)], range(40, 41), "was done 2 times"
     ),
     "the questions of an undo outlast it": Defect(
         [
@@ -136,9 +134,7 @@ DEFECTS = {
         "has not noticed that its parent t has ended",
     ),
     "the end of a nested task is not noticed after a rollover": Defect(
-        [Patch(Children, "unfollowed", nobody)],
-        range(470, 471),
-        "has not noticed that its child",
+        [Patch(Children, "unfollowed", nobody)], range(470, 471), "has not noticed that its child"
     ),
 }
 
