@@ -8,10 +8,8 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Runner, StepFailedError, tool
 from holdfast.agents.hooks import AgentHooks, RunHooks
-from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, tool_input_guardrail
 from holdfast.testing import FakeOpenAI
-from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
-from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.rig import MakeAgent, Rig
 
 
 class Told(AgentHooks):
@@ -106,41 +104,6 @@ async def test_the_order_of_a_run_with_a_tool(hooked: Hooked, model: FakeOpenAI)
     assert hooks.contexts[-1].usage.requests == 1  # as recorded when the last turn began
 
 
-async def test_a_rejected_call_is_not_told(hooked: Hooked, model: FakeOpenAI) -> None:
-    @tool_input_guardrail
-    def no(data: Any) -> ToolGuardrailFunctionOutput:
-        return ToolGuardrailFunctionOutput.reject_content("no")
-
-    @tool(tool_input_guardrails=[no])
-    def never() -> str:
-        return ""
-
-    hooks = Told()
-    model.call("never")
-    model.reply("done")
-    await hooked(hooks, never)
-    assert hooks.told == ["start", *ONE_TURN, *ONE_TURN, "end"]
-
-
-async def test_a_call_that_waits_for_a_person_is_told_when_it_runs(
-    hooked: Hooked, model: FakeOpenAI
-) -> None:
-    @tool(needs_approval=True)
-    def careful() -> str:
-        return "ok"
-
-    hooks = Told()
-    model.call("careful")
-    model.reply("done")
-    result = await hooked(hooks, careful)
-    assert result.waiting_for
-    assert hooks.told == ["start", *ONE_TURN]
-    [approval] = await hooked.runner.pending_approvals(result.task_id)
-    await hooked.runner.approve(approval, by="anna")
-    await until_status(hooked.runner, result.task_id, "finished")
-    assert hooks.told == ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]
-
-
 async def test_a_model_call_that_is_tried_again_starts_the_agent_once(
     hooked: Hooked, model: FakeOpenAI
 ) -> None:
@@ -198,60 +161,6 @@ async def test_hooks_of_a_tool_share_its_context(hooked: Hooked, model: FakeOpen
     result = await hooked(Counts(), act, context={})
     task = await hooked.runner.get_task(result.task_id)
     assert task.extra_state == {"context": {"kept": "did x"}}
-
-
-class HandsOver(AgentWorker):
-    """Hands the task over in its first step."""
-
-    def __init__(self, to: str) -> None:
-        self.to = to
-
-    async def run_step(self, step: Any, ctx: StepContext) -> Any:
-        from holdfast import TaskStep, TaskStepOutput
-
-        ctx.add(step.message())
-        following = TaskStep(agent=self.to)
-        return TaskStepOutput(output="", task_step=step, next_steps=(following,))
-
-
-async def test_each_agent_is_told_that_it_starts_and_only_the_last_that_it_ends(
-    hooked: Hooked, model: FakeOpenAI
-) -> None:
-    first, second = Told(), Told()
-    other = hooked.make_agent(act, name="other", hooks=second, worker=FunctionCallingAgentWorker())
-    await hooked.serve(first, worker=HandsOver("other"), handoffs=[other])
-    model.call("act", {"what": "x"})
-    model.reply("done")
-    task = await hooked.runner.create_task("hi")
-    await hooked.runner.run_task(task)
-    assert first.told == ["start", "handoff"]
-    assert first.given["handoff"] == ("other", "agent")
-    assert second.told == ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]
-
-
-async def test_an_agent_that_was_handed_the_run_is_told_what_the_run_was_given(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    class OfRun(RunHooks[Any]):
-        async def on_agent_start(self, context: Any, agent: Any) -> None:
-            given.append((agent.name, list(context.turn_input[-1].items()), context.turn_input))
-
-    given: list[Any] = []
-    second = Told()
-    other = make_agent(name="other", hooks=second, instructions="")
-    first = make_agent(act, handoffs=[other])
-    earlier = [{"content": "before", "role": "user"}, {"content": "yes", "role": "assistant"}]
-    await rig.serve(first)
-    model.call("act", {"what": "x"})
-    model.call("transfer_to_other")
-    model.reply("done")
-    asked = [*earlier, {"content": "hi", "role": "user"}]
-    result = await Runner.run(first, asked, runner=rig.runner(), hooks=OfRun())
-    assert result.final_output == "done"
-    assert second.contexts[0].turn_input == asked
-    spelled = [("content", "hi"), ("role", "user")]
-    assert list(second.contexts[0].turn_input[-1].items()) == spelled
-    assert given == [("agent", spelled, asked), ("other", spelled, asked)]
 
 
 async def test_without_hooks_an_activity_asks_the_task_nothing(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import TaskStep, TaskStepOutput, ToolCall, tool
+from holdfast import TaskStep, TaskStepOutput
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.testing import AgentWorkerConformance, FakeOpenAI
 from holdfast.testing.conformance.suite import checks
@@ -143,21 +143,6 @@ async def test_a_failed_model_call_never_returns_to_the_worker(
     runner = await make_runner(worker=Doing(body))
     assert str(await runner.chat("q")) == "answer"
     assert seen == ["finally", "finally"]
-
-
-async def test_a_failed_or_rejected_call_is_a_result(make_runner: MakeRunner) -> None:
-    @tool
-    def act() -> str:
-        """Act."""
-        msg = "broken"
-        raise RuntimeError(msg)
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        [result] = await ctx.call_tools([ToolCall(id="c", name="act")])
-        return ends(step, [result.is_error, result.message.role, "broken" in result.content])
-
-    runner = await make_runner(act, worker=Doing(body))
-    assert (await runner.chat("q")).output == [True, "tool", True]
 
 
 async def test_calls_asked_for_together_are_made_one_by_one(

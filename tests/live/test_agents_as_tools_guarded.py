@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from holdfast import Agent, Runner, tool
-from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.hooks import AgentHooks
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
@@ -17,8 +16,7 @@ from holdfast.agents.tools.guardrails import (
 )
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, Rig, until_rolled, until_status
-from tests.support.runs import pay
+from tests.support.rig import MakeAgent, Rig, until_rolled
 
 Check = Callable[[Any], ToolGuardrailFunctionOutput]
 
@@ -93,32 +91,16 @@ async def test_a_rejected_call_starts_no_task(
     assert said(result.tool_output_guardrail_results) == [("after", {"gave": "rain"})]
 
 
-async def test_what_hooks_change_reaches_the_nested_run_and_comes_back(
+async def test_what_guardrails_found_and_hooks_change_is_kept_while_the_nested_run_waits(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    @tool
-    def look(ctx: ToolContext) -> str:
-        """Look."""
+    @tool(needs_approval=True)
+    def pay(ctx: ToolContext) -> str:
+        """Pay."""
         assert "started" not in ctx.state  # the caller's state is not its
         ctx.context["seen"].append("inner")
-        return "seen"
+        return "paid"
 
-    agent = make_parent(make_agent, look, hooks=Telling())
-    await rig.serve(agent)
-    runner = rig.runner()
-    model.call("helper", {"input": "a"})
-    model.call("look")
-    model.reply("looked")
-    model.reply("done")
-    result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
-    state = (await runner.get_task(result.task_id)).extra_state
-    assert state == {"started": "helper", "context": {"seen": ["start", "inner", "end"]}}
-    await rig.assert_replays()
-
-
-async def test_what_guardrails_found_is_kept_while_the_nested_run_waits(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
     hooks = Telling()
     agent = make_parent(make_agent, pay, hooks=hooks)
     await rig.serve(agent)
@@ -140,34 +122,4 @@ async def test_what_guardrails_found_is_kept_while_the_nested_run_waits(
     assert said(last.tool_output_guardrail_results) == [("after", {"gave": "it is paid"})]
     assert hooks.told == ["start helper", "end helper: it is paid"]
     state = (await runner.get_task(result.task_id)).extra_state
-    assert state == {"started": "helper", "context": {"seen": ["start", "end"]}}
-
-
-async def test_hooks_of_a_run_hear_of_a_guarded_call_when_it_begins(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    told: list[str] = []
-    begun = asyncio.Event()
-
-    class Told(RunHooks):
-        async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-            told.append(f"start {tool.name}")
-            begun.set()
-
-        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
-            told.append(f"end {tool.name}")
-
-    agent = make_parent(make_agent)
-    await rig.serve(agent)
-    model.call("helper", {"input": "a"})
-    model.hang("helped")
-    model.reply("done")
-    running = asyncio.ensure_future(Runner.run(agent, "q", runner=rig.runner(), hooks=Told()))
-    await model.until_held()
-    async with asyncio.timeout(100):
-        await begun.wait()
-    assert told == ["start helper"]
-    model.release()
-    result = await running
-    assert told == ["start helper", "end helper"]
-    await until_status(rig.runner(), f"{result.task_id}~0.1.0.0", "finished")
+    assert state == {"started": "helper", "context": {"seen": ["start", "inner", "end"]}}

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from holdfast import Runner, ToolContext, tool
-from holdfast.agents.run_config import RunConfig, ToolExecutionConfig
+from holdfast import Runner, ToolContext
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import ToolCall
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import pay
-
-
-class Trip(BaseModel):
-    """A trip to plan."""
-
-    city: str = Field(description="Where to go.")
-    nights: int
 
 
 async def test_a_function_that_is_assigned_to_the_tool_is_called_in_place_of_the_agent(
@@ -62,23 +53,6 @@ async def test_such_a_function_cannot_wait_for_a_person(
         await Runner.run(agent, "q", runner=rig.runner())
 
 
-async def test_calls_of_agents_beyond_the_limit_begin_one_after_another(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    helper = make_agent(name="helper")
-    agent = make_agent(helper.as_tool(), name="agent")
-    await rig.serve(agent)
-    model.calls([("helper", {"input": "a"}), ("helper", {"input": "b"})])
-    for text in ("A", "B", "done"):
-        model.reply(text)
-    one = RunConfig(tool_execution=ToolExecutionConfig(max_function_tool_concurrency=1))
-    async with asyncio.timeout(30):
-        result = await Runner.run(agent, "q", run_config=one, runner=rig.runner())
-    assert result.final_output == "done"
-    assert [r.messages[-1].text for r in model.requests[1:3]] == ["a", "b"]
-    assert [m.text for m in model.requests[3].messages[-2:]] == ["A", "B"]
-
-
 class Payment(BaseModel):
     """A payment."""
 
@@ -107,34 +81,6 @@ async def test_a_predicate_decides_on_what_the_nested_run_is_told(make_agent: Ma
     assert await pay.asks_approval(ToolContext(None), "{}")
 
 
-async def test_an_input_builder_makes_the_nested_input(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    def build(options: dict[str, Any]) -> Any:
-        city = options["params"]["city"]
-        if city == "rome":
-            return f"Plan {city}"
-        if city == "oslo":
-            return [{"role": "user", "content": "Oslo?"}, {"role": "user", "content": "Now!"}]
-        msg = "no such city"
-        raise ValueError(msg)
-
-    helper = make_agent(name="helper")
-    nested = helper.as_tool(parameters=Trip, input_builder=build)
-    await rig.serve(make_agent(nested, name="agent"))
-    runner = rig.runner()
-    for city in ("rome", "oslo", "bern"):
-        model.call("helper", {"city": city, "nights": 1})
-        if city != "bern":
-            model.reply("planned")
-    model.reply("done")
-    task = await runner.create_task("q")
-    assert str(await runner.run_task(task)) == "done"
-    assert [m.text for m in model.requests[1].messages if m.role == "user"] == ["Plan rome"]
-    assert [m.text for m in model.requests[3].messages if m.role == "user"] == ["Oslo?", "Now!"]
-    assert "no such city" in model.requests[5].messages[-1].text
-
-
 def test_what_cannot_be_a_tool_is_refused(make_agent: MakeAgent) -> None:
     agent = make_agent(name="Größe 1")
     assert agent.as_tool().name == "gr__e_1"
@@ -145,27 +91,3 @@ def test_what_cannot_be_a_tool_is_refused(make_agent: MakeAgent) -> None:
         agent.as_tool("not a name")
     with pytest.raises(UserError, match="max_turns"):
         agent.as_tool(max_turns=-1)
-
-
-async def test_a_run_returns_what_it_waits_for_once_its_nested_runs_wait_as_well(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    @tool(needs_approval=True)
-    def send() -> str:
-        """Send."""
-        return "sent"
-
-    helper = make_agent(send, name="helper").as_tool()
-    agent = make_agent(pay, helper)
-    await rig.serve(agent)
-    model.calls([("pay", {}), ("helper", {"input": "a"})])
-    model.call("send", {})
-    model.reply("of helper")
-    model.reply("done")
-    runner = rig.runner()
-    stopped = await Runner.run(agent, "q", runner=runner)
-    assert sorted(str(each.tool_name) for each in stopped.interruptions) == ["pay", "send"]
-    state = stopped.to_state()
-    for each in stopped.interruptions:
-        state.approve(each)
-    assert (await Runner.run(agent, state, runner=runner)).final_output == "done"

@@ -7,22 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Agent,
-    AgentOutputSchemaBase,
-    ModelBehaviorError,
-    RunContextWrapper,
-    RunState,
-)
+from holdfast import Agent, AgentOutputSchemaBase, ModelBehaviorError, RunContextWrapper, RunState
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import MakeAgent
 from tests.support.runs import Runs, look, outputs, tools
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 class Numbers(AgentOutputSchemaBase):
@@ -125,19 +114,3 @@ async def test_a_state_made_by_hand_is_begun_once(run: Runs, model: FakeOpenAI) 
     again = await run(await RunState.from_string(agent, kept))
     assert (again.final_output, again.task_id) == ("done", result.task_id)
     assert len(model.requests) == 1
-
-
-async def test_decisions_on_a_result_s_context_are_those_of_its_state(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    ran, pay = tools()
-    model.calls([("pay", {"to": "Ann"}), ("pay", {"to": "Bob"})])
-    result = await run("q", pay, context={"n": 1})
-    ann, bob = result.interruptions
-    result.context_wrapper.approve_tool(ann)
-    result.context_wrapper.reject_tool(bob, rejection_message="not Bob")
-    model.reply("done")
-    after = await run(result.to_state())
-    assert ran == ["Ann"]
-    assert outputs(after) == ["paid Ann", "not Bob"]
-    assert after.context_wrapper.context is result.context_wrapper.context

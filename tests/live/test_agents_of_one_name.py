@@ -15,7 +15,6 @@ import pytest
 
 from holdfast import Agent, AgentRunner, RunContextWrapper, Runner, RunState, UserError, tool
 from holdfast.agents.tools.decorator import Tool
-from holdfast.serving.worker_process import build_worker
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
 
@@ -113,14 +112,6 @@ async def test_so_have_agents_that_are_handed_to_or_called(runner: AgentRunner) 
         assert seen(helper) == [f"You serve {user}.", f"data of {user}"]
 
 
-async def test_a_copy_of_an_agent_runs_beside_it(runner: AgentRunner) -> None:
-    model = ScriptedModel(lambda request: request.instructions)
-    first = Agent(name="plain", instructions="One.", model=model)
-    second = first.clone(instructions="Two.")
-    found = [await Runner.run(each, "q", runner=runner) for each in (first, second, first)]
-    assert [each.final_output for each in found] == ["One.", "Two.", "One."]
-
-
 async def test_an_agent_that_the_engine_was_made_with_keeps_its_name(runner: AgentRunner) -> None:
     other = Agent(name="at home", instructions="Be somebody else.", model=ScriptedModel(["no"]))
     with pytest.raises(UserError, match="Two different agents are named 'at home'"):
@@ -178,8 +169,3 @@ def above() -> Agent:
 def test_no_runner_is_made_with_such_a_team(team: Callable[[], Agent]) -> None:
     with pytest.raises(UserError, match="Two agents are named"):
         AgentRunner.local(team(), data_dir=None)
-
-
-async def test_a_worker_of_two_agents_of_one_name_is_refused(runner: AgentRunner) -> None:
-    with pytest.raises(UserError, match="Two agents are named 'helper'"):
-        build_worker(runner.client, twins(), app="twins", archive=runner.archive)

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio.client import Client
 
-from holdfast import AgentRunner, TaskStep, TaskStepOutput, ToolCall, event_text, tool
+from holdfast import AgentRunner, TaskStep, TaskStepOutput, event_text
 from holdfast.cli.following.history import TaskHistory
 from holdfast.cli.following.live import line
 from holdfast.errors import CommandRefusedError, StepFailedError
-from holdfast.reading.step_events import (
-    Attempt,
-    CommandGiven,
-    StepEvent,
-    Thought,
-)
+from holdfast.reading.step_events import Attempt, CommandGiven, StepEvent, Thought
 from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import user
 from holdfast.workers import StepContext
 from tests.live.test_step_events import look, pay, read
-from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status
-from tests.support.workers import Doing, ends
+from tests.support.rig import MakeRunner, histories
+from tests.support.workers import Doing
 
 
 def lines(events: Sequence[StepEvent]) -> list[str]:
@@ -97,25 +90,6 @@ async def test_what_a_model_says_and_what_people_are_asked_and_do_is_told_in_ord
         assert [each for each in after if each != refused] == rest
 
 
-async def test_words_in_mid_step_are_told_and_those_that_end_the_task_only_once(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        first = await ctx.call_model([user("plan")])
-        await ctx.call_tools([ToolCall(id="1", name="look", arguments="{}")])
-        second = await ctx.call_model([user("act")])
-        return ends(step, first.text + second.text)
-
-    runner = await make_runner(look, worker=Doing(body))
-    task = await runner.create_task("q")
-    for text in ("a plan", "an act"):
-        model.reply(text)
-    following = asyncio.create_task(read(runner, task, poll=0.01))
-    events = await finish(runner, task)
-    assert await following == events
-    assert [event.text for event in events if isinstance(event, Thought)] == ["a plan"]
-
-
 async def test_these_events_survive_that_a_task_continues_as_new(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
@@ -138,21 +112,6 @@ async def test_these_events_survive_that_a_task_continues_as_new(
     assert "step_undone" in [event.kind for event in events]
     given = [event.text for event in events if isinstance(event, CommandGiven)]
     assert given == [f"word {n}" for n in range(8)]
-
-
-async def test_an_abandoned_task_has_its_abandon_before_its_end(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(pay)
-    task = await runner.create_task("q")
-    following = asyncio.create_task(read(runner, task, poll=0.01))
-    await one_question(runner, model, task)
-    await runner.abandon(task, "too dear", by="ann")
-    await until_status(runner, task, "abandoned")
-    events = await read(runner, task)
-    assert await following == events
-    assert lines(events)[-1] == "> abandon by ann: too dear"
-    assert events[-1].kind == "chat_end"
 
 
 async def test_a_live_reader_gets_each_later_attempt_once_and_later_readers_none(
@@ -186,49 +145,6 @@ async def test_a_live_reader_gets_each_later_attempt_once_and_later_readers_none
     assert attempt.number == live[live.index(attempt) - 1].number
     live.remove(attempt)
     assert live == await read(runner, task)
-
-
-async def test_a_tool_that_is_tried_again_is_named(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    begun, seen = asyncio.Event(), asyncio.Event()
-    attempts: list[Attempt] = []
-
-    @tool(effect="read")
-    async def peek() -> str:
-        """Be stopped the first time; then wait until the reader has seen the second attempt."""
-        is_first = not begun.is_set()
-        begun.set()
-        await (asyncio.sleep(60) if is_first else seen.wait())
-        return "read"
-
-    def saw(event: StepEvent) -> None:
-        if isinstance(event, Attempt):
-            attempts.append(event)
-            seen.set()
-
-    await rig.serve(make_agent(peek), graceful_shutdown_timeout=timedelta(seconds=0))
-    model.call("peek")
-    model.reply("done")
-    async with asyncio.timeout(60):
-        running = asyncio.create_task(rig.runner().chat("q", on_event=saw))
-        await begun.wait()
-        await rig.serve(make_agent(peek))
-        await running
-    assert [(each.step_id, each.name, each.attempt) for each in attempts] == [("s1", "peek", 2)]
-
-
-async def test_the_command_lines_live_view_shows_questions_words_and_feedback(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(pay)
-    task = await runner.create_task("q")
-    id = await one_question(runner, model, task)
-    await runner.give_feedback(task, "be brief", by="bob")
-    shown = await live_lines(runner.client, task.task_id)
-    assert "  step 1  model answers 'I pay first.' and pay {\"euros\": 5}" in shown
-    assert f'    task  waits for a decision on {id}: pay {{"euros": 5}}' in shown
-    assert "    task  feedback by bob: be brief" in shown
 
 
 async def test_the_command_lines_live_view_shows_why_a_step_stopped_after_its_answer(

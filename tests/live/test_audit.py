@@ -27,7 +27,7 @@ from holdfast.reading.audit.task_verification import (
 )
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI
-from holdfast.values.base import canonical, digest, extend_json
+from holdfast.values.base import canonical, extend_json
 from holdfast.values.messages import assistant
 from holdfast.values.text.redact import REDACTED
 from holdfast.workers import StepContext
@@ -35,7 +35,6 @@ from tests.support.people import ask
 from tests.support.rig import MakeRunner, Rig, forget, histories, until_status, until_steps
 from tests.support.workers import Doing
 
-DAMAGED = "damaged " * 5_000
 """A result that no other test stores: they share an archive."""
 
 
@@ -273,25 +272,6 @@ async def test_a_record_that_was_written_anew_is_found_and_beyond_retention_only
     rewritten = await runner.verify(task)
     assert (rewritten, rewritten.proved) == ([], [CONSISTENT])
     assert rewritten.unproved == [FORGOTTEN, UNSIGNED, SELF_ONLY]
-
-
-async def test_a_text_of_the_archive_that_was_changed_is_found(
-    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
-) -> None:
-    @tool(effect="read")
-    def tell() -> str:
-        """Tell."""
-        return DAMAGED
-
-    runner = await make_runner(tell)
-    model.call("tell", {})
-    model.reply("done")
-    response = await runner.chat("q")
-    assert await runner.verify(response.task_id) == []
-    file = Path(rig.engine.archive.url) / blob_path(digest(DAMAGED.encode()))
-    file.write_bytes(b"y" * 40_000)
-    [finding] = await runner.verify(response.task_id)
-    assert "a value that the record names is damaged" in finding.text
 
 
 async def test_secrets_are_redacted_in_every_form(

@@ -8,13 +8,13 @@ import pytest
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.agents.tools.decorator import Tool
-from holdfast.errors import StepFailedError, TaskAbandonedError
+from holdfast.errors import StepFailedError
 from holdfast.reading.audit.audit import AuditEvent
 from holdfast.testing import FakeOpenAI, call
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
 from tests.support.people import World, asked
-from tests.support.rig import MakeAgent, MakeRunner, Rig, forget, histories, until, until_status
+from tests.support.rig import MakeAgent, MakeRunner, Rig, forget, until
 from tests.support.runs import serve_nested
 from tests.support.workers import Doing
 
@@ -119,25 +119,6 @@ async def test_an_undone_step_in_progress_tells_each_of_its_calls_once(
     assert await runner.verify(task) == []
 
 
-async def test_an_abandoned_step_in_progress_tells_when_its_calls_began(
-    make_runner: MakeRunner, model: FakeOpenAI, tools: list[Tool]
-) -> None:
-    runner = await make_runner(*tools)
-    task, running = await busy(runner, model)
-    await runner.abandon(task, "enough", by="ann")
-    await until_status(runner, task, "abandoned")
-    with pytest.raises(TaskAbandonedError):
-        await running
-    called = calls_of(await runner.audit(task))
-    assert {name: e.status for name, e in called.items()} == {
-        "book": "done",
-        "send": "done",
-        "wait": "unknown",
-        "sign": "not run",
-    }
-    assert 0 < called["wait"].started < called["wait"].ended
-
-
 async def test_a_step_that_is_run_anew_tells_the_calls_of_both(make_runner: MakeRunner) -> None:
     @tool(undo=lambda effect: "cancelled")
     def book(city: str) -> str:
@@ -168,57 +149,6 @@ async def test_a_step_that_is_run_anew_tells_the_calls_of_both(make_runner: Make
     assert (rome["arguments"], rome["remains"]) == ({"city": "rome"}, True)
     assert "undone" in oslo
     assert await runner.verify(task) == []
-
-
-async def test_the_task_of_a_call_that_was_left_is_told_with_the_call(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = await serve_nested(rig, make_agent)
-    model.call("helper", {"input": "a"})
-    model.fail(401)
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError):
-        await runner.run_step(task)
-    model.call("helper", {"input": "b"})
-    model.reply("helped")
-    await runner.run_step(task, restart="step")
-    events = [e for e in await runner.audit(task) if e.kind == "tool_call"]
-    assert [(e.status, e.answered_by) for e in events] == [
-        ("cut off", f"{task.task_id}~0.1.0.0"),
-        ("done", f"{task.task_id}~0.1.0.0.2"),
-    ]
-
-
-async def test_what_a_left_step_has_done_survives_rollovers(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    @tool(needs_approval=True)
-    def sign() -> str:
-        """Sign."""
-        return "signed"
-
-    @tool
-    def send(text: str) -> str:
-        """Send."""
-        return f"sent {text}"
-
-    runner = await make_runner(sign, send, roll_events=50)
-    model.calls([("send", {"text": "hi"}), ("sign", {})])
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await runner.undo_step(task, residue="keep", by="ben")
-    for _ in range(8):
-        model.call("send", {"text": "ho"})
-        await runner.run_step(task)
-    assert len(await histories(runner.client, task.task_id)) > 1
-    events = await runner.audit(task)
-    [left] = [e for e in events if e.kind == "tool_call" and "hi" in e.arguments]
-    assert (left.status, left.undo) == ("done", "remains")
-    assert await runner.verify(task) == []
-    fork = await runner.fork(task, at="s3")
-    shared = [e.arguments for e in await runner.audit(fork) if e.kind == "tool_call"]
-    assert shared == ['{"text": "ho"}'] * 3  # what the other task left stays in its audit
-    assert await runner.verify(fork) == []
 
 
 async def test_what_an_undo_did_of_tasks_of_calls_is_told_with_the_calls(

@@ -13,10 +13,9 @@ from holdfast.activities.data.cache import Cache
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelRequest
 from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.values.messages import assistant, user
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories
-from tests.support.workers import Doing, ends, said
+from tests.support.workers import Doing, ends
 
 MEGABYTE = 1024 * 1024
 LONE = "broken \ud800 text"
@@ -122,49 +121,6 @@ async def test_a_large_state_reaches_steps_and_tools(
     assert await history_bytes(runner, task) < 60_000
 
 
-async def test_a_model_answer_of_200_kb_is_referenced_and_read_in_full(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    text = "a" * 200_000
-    runner = await make_runner()
-    model.reply(text)
-    response = await runner.chat("q", session="s")
-    assert str(response) == text
-    assert (await runner.session("s").chat_history())[-1].text == text
-    assert await history_bytes(runner, response.task_id) < 20_000
-
-
-async def test_arguments_of_any_size_reach_the_tool(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    size = 3 * MEGABYTE
-
-    @tool
-    def measure(text: str) -> int:
-        """Measure."""
-        return len(text)
-
-    runner = await make_runner(measure)
-    model.call("measure", {"text": "t" * size})
-    model.reply("done")
-    response = await runner.chat("q")
-    assert str(response.sources[0]) == str(size)
-    assert await history_bytes(runner, response.task_id) < 60_000
-
-
-async def test_a_large_step_state_is_handed_on(make_runner: MakeRunner) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        if "big" in step.step_state:
-            return ends(step, len(step.step_state["big"]))
-        following = step.get_next_step(step_state={"big": "b" * 300_000})
-        return TaskStepOutput(output="first", task_step=step, next_steps=(following,))
-
-    runner = await make_runner(worker=Doing(body), roll_events=20)
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    assert (await runner.run_step(task)).output == 300_000
-
-
 async def test_a_transcript_above_one_page_is_fetched_by_a_worker_that_has_nothing(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -211,22 +167,6 @@ async def test_lone_surrogates_of_a_tool_are_replaced_and_it_runs_once(
     assert WHOLE in response.sources[1].content
     assert ran == [1]
     assert (await runner.get_task(response.task_id)).extra_state == {"text": WHOLE}
-
-
-async def test_lone_surrogates_of_an_agent_worker_are_replaced(make_runner: MakeRunner) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        ctx.state["text"] = LONE
-        ctx.add(user(LONE))
-        ctx.add(assistant(LONE))
-        if ctx.n == 3:
-            return ends(step, {"text": LONE})
-        following = step.get_next_step(step_state={"text": LONE})
-        return TaskStepOutput(output=LONE, task_step=step, next_steps=(following,))
-
-    runner = await make_runner(worker=Doing(body), roll_events=25)
-    response = await runner.chat("q", session="s")
-    assert response.output == {"text": WHOLE}
-    assert said(await runner.session("s").chat_history())[0] == ("user", WHOLE)
 
 
 async def test_what_is_no_text_or_no_data_of_a_caller_is_refused_with_words(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -15,20 +14,15 @@ from holdfast import (
     Model,
     ModelBehaviorError,
     ModelResponse,
-    RawResponsesStreamEvent,
     RunHooks,
     Runner,
     RunState,
-    SQLiteSession,
     Usage,
     tool,
 )
 from holdfast.agents.tools.decorator import Tool
-from holdfast.models import ModelAnswer, ModelRequest
-from holdfast.models.base import StreamingModel, Tell
-from holdfast.models.draft import deltas_of
 from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.values.messages import ToolCall, assistant
+from holdfast.values.messages import ToolCall
 from tests.support.runs import Runs
 
 ID = "call_7"
@@ -94,53 +88,6 @@ async def test_a_call_that_is_made_once_more_has_its_result_already(
     assert await run.runner.verify(result.task_id) == []
 
 
-class Telling(StreamingModel):
-    """Makes one call twice, the second time with a text, and waits before that answer is whole."""
-
-    has_unique_ids = True
-
-    @property
-    def name(self) -> str:
-        return "telling"
-
-    def __init__(self) -> None:
-        self.goes_on = asyncio.Event()
-        self.asked = 0
-
-    async def respond(self, request: ModelRequest) -> ModelAnswer:
-        raise NotImplementedError
-
-    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
-        self.asked += 1
-        if self.asked > 2:
-            return ModelAnswer(message=assistant("done"))
-        text = "Let me book that." if self.asked == 2 else ""
-        booked = ToolCall(id=ID, name="book", arguments=json.dumps(SEAT))
-        answer = ModelAnswer(message=assistant(text, calls=(booked,)))
-        for delta in deltas_of(answer):
-            tell(delta)
-        if text:
-            await self.goes_on.wait()
-        return answer
-
-
-async def test_readers_of_pieces_get_no_piece_of_it_and_nothing_twice(
-    run: Runs, booking: Booking
-) -> None:
-    model = Telling()
-    agent = await run.serve(booking.tool, model=model)
-    stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    texts, attempts = "", set[int]()
-    async for event in stream.stream_events():
-        if isinstance(event, RawResponsesStreamEvent):
-            attempts.add(event.attempt)
-            if event.data.type == "response.output_text.delta":
-                texts += event.data.delta
-        if texts == "Let me book that.":  # the call's pieces were told with it
-            model.goes_on.set()
-    assert (texts, attempts, booking.booked) == ("Let me book that.done", {1}, ["1A"])
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -197,18 +144,6 @@ class Scripted(Model):
 
 
 DONE = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
-
-
-def books(seat: str) -> dict[str, Any]:
-    return called("book", {"seat": seat}, ID)
-
-
-async def test_ids_are_those_of_one_run(run: Runs, booking: Booking) -> None:
-    session = SQLiteSession("s")
-    for seat in ("1A", "2B"):
-        of = {"model": Scripted(books(seat), books(seat), DONE), "name": f"agent {seat}"}
-        await run("q", booking.tool, of=of, session=session)
-    assert booking.booked == ["1A", "2B"]
 
 
 async def test_a_provider_that_counts_the_calls_of_each_answer_makes_new_ones(

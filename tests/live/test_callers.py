@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Runner, Task, TaskStep, TaskStepOutput
+from holdfast import AgentRunner, Runner, TaskStep, TaskStepOutput
 from holdfast.errors import TaskExistsError
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import StepContext
@@ -77,34 +77,6 @@ async def test_an_output_that_nobody_has_acknowledged_is_given_to_the_next_calle
     assert (await runner.get_task(task)).steps == 3
 
 
-async def test_a_caller_that_is_closed_has_acknowledged_what_it_got(
-    rig: Rig, runner: AgentRunner, held: Held
-) -> None:
-    held.gate.set()
-    task = await runner.create_task("q")
-    assert (await runner.run_step(task)).output == 1
-    await runner.close()
-    assert (await rig.runner().run_step(task)).output == 2
-
-
-async def test_a_caller_acknowledges_after_a_rest_and_a_busy_one_by_its_next_request(
-    rig: Rig, runner: AgentRunner, held: Held
-) -> None:
-    held.gate.set()
-    task = await runner.create_task("q")
-    for n in (1, 2):
-        assert (await runner.run_step(task)).output == n
-
-    async def acknowledged() -> bool:
-        found = await event_types(runner.client, task.task_id)
-        return "WORKFLOW_EXECUTION_SIGNALED" in found
-
-    await until(acknowledged)
-    found = await event_types(runner.client, task.task_id)
-    assert found.count("WORKFLOW_EXECUTION_SIGNALED") == 1
-    assert (await rig.runner().run_step(task)).output == 3
-
-
 async def test_a_request_that_was_cancelled_is_asked_again_by_the_same_caller(
     runner: AgentRunner, held: Held
 ) -> None:
@@ -116,49 +88,6 @@ async def test_a_request_that_was_cancelled_is_asked_again_by_the_same_caller(
         await waiting
     held.gate.set()
     assert [(await runner.run_step(task)).output for _ in range(2)] == [1, 2]
-
-
-async def lost(runner: AgentRunner, held: Held) -> Task:
-    """Make a task whose first step was run for a request that its caller has cancelled."""
-    task = await runner.create_task("q")
-    waiting = asyncio.create_task(runner.run_step(task))
-    await held.inside.wait()
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    return task
-
-
-async def done(runner: AgentRunner, task: Task) -> None:
-    """Wait until the first step is done."""
-
-    async def is_done() -> bool:
-        return (await runner.get_task(task)).steps == 1
-
-    await until(is_done)
-
-
-async def test_a_caller_whose_cancelled_request_was_undone_and_run_anew_gets_each_step_once(
-    rig: Rig, runner: AgentRunner, held: Held
-) -> None:
-    task = await lost(runner, held)
-    held.gate.set()
-    await done(runner, task)
-    other = rig.runner()
-    await other.undo_step(task, by="ann")
-    assert (await other.run_step(task)).output == 1
-    assert (await other.run_step(task)).output == 2  # the first is acknowledged
-    assert [(await runner.run_step(task)).output for _ in range(2)] == [2, 3]
-
-
-async def test_a_caller_whose_cancelled_request_was_undone_as_it_ran_runs_the_next_step(
-    rig: Rig, runner: AgentRunner, held: Held
-) -> None:
-    task = await lost(runner, held)
-    await rig.runner().undo_step(task, by="ann")
-    held.gate.set()
-    outputs = [await runner.run_step(task) for _ in range(2)]
-    assert [(output.output, output.branch) for output in outputs] == [(1, 1), (2, 1)]
 
 
 async def test_requests_of_one_caller_side_by_side_run_a_step_each(

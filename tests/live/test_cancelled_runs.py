@@ -116,24 +116,6 @@ async def test_stopping_after_a_turn_keeps_the_next_answer_and_runs_no_tool_of_i
     assert [start > resumed for start in starts] == [False, True]
 
 
-async def test_a_final_answer_that_was_on_its_way_ends_a_run_stopped_after_a_turn(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("look")
-    model.paced("all is well", hold_after=1)
-    stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner)
-
-    async def cancel() -> None:
-        await model.until_held()
-        stream.cancel(mode="after_turn")
-
-    await read_and(stream, is_output, cancel)
-    assert stream.final_output is None
-    model.release()
-    await until_status(run.runner, stream.task_id, "finished")
-    assert (await run(stream.to_state())).final_output == "all is well"
-
-
 async def test_a_cancelled_call_of_run_leaves_its_task_running(
     run: Runs, model: FakeOpenAI
 ) -> None:

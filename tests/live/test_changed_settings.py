@@ -7,27 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    GuardrailFunctionOutput,
-    ModelSettings,
-    OutputGuardrailTripwireTriggered,
-    RunConfig,
-    Runner,
-    RunState,
-    UserError,
-    output_guardrail,
-    tool,
-)
-from holdfast.errors import ModelBehaviorError
-from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast import AgentRunner, ModelSettings, RunConfig, Runner, RunState, UserError, tool
+from holdfast.testing import FakeOpenAI
 from holdfast.values.code import code_refs
 from tests.support.rig import MakeAgent, Rig
-from tests.support.runs import Runs, look, outputs, tools
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
+from tests.support.runs import Runs, outputs, tools
 
 
 def named() -> dict[str, int]:
@@ -53,23 +37,6 @@ def words(args: Any) -> str:
 def here() -> str:
     """Belong to an agent, so that workers look for code in this module."""
     return "here"
-
-
-class Provider:
-    """Makes models of names."""
-
-    def get_model(self, name: str) -> ScriptedModel:
-        """Make one."""
-        return ScriptedModel([f"of {name}"])
-
-
-def gives(what: Any) -> Any:
-    """Make an error handler."""
-
-    def answers(_: Any) -> Any:
-        return what
-
-    return answers
 
 
 async def paused(run: Runs, model: FakeOpenAI, *others: Any, **options: Any) -> RunState:
@@ -124,73 +91,6 @@ async def test_a_state_that_is_run_again_with_the_same_settings_changes_nothing(
     assert outputs(over) == ["new: approval_rejected pay"]
     assert await changes(run, state.task_id) == [("Runner", "command", names)]
     assert model.requests[-1].body["temperature"] == 0.5
-
-
-async def test_an_error_handler_given_with_a_state_answers(run: Runs, model: FakeOpenAI) -> None:
-    state = await paused(run, model, max_turns=1)
-    result = await run(state, error_handlers={"max_turns": gives("enough")}, max_turns=7)
-    assert result.final_output == "enough"
-    assert await changes(run, state.task_id) == [("Runner", "command", ["error_handlers"])]
-
-
-async def test_a_filter_given_with_a_state_serves_the_next_model_call(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    def adds(data: Any) -> Any:
-        data.model_data.instructions = "be brief"
-        return data.model_data
-
-    state = await paused(run, model)
-    model.reply("sorry")
-    config = RunConfig(call_model_input_filter=adds)
-    assert (await run(state, run_config=config)).final_output == "sorry"
-    assert model.requests[1].instructions == "be brief"
-
-
-async def test_a_model_and_its_provider_given_with_a_state_answer(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    state = await paused(run, model)
-    config = RunConfig(model="another", model_provider=Provider())
-    result = await run(state, run_config=config)
-    assert result.final_output == "of another"
-
-
-async def test_a_lost_tool_is_told_to_the_model_once_a_state_says_so(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    ran, pay = tools()
-    model.calls([("pay", {"to": "ann"}), ("look", {})])
-    state = (await run("q", pay, look)).to_state()
-    state.approve(state.get_interruptions()[0])
-    await run.serve(look)
-    with pytest.raises(ModelBehaviorError):
-        await run(state)
-    model.reply("sorry")
-    config = RunConfig(tool_not_found_behavior="return_error_to_model")
-    result = await run(RunState.of(state.task_id), run_config=config)
-    assert (result.final_output, ran) == ("sorry", [])
-    assert outputs(result) == ["Tool 'pay' not found.", "seen here"]
-
-
-async def test_a_nested_run_has_what_its_caller_was_given(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    _, pay = tools()
-    helper = make_agent(pay, name="helper")
-    run = Runs(rig, make_agent)
-    model.call("helper", {"input": "q"})
-    model.calls([("pay", {"to": "ann"}), ("pay", {"to": "bob"})])
-    state = (await run("q", helper.as_tool())).to_state()
-    one, two = state.get_interruptions()
-    state.reject(one)
-    config = RunConfig(tool_error_formatter=says("new"))
-    rest = (await run(state, run_config=config)).to_state()
-    await run.runner.reject(two.approval_id, "kim", "")
-    model.reply("sorry")
-    model.reply("done")
-    assert (await run(rest)).final_output == "done"
-    assert list(model.requests[2].results.values()) == ["new: approval_rejected pay"] * 2
 
 
 async def test_a_fork_and_a_new_run_of_the_workflow_have_what_was_given(
@@ -260,40 +160,6 @@ async def test_a_task_that_runs_on_elsewhere_takes_the_settings_for_what_it_begi
     assert outputs(await run(state)) == ["waited", "new: approval_rejected pay"]
 
 
-async def test_a_session_keeps_the_blocked_text_that_a_state_was_given_with(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    @output_guardrail
-    def stops(_: Any, __: Any, ___: Any) -> GuardrailFunctionOutput:
-        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
-
-    _, pay = tools()
-    session = run.runner.session("s")
-    model.calls([("pay", {"to": "ann"})])
-    config = RunConfig(output_guardrails=[stops])
-    agent = await run.serve(pay, tool_use_behavior="stop_on_first_tool")
-    state = (await run("q", session=session, run_config=config)).to_state()
-    state.approve(state.get_interruptions()[0])
-    assert agent is run.agent
-    with pytest.raises(OutputGuardrailTripwireTriggered):
-        await run(state, run_config=RunConfig(output_guardrail_blocked_message="kept back"))
-    results = [each["output"] for each in await session.get_items() if "output" in each]
-    assert results == ["kept back"]
-
-
-async def test_an_undo_takes_no_settings_back(run: Runs, model: FakeOpenAI) -> None:
-    state = await paused(run, model)
-    model.call("pay", {"to": "bob"})
-    config = RunConfig(tool_error_formatter=says("new"))
-    await run(state, run_config=config)
-    await run.runner.undo_step(state.task_id, by="kim")
-    model.call("pay", {"to": "cid"})
-    later = (await run(RunState.of(state.task_id))).to_state()
-    later.reject(later.get_interruptions()[0])
-    model.reply("sorry")
-    assert outputs(await run(later))[-1] == "new: approval_rejected pay"
-
-
 async def test_a_filter_of_handoffs_is_refused_where_the_provider_keeps_the_conversation(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -309,18 +175,51 @@ async def test_a_filter_of_handoffs_is_refused_where_the_provider_keeps_the_conv
     assert named() == before
 
 
-async def test_the_run_after_a_finished_one_has_the_turns_that_were_left(
+async def test_code_stays_when_the_call_that_gave_it_is_cancelled_before_it_knows(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_run, sent = AgentRunner.change_run, asyncio.Event()
+
+    async def late(*args: Any, **options: Any) -> Any:
+        await change_run(*args, **options)
+        sent.set()
+        await asyncio.Event().wait()
+
+    before = named()
+    state = await paused(run, model)
+    with monkeypatch.context() as patch:
+        patch.setattr(AgentRunner, "change_run", late)
+        config = RunConfig(tool_error_formatter=says("new"))
+        going = asyncio.create_task(run(state, run_config=config))
+        await sent.wait()
+        going.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await going
+    model.reply("sorry")
+    assert outputs(await run(state)) == ["new: approval_rejected pay"]
+    assert named() == before
+
+
+async def test_code_is_released_when_a_run_does_not_get_to_use_it(
     run: Runs, model: FakeOpenAI
 ) -> None:
-    agent = await run.serve(look)
-    model.reply("first")
-    state = (await run("q", max_turns=2)).to_state()
-    state = await RunState.from_string(agent, state.to_string())
-    model.call("look", {})
-    handlers = {"max_turns": gives("enough")}
-    result = await run(state, error_handlers=handlers)
-    assert (result.final_output, len(model.requests)) == ("enough", 2)
-    further = result.to_state()
-    further.add_input("go on")
-    model.reply("second")
-    assert (await run(further, max_turns=1)).final_output == "second"
+    def fails(_: Any) -> Any:
+        raise ValueError("no context")
+
+    before = named()
+    state = await paused(run, model, context={"a": 1})
+    began = named()
+    assert run.agent is not None
+    text = state.to_string()
+    again = await RunState.from_string(run.agent, text, context_deserializer=fails)
+    with pytest.raises(ValueError, match="no context"):
+        await run(again, run_config=RunConfig(tool_error_formatter=says("new")))
+    assert named() == began
+    model.reply("sorry")
+
+    def no(_: Any) -> bool:
+        return False
+
+    retry: Any = {"max_retries": 1, "policy": no}
+    await run(state, run_config=RunConfig(model_settings=ModelSettings(retry=retry)))
+    assert named() == before

@@ -71,18 +71,6 @@ async def test_a_chat_history_takes_the_place_of_what_the_session_had(runner: Ag
     assert await texts(runner) == ["q", "counted to 1"]
 
 
-async def test_a_session_is_replaced_as_a_whole_or_not(runner: AgentRunner) -> None:
-    memory = runner.session(f"of {runner.app}")
-    await memory.append([user("old")])
-    with pytest.raises(InvalidArgumentError, match="keeps Messages"):
-        await memory.replace([{"role": "user", "content": "x"}])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
-    assert await texts(runner) == ["old"]
-    await memory.replace(NEW)
-    assert await texts(runner) == ["new"]
-    await memory.replace([])
-    assert await texts(runner) == []
-
-
 async def test_a_chat_without_a_session_uses_the_default_one_of_its_runner(
     make_runner: MakeRunner,
 ) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -58,21 +57,6 @@ def test_run_with_agents_needs_nothing_else(cli: Cli) -> None:
     assert [task["status"] for task in cli("tasks", "--json").lines] == ["finished"]
     cli("run", "calc", QUESTION, "--detach", "--task-id", "early")  # with no worker: it waits
     assert cli("attach", "early", *SERVED_HERE).out == f"{ANSWER}\n"
-    cli("run", "calc", QUESTION, *SERVED_HERE, "--max-turns", "2", "--task-id", "back", expect=3)
-    done = cli("undo", "back", *SERVED_HERE, "--json").json
-    assert (done["status"], done["task_id"]) == ("done", "back")
-    assert done["steps"][-1] == "s3"
-
-
-def test_dev_ends_on_a_signal_and_stops_its_server(cli: Cli) -> None:
-    with cli.running("dev", "my_agents:agents", "--json") as dev:
-        dev.first_json()
-        server = find_server(cli.data_dir)
-        assert server is not None
-        ended = dev.end(signal.SIGINT)
-    assert ended.code == 0
-    assert "In another terminal" in ended.err
-    assert not psutil.pid_exists(server.pid)
 
 
 def test_a_worker_joins_serves_and_ends_on_a_signal(cli: Cli) -> None:
@@ -116,16 +100,6 @@ def test_ctrl_c_leaves_the_task_running_and_attach_goes_on(cli: Cli) -> None:
         open_gate(cli)
         assert cli("attach", "long").out == f"{ANSWER}\n"
         assert cli("show", "long", "--json").json["task"]["usage"]["requests"] == 3
-
-
-def test_ctrl_c_of_a_run_that_serves_itself_keeps_the_task_for_later(cli: Cli) -> None:
-    with cli.running("run", "slow", "What is 1 + 1?", *SERVED_HERE, "--task-id", "own") as run:
-        run.until_said("model call")
-        left = run.end(signal.SIGINT)
-    assert left.code == 130
-    assert "holdfast attach own --agents my_agents:agents" in left.err
-    open_gate(cli)
-    assert cli("attach", "own", *SERVED_HERE).out == "The result of 1 + 1 is 2.\n"
 
 
 def test_a_task_without_a_worker_is_shown_from_the_history(cli: Cli) -> None:
@@ -228,7 +202,6 @@ def test_a_reader_that_has_gone_changes_neither_work_nor_exit_code(with_sum: Cli
     reading, writing = os.pipe()
     os.close(reading)
     for arguments, code in (
-        (("tasks",), 0),
         (("audit", "sum"), 0),
         (("show", "nowhere", "--json"), 4),
         ((*SUM, "unread"), 0),
@@ -248,12 +221,8 @@ def test_a_full_disk_is_told_in_one_line_and_the_work_is_done(with_sum: Cli) -> 
     with Path("/dev/full").open("w") as full:
         for arguments, code in (
             (("--help",), 1),
-            (("tasks",), 1),
-            (("show", "sum"), 1),
             (("show", "nowhere", "--json"), 4),
-            (("nothing", "--json"), 2),
             ((*SUM, "full"), 1),
-            ((*SUM, "full-json", "--json"), 1),
             ((*SUM, "full-waits", "--max-turns", "0"), 3),
         ):
             done = ended(with_sum, full, subprocess.PIPE, *arguments)
@@ -263,8 +232,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_work_is_done(with_sum: Cli) -> 
                 last = done.stderr.splitlines()[-1]
                 said = "error: stdout could not be written (No space left on device)"
                 assert last.startswith(said)
-        kept = status(with_sum, "full", "full-json", "full-waits")
-        assert kept == ["finished", "finished", "waiting"]
+        assert status(with_sum, "full", "full-waits") == ["finished", "waiting"]
         about: dict[str, object] = {"protocolVersion": "2025-06-18", "capabilities": {}}
         params = {**about, "clientInfo": {"name": "test", "version": "1"}}
         begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
@@ -295,10 +263,7 @@ def test_texts_that_the_encoding_of_stdout_lacks_are_written_out(with_sum: Cli) 
     asked = "What is 2 + 3, Jürgen?"
     with_sum("run", "calc", asked, "--task-id", "für", *SERVED_HERE)
     ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    for command, said in (
-        (("show", "für"), "J\\xfcrgen"),
-        (("tasks", "--json"), '"f\\u00fcr"'),
-    ):
+    for command, said in ((("show", "für"), "J\\xfcrgen"), (("tasks", "--json"), '"f\\u00fcr"')):
         with with_sum.running(*command, environment=ascii_only, python=unforked) as process:
             shown = process.finish()
         assert shown.code == 0, shown.err

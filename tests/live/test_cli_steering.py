@@ -19,9 +19,8 @@ DESK = '''
 import json
 from pathlib import Path
 
-from holdfast import Agent, ApprovalRule, TaskStepOutput, ToolCall, tool
+from holdfast import Agent, ToolCall, tool
 from holdfast.testing import ScriptedModel
-from holdfast.workers import AgentWorker
 
 
 @tool(needs_approval=True)
@@ -36,30 +35,6 @@ def book(what: str) -> str:
     return f"booked {what}"
 
 
-@tool(undo=lambda effect: f"returned {effect.arguments['what']}", undo_needs_approval=True)
-def buy(what: str) -> str:
-    """Buy."""
-    return f"bought {what}"
-
-
-@tool(needs_approval=ApprovalRule(by="role:boss"))
-def grant(what: str) -> str:
-    """Grant."""
-    return f"granted {what}"
-
-
-@tool(needs_approval=ApprovalRule(not_asker=True))
-def wire(what: str) -> str:
-    """Wire."""
-    return f"wired {what}"
-
-
-@tool
-def ship(what: str) -> str:
-    """Ship: nothing brings it back."""
-    return f"shipped {what}"
-
-
 def respond(request):
     last = max(k for k, m in enumerate(request.messages) if m.text.startswith("do "))
     after = request.messages[last + 1 :]
@@ -72,20 +47,8 @@ def respond(request):
 
 def made(name):
     model = ScriptedModel(respond)
-    tools = [pay, book, buy, ship, grant, wire]
+    tools = [pay, book]
     return Agent(name=name, instructions=name, model=model, tools=tools)
-
-
-class Plans(AgentWorker):
-    """Its second step has an id of its own, the third one the usual id."""
-
-    async def run_step(self, step, ctx):
-        asked = (await ctx.call_model()).text if step.input else ""
-        following = step.get_next_step(step_id={1: "left"}.get(ctx.n, ""), input="do more")
-        after = () if ctx.n == 3 else (following,)
-        return TaskStepOutput(
-            output=asked, task_step=step, next_steps=after, is_last=ctx.n == 3
-        )
 
 
 def delegate(request):
@@ -97,27 +60,8 @@ def delegate(request):
     return said[-1]
 
 
-class Sides(AgentWorker):
-    """Two steps side by side, each of which pays; then a last one."""
-
-    max_parallel = 2
-
-    async def run_step(self, step, ctx):
-        if step.step_id == "s1":
-            x, y, end = (step.get_next_step(step_id=name, input=name) for name in ("x", "y", "end"))
-            after = (x, y, end.model_copy(update={"prev_steps": ("x", "y")}))
-            return TaskStepOutput(output="planned", task_step=step, next_steps=after)
-        if step.step_id == "end":
-            return TaskStepOutput(output="paid", task_step=step, is_last=True)
-        arguments = json.dumps({"what": step.step_id})
-        await ctx.call_tools([ToolCall(id=step.step_id, name="pay", arguments=arguments)])
-        return TaskStepOutput(output=f"step {step.step_id}", task_step=step)
-
-
 boss = Agent(name="boss", model=ScriptedModel(delegate), tools=[book, made("helper").as_tool()])
-sides = Agent(name="sides", model=ScriptedModel(respond), tools=[pay], worker=Sides())
-planner = Agent(name="planner", model=ScriptedModel(lambda request: "yes"), worker=Plans())
-agents = [made("desk"), made("other"), planner, boss, sides]
+agents = [made("desk"), made("other"), boss]
 '''
 
 
@@ -126,7 +70,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
     cli = make_cli(tmp_path_factory.mktemp("steering"))
     (cli.home / "desk.py").write_text(DESK, encoding="utf-8")
     with cli.running("dev", "desk:agents", "--json") as dev:
-        assert dev.first_json()["agents"][:3] == ["desk", "other", "planner"]
+        assert dev.first_json()["agents"][:3] == ["desk", "other", "boss"]
         yield cli
         assert dev.end().code == 0
 
@@ -243,17 +187,6 @@ def test_steps_are_undone_rewound_and_forked_from_any_branch(run: Here) -> None:
     assert "closed" in run("undo", task, expect=1).err
 
 
-def test_an_effect_that_nothing_brings_back_is_in_the_way_of_an_undo(run: Here) -> None:
-    task = create(run, "ships", "ship box; book rome")
-    run("step", task)
-    refused = run("undo", task, "--json", expect=1)
-    assert refused.json["error"]["type"] == "UndoRefusedError"
-    assert 'ship({"what": "box"}) was done and has no undo=' in refused.err
-    kept = run("undo", task, "--keep-residue", "--by", "ann")
-    assert 'undone: book({"what": "rome"})' in kept.out
-    assert 'remains in the world: step 1: ship({"what": "box"})' in kept.out
-
-
 def asked(run: Here, task: str, number: int) -> list[Any]:
     """Wait until so many things wait in a task; return them by their arguments."""
     for _ in range(200):
@@ -264,30 +197,15 @@ def asked(run: Here, task: str, number: int) -> list[Any]:
     raise AssertionError(run("show", task).out)
 
 
-@pytest.mark.parametrize("named", ["parent", "child"])
-def test_a_wait_for_what_a_task_of_a_task_asked_ends_with_that_step(run: Here, named: str) -> None:
-    task = f"nested-{named}"
+def test_a_wait_for_what_a_task_of_a_task_asked_ends_with_that_step(run: Here) -> None:
+    task = "nested"
     run("run", "boss", "go", "--task-id", task, "--detach")
     [nested] = asked(run, task, 1)
     assert nested["task_id"] != task
-    typed = task if named == "parent" else nested["id"]
-    settled = run("approve", typed, "--by", "ann", "--wait", "--json").json
+    settled = run("approve", task, "--by", "ann", "--wait", "--json").json
     assert settled["approval"] == nested["id"]
     [source] = settled["output"]["sources"]
-    if named == "child":
-        assert (source["tool_name"], source["content"]) == ("pay", "paid 5")
-    else:
-        assert (source["tool_name"], source["content"]) == ("helper", "helper: paid 5")
-
-
-def test_a_wait_ends_with_the_step_that_was_decided_and_not_with_one_beside_it(run: Here) -> None:
-    run("run", "sides", "go", "--task-id", "beside", "--detach")
-    by_step = {each["arguments"]: each["id"] for each in asked(run, "beside", 2)}
-    for step in ("y", "x"):
-        approval = by_step[json.dumps({"what": step})]
-        settled = run("approve", approval, "--by", "ann", "--wait", "--json").json
-        assert settled["output"]["task_step"]["step_id"] == step
-        assert [each["content"] for each in settled["output"]["sources"]] == [f"paid {step}"]
+    assert (source["tool_name"], source["content"]) == ("helper", "helper: paid 5")
 
 
 def test_decisions_for_later_calls_are_listed_and_revoked_by_command(run: Here) -> None:
@@ -301,12 +219,6 @@ def test_decisions_for_later_calls_are_listed_and_revoked_by_command(run: Here) 
     assert "there are" in run("revoke", f"{task}:9", expect=1).err
     run("revoke", f"{task}:1", "--by", "ben")
     assert "No decision" in run("rules", task).err
-    run("reject", f"{task}:2", "--reason", "no", "--always", "--by", "ann")
-    [rule] = run("rules", task, "--json").lines
-    assert (rule["verb"], rule["values"], rule["by"]) == ("reject", {}, "ann")
-
-
-def test_a_rule_of_a_session_is_listed_and_revoked_by_command(run: Here) -> None:
     task = create(run, "pays-in-session", "pay 7", "--session", "books")
     run("step", task, expect=3)
     run("approve", f"{task}:1", "--in-session", "--same", "what", "--by", "ann", "--wait")
@@ -320,49 +232,6 @@ def test_a_rule_of_a_session_is_listed_and_revoked_by_command(run: Here) -> None
     assert "No decision" in run("rules", "--session", "books").err
 
 
-def test_a_decision_on_a_budget_cannot_hold_for_later_ones(run: Here) -> None:
-    task = create(run, "bounded", "pay 7", "--max-turns", "0")
-    run("step", task, expect=3)
-    [asked] = run("approvals", task, "--json").lines
-    assert asked["kind"] == "limit"
-    refused = run("approve", asked["id"], "--always", "--by", "ann", expect=1)
-    assert "cannot hold for later ones" in refused.err
-    assert [each["id"] for each in run("approvals", task, "--json").lines] == [asked["id"]]
-
-
-def test_mine_lists_what_a_person_can_decide(run: Here) -> None:
-    task = create(run, "granted", "grant 7")
-    run("step", task, expect=3)
-    mine = ("approvals", task, "--mine", "--by", "eve")
-    assert "Nothing waits" in run(*mine).err
-    [found] = run(*mine, "--role", "boss", "--json").lines
-    assert found["id"] == f"{task}:1"
-
-
-@pytest.mark.parametrize(("task", "more"), [("by-login", ()), ("by-name", ("--by", "Zoe"))])
-def test_who_creates_a_task_may_not_decide_where_the_asker_may_not(
-    run: Here, monkeypatch: pytest.MonkeyPatch, task: str, more: tuple[str, ...]
-) -> None:
-    monkeypatch.setenv("LOGNAME", "somebody" if more else "zoe")
-    create(run, task, "wire 7", *more)
-    run("step", task, expect=3)
-    assert "created the task and may not" in run("approve", task, "--by", "zoe", expect=1).err
-    run("approve", task, "--by", "ben", "--wait")
-    run("abandon", task, "--reason", "the end of the test")
-    late = run("approve", f"{task}:1", expect=1).err  # of a closed task
-    assert f"{task}:1 was decided already: approve by ben at 20" in late
-
-
-def test_an_undo_can_wait_for_a_person_itself(run: Here) -> None:
-    task = create(run, "buys", "buy tent")
-    run("step", task)
-    assert run("undo", task, "--json", expect=3).json["status"] == "waiting"
-    [asked] = run("approvals", task, "--json").lines
-    assert asked["kind"] == "undo"
-    run("approve", task, "--by", "ann", "--wait")
-    assert run("show", task, "--json").json["steps"][0]["status"] == "undone"
-
-
 def test_upcoming_steps_are_edited_and_dropped(run: Here) -> None:
     task = create(run, "queues", "book rome")
     run("edit-step", task, "s1", "do book oslo")
@@ -374,16 +243,6 @@ def test_upcoming_steps_are_edited_and_dropped(run: Here) -> None:
     assert "says something" in run("edit-step", task, "s2", " ", expect=1).err
     run("drop-step", task, "s2", "--by", "ann")
     assert run("show", task, "--json").json["upcoming"] == []
-
-
-def test_a_step_with_an_id_of_its_own_is_shown_with_it(run: Here) -> None:
-    ran = run("run", "planner", "do it", "--task-id", "own-ids")
-    assert "step 2 (left)  model call" in ran.err
-    assert "  step 1  model call" in ran.err
-    shown = run("show", "own-ids").out
-    assert re.search(r"^step 2 +left 1 model call", shown, re.MULTILINE)
-    assert re.search(r"^step 1 +1 model call", shown, re.MULTILINE)
-    assert re.search(r"^step 3 +1 model call", shown, re.MULTILINE)
 
 
 def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Here, cli: Cli) -> None:
@@ -413,26 +272,16 @@ def test_a_session_is_verified_by_its_name(run: Here) -> None:
     assert said.startswith("Session memo is intact.\nproved: The turns of the session")
     shown = run("audit", "--session", "memo", "--json").json
     assert (shown["session"], shown["intact"], shown["unproved"]) == ("memo", True, [])
-    for options in (("--session", "typo"), ("--session", "memo", "--app", "other")):
-        plain = run("audit", *options, expect=4)
-        assert plain.out == ""
-        assert "There is no session" in plain.err
-        assert run("audit", *options, "--json", expect=4).json["exit_code"] == 4
-    both = run("audit", "some-task", "--session", "memo", "--json", expect=2).json["error"]
-    assert "Name a task or a session" in both["message"]
+    assert run("audit", "--session", "typo", "--json", expect=4).json["exit_code"] == 4
 
 
 def test_sessions_are_listed_and_one_is_shown(run: Here) -> None:
     assert "No sessions" in run("sessions", "--app", "without-any").err
     run("run", "desk", "do book rome", "--session", "trip", "--task-id", "first")
     run("run", "desk", "do book oslo", "--session", "trip", "--task-id", "second")
-    run("run", "desk", "do book bern", "--session", "other", "--task-id", "third")
     found = {each["session"]: each for each in run("sessions", "--json").lines}
     assert found["trip"] == {"session": "trip", "turns": 2, "last_task": "second"}
-    assert found["other"] == {"session": "other", "turns": 1, "last_task": "third"}
-    listed = run("sessions").out.splitlines()
-    assert listed[0].split() == ["session", "turns", "last", "task"]
-    assert ["trip", "2", "second"] in [line.split() for line in listed]
+    assert ["trip", "2", "second"] in [line.split() for line in run("sessions").out.splitlines()]
     assert "--limit" in run("sessions", "--limit", "1").err
     shown = run("sessions", "trip").out.splitlines()
     assert [line for line in shown if line.startswith("user")] == [
@@ -440,13 +289,7 @@ def test_sessions_are_listed_and_one_is_shown(run: Here) -> None:
         "user       do book oslo",
     ]
     assert "calls book" in "\n".join(shown)
-    items = run("sessions", "trip", "--json").lines
-    assert [item["content"] for item in items if item.get("role") == "user"] == [
-        "do book rome",
-        "do book oslo",
-    ]
     assert "no session 'nobody'" in run("sessions", "nobody", expect=4).err
-    assert "no session 'trip' of app 'x'" in run("sessions", "trip", "--app", "x", expect=4).err
 
 
 def test_a_broken_record_is_told_with_its_place_and_exit_code_1(
@@ -471,18 +314,6 @@ def test_a_broken_record_is_told_with_its_place_and_exit_code_1(
     assert "\nstep s1 on branch 0: its messages do not give its digest\n" in found.out
     broken = run("audit", task, "--verify", "--json", expect=1).json
     assert (broken["intact"], broken["findings"][1]["step"]) == (False, "s1")
-
-
-def test_an_unknown_task_is_not_found_by_any_of_them(run: Here) -> None:
-    for command in (
-        ("approvals", "nowhere"),
-        ("approve", "nowhere:1"),
-        ("feedback", "nowhere", "hello"),
-        ("undo", "nowhere"),
-        ("fork", "nowhere", "--at", "1"),
-        ("audit", "nowhere"),
-    ):
-        assert run(*command, "--json", expect=4).json["error"]["type"] == "TaskNotFoundError"
 
 
 def test_the_login_name_is_recorded_when_nobody_is_named(

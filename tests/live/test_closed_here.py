@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from holdfast.archive.archive import Archive
 from holdfast.engine.clocks import Clocks
 from holdfast.errors import ArchiveError
 from holdfast.testing import FakeOpenAI
-from holdfast.workflows import activity_calls
 from tests.support.rig import MakeRunner, activities_of, histories
 
 
@@ -86,34 +83,3 @@ async def test_an_archive_that_fails_is_met_again_by_an_activity(
     assert failed == [f"tasks/{task.task_id}.json"]
     assert await activities_of(runner.client, task.task_id) == ["describe", "step", "close"]
     assert await runner.verify(task) == []
-
-
-async def test_a_worker_that_was_held_up_leaves_the_closing_to_an_activity(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clocks = Clocks()
-    clocks.delay(time.time() + 60, time.time())  # so all that follows was a minute on its way
-    monkeypatch.setattr(heartbeat, "_clocks", clocks)
-    runner, task = await answered(make_runner, model)
-    await runner.finalize_response(task)
-    assert await activities_of(runner.client, task.task_id) == ["describe", "step", "close"]
-    assert await markers_of(runner, task.task_id) == 1
-
-
-async def test_an_archive_that_hangs_does_not_hold_up_the_task(
-    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(activity_calls, "AT_ONCE", timedelta(seconds=0.5))
-    runner, task = await answered(make_runner, model)
-    write, hung = Archive.aput_record, asyncio.Event()
-
-    async def hang_once(self: Archive, name: str, data: Any) -> None:
-        if not hung.is_set():
-            hung.set()
-            await asyncio.Event().wait()
-        await write(self, name, data)
-
-    monkeypatch.setattr(Archive, "aput_record", hang_once)
-    assert str(await runner.finalize_response(task)) == "done"
-    assert hung.is_set()
-    assert await activities_of(runner.client, task.task_id) == ["describe", "step", "close"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,30 +39,6 @@ def agent_with(*tools: Any, **options: Any) -> Agent:
     return Agent(name="agent", model="gpt-5-mini", tools=tools, **options)
 
 
-async def test_a_call_beside_a_tool_that_blocks_is_not_lost(rig: Rig, model: FakeOpenAI) -> None:
-    ran: list[str] = []
-
-    @tool
-    async def blocks() -> str:
-        """Block the event loop."""
-        ran.append("blocks")
-        time.sleep(4)
-        return "done"
-
-    @tool
-    async def waits() -> str:
-        """Wait as one should."""
-        ran.append("waits")
-        await asyncio.sleep(0.1)
-        return "done"
-
-    await rig.serve(agent_with(blocks, waits), own_loop=True)
-    model.calls([("waits", {}), ("blocks", {})])
-    model.reply("good")
-    assert str(await rig.runner(heartbeat=1.0).chat("q")) == "good"
-    assert sorted(ran) == ["blocks", "waits"]
-
-
 async def test_a_tool_that_blocks_its_loop_is_named_in_the_log_and_then_to_a_person(
     rig: Rig,
     model: FakeOpenAI,
@@ -95,49 +70,6 @@ async def test_a_tool_that_blocks_its_loop_is_named_in_the_log_and_then_to_a_per
     assert "door.wait()" in told
     model.reply("good")
     assert str(await runner.chat("another")) == "good"  # other tasks go on meanwhile
-
-
-async def test_calls_held_up_by_a_tool_that_blocks_their_loop_for_ever_are_cut_off(
-    rig: Rig, model: FakeOpenAI, door: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(user_loop, "BLOCKED_SECONDS", 0.3)
-    monkeypatch.setattr(user_loop, "GIVEN_UP_SECONDS", 1.0)
-    both = asyncio.Event()
-    ran: list[str] = []
-
-    @tool(effect="read", inline=False)
-    async def blocks() -> str:
-        """Block the event loop."""
-        await both.wait()
-        door.wait()
-        return "done"
-
-    async def beside(name: str) -> str:
-        ran.append(name)
-        if len(ran) == 2:
-            both.set()
-        if ran.count(name) == 1:
-            await asyncio.sleep(0.5)
-        return "done"
-
-    @tool(effect="read", inline=False)
-    async def reads() -> str:
-        """Wait as one should."""
-        return await beside("reads")
-
-    @tool
-    async def books() -> str:
-        """Wait as one should."""
-        return await beside("books")
-
-    await rig.serve(agent_with(blocks, reads, books), own_loop=True)
-    model.calls([("blocks", {}), ("reads", {}), ("books", {})])
-    runner = rig.runner()
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    asked = await runner.pending_approvals(task)
-    assert sorted(each.tool for each in asked) == ["blocks", "books"]
-    assert sorted(ran) == ["books", "reads", "reads"]
 
 
 async def test_a_tool_that_may_be_repeated_but_loses_each_worker_is_asked_about(

@@ -21,21 +21,14 @@ from holdfast import (
     RunConfig,
     Runner,
     StepFailedError,
-    ToolInputGuardrail,
     function_tool,
     tool,
 )
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import call as called
-from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look
 
 Code = Callable[..., Any]
-
-
-@pytest.fixture
-def run(rig: Rig, make_agent: MakeAgent) -> Runs:
-    return Runs(rig, make_agent)
 
 
 def _cancels(*_: Any) -> Any:
@@ -133,20 +126,6 @@ def acting(ran: list[str], **how: Any) -> FunctionTool:
     return function_tool(act, **how)
 
 
-async def test_code_that_stops_before_a_tool_leaves_its_call_to_be_made(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    code = _exits_async
-    ran: list[str] = []
-    guarded = acting(ran, tool_input_guardrails=[ToolInputGuardrail(code)])
-    model.call("act")
-    agent = await run.serve(guarded)
-    with pytest.raises(StepFailedError) as raised:
-        await Runner.run(agent, "q", runner=run.runner)
-    assert (STOPS[code] in str(raised.value), ran) == (True, [])
-    assert await run.runner.pending_approvals(raised.value.task_id) == []
-
-
 async def test_a_predicate_for_approvals_that_stops_runs_nothing(
     run: Runs, model: FakeOpenAI
 ) -> None:
@@ -180,15 +159,3 @@ async def test_words_for_a_failed_call_that_stop_are_passed_over(
     async with asyncio.timeout(30):
         result = await Runner.run(agent, "q", runner=run.runner, run_config=config)
     assert (result.final_output, len(model.requests)) == ("done", 2)
-
-
-async def test_an_error_handler_that_stops_leaves_the_run_waiting(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    code = _exits
-    model.call("look")
-    agent = await run.serve(look)
-    handlers: Any = {"max_turns": code}
-    async with asyncio.timeout(30):
-        with pytest.raises(StepFailedError, match="error handler 'max_turns'"):
-            await Runner.run(agent, "q", runner=run.runner, max_turns=1, error_handlers=handlers)

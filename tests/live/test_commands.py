@@ -18,7 +18,6 @@ from holdfast.task.data.records import Entry, EventRecord
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import StepContext
 from holdfast.workflows.core import Core
-from tests.support.people import ask
 from tests.support.rig import (
     MakeAgent,
     MakeRunner,
@@ -104,29 +103,17 @@ async def test_a_cancellation_by_temporal_in_mid_step_is_an_abandon(
 
 
 GARBAGE: dict[str, tuple[str, list[Any]]] = {
-    "not JSON": ("pause", [raw(b"{")]),
     "not UTF-8": ("pause", [raw(b"\xff\xfe\x00")]),
-    "a number": ("pause", [7]),
-    "null": ("pause", [None]),
     "a text": ("feedback", ["be brief"]),
-    "a list": ("pause", [["pause"]]),
     "nothing": ("feedback", []),
     "two values": ("pause", [{"id": "a"}, 1]),
-    "an id that is no text": ("pause", [{"id": {"a": 1}}]),
-    "a sender that is no text": ("pause", [{"by": ["ann"]}]),
-    "an unknown signal": ("explode", [{"id": "a"}]),
     "an unknown signal with two values": ("explode", [{"id": "a"}, raw(b"{")]),
     "binary": ("pause", [b"\x00\x01\x02"]),
     "an unknown encoding": ("pause", [raw(b"x", b"binary/strange")]),
-    "deep nesting": ("pause", [raw(b"[" * 100_000 + b"]" * 100_000)]),
-    "a huge number": ("pause", [raw(b'{"id":"a","n":1e999999}')]),
     "a huge integer": ("pause", [raw(b'{"id":"a","n":' + b"9" * 5000 + b"}")]),
-    "lone surrogates in the id": ("pause", [raw(b'{"id":"\\ud800"}')]),
     "a signal of one sign": ("\U0001f4a5", [raw(b'{"id":"a"}')]),
     "lone surrogates in the reason": ("pause", [raw(b'{"by":"x","reason":"\\udfff"}')]),
     "a megabyte of reason": ("pause", [raw(b'{"reason":"' + b"x" * 1_000_000 + b'"}')]),
-    "a megabyte of sender": ("pause", [raw(b'{"by":"' + b"x" * 10**6 + b'"}')]),
-    "a megabyte of id": ("pause", [raw(b'{"id":"' + b"x" * 1_000_000 + b'"}')]),
 }
 
 
@@ -186,34 +173,6 @@ async def test_commands_are_recorded_with_no_worker_up_and_take_effect_later(
     await runner.abandon(task, reason="enough")
     await rig.serve(agent)
     await until_status(runner, task, "abandoned")
-
-
-async def test_a_misspelt_edit_approves_nothing(make_runner: MakeRunner, model: FakeOpenAI) -> None:
-    sent: list[str] = []
-
-    @tool(needs_approval=True)
-    async def mail(to: str) -> str:
-        """Mail."""
-        sent.append(to)
-        return "sent"
-
-    runner = await make_runner(mail)
-    model.call("mail", {"to": "bob"})
-    model.reply("Mailed.")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    approval = await ask(runner, task)
-    decision: dict[str, Any] = {"id": "x", "approval": approval.id, "by": "ann"}
-    handle = runner.client.get_workflow_handle(task.task_id)
-    await handle.signal("approve", {**decision, "argument": {"to": "eve"}})
-    event = told(await runner.ledger(task))[-1]
-    assert (event.kind, event.by) == ("refused", "ann")
-    assert "argument. Did you mean 'arguments'?" in event.text
-    assert (await ask(runner, task)).id == approval.id
-    assert not sent
-    await handle.signal("approve", {**decision, "id": "y", "arguments": {"to": "eve"}})
-    await runner.run_task(task)
-    assert sent == ["eve"]
 
 
 async def test_a_misspelt_update_is_refused_and_does_nothing(make_runner: MakeRunner) -> None:

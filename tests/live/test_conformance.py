@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -240,52 +240,6 @@ WORKERS = (
 @pytest.mark.parametrize("suite", WORKERS)
 def test_each_worker_is_led_to_its_answer_step_by_step(suite: type[Any]) -> None:
     suite().test_run_step_leads_to_one_answer()
-
-
-class FanOut(AgentWorker):
-    """Asks five questions side by side, each with a tool, and puts the results together."""
-
-    max_parallel: ClassVar[int] = 5
-
-    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        match step.step_state.get("kind"):
-            case "branch":
-                answer = await ctx.call_model([user(f"branch <{step.step_id}>")])
-                [result] = await ctx.call_tools(answer.message.calls)
-                return TaskStepOutput(output=result.content, task_step=step)
-            case "end":
-                answer = await ctx.call_model([user(f"join {sorted(ctx.inputs)}")], tools=())
-                return TaskStepOutput(output=answer.text, task_step=step, is_last=True)
-            case _:
-                return self.plan(step)
-
-    def plan(self, step: TaskStep) -> TaskStepOutput:
-        end = step.get_next_step(step_id="end", step_state={"kind": "end"})
-        branches = [
-            step.get_next_step(step_id=f"b{n}", step_state={"kind": "branch"}) for n in range(5)
-        ]
-        for branch in branches:
-            end = branch.link_step(end)
-        return TaskStepOutput(output="planned", task_step=step, next_steps=(*branches, end))
-
-
-class FanningOut(AgentWorkerConformance):
-    """Only the check that calls running beside the model could disturb is made of it, below."""
-
-    steps = 7
-
-    def make_worker(self) -> AgentWorker:
-        return FanOut()
-
-    def script(self, api: FakeOpenAI, input: str) -> None:
-        for n in range(5):
-            api.call("note", {"text": f"{input} {n}"}, match=f"branch <b{n}>")
-        api.reply(f"done: {input}", match="join ")
-
-
-@pytest.mark.exhaustive
-def test_a_worker_is_killed_in_model_calls_alone_while_its_tools_run() -> None:
-    FanningOut().test_worker_killed_while_the_model_answers()
 
 
 class Polled(AgentWorker):

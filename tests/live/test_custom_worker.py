@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import AgentRunner, Message, Task, TaskStep, TaskStepOutput
+from holdfast import Message, Task, TaskStep, TaskStepOutput
 from holdfast.errors import InvalidArgumentError, StalledTaskError, StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
@@ -34,31 +34,10 @@ class Custom(CustomAgentWorker):
         return await self.method(state, ctx)
 
 
-class Noting(CustomAgentWorker):
-    """Notes its input in a nested list, in place, three times; a plain method."""
-
-    initial_state = {"notes": {"all": []}}  # noqa: RUF012  copied for each task
-
-    def next_state(self, state: State, ctx: StepContext) -> tuple[State, bool]:
-        state["notes"]["all"].append(state["input"])
-        state["output"] = list(state["notes"]["all"])
-        return state, len(state["notes"]["all"]) == 3
-
-
 async def anew(state: State, ctx: StepContext) -> tuple[State, bool]:
     """Count to three by new dicts, and leave the old ones alone."""
     count = state.get("count", 0) + 1
     return {"count": count, "output": f"counted {count}"}, count == 3
-
-
-async def outputs(runner: AgentRunner, task: Task, steps: int) -> list[Any]:
-    return [(await runner.run_step(task)).output for _ in range(steps)]
-
-
-async def test_a_state_that_is_changed_in_place_is_handed_on(make_runner: MakeRunner) -> None:
-    runner = await make_runner(worker=Noting())
-    task = await runner.create_task("q")
-    assert await outputs(runner, task, 3) == [["q"], ["q", None], ["q", None, None]]
 
 
 async def test_a_step_that_is_cut_off_keeps_its_answers_and_changes_its_state_once(
@@ -117,38 +96,6 @@ async def test_the_first_state_is_made_once_of_the_task(
     assert (await runner.run_step(task)).output == expected
 
 
-# ---- what the session keeps
-
-
-async def test_a_session_gets_one_question_and_one_answer_per_task(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    async def thinks(state: State, ctx: StepContext) -> tuple[State, bool]:
-        if "draft" not in state:
-            answer = await ctx.call_model()
-            ctx.add(answer.message)
-            ctx.add(user("Is that so?"))
-            return {"draft": answer.text}, False
-        answer = await ctx.call_model()
-        ctx.add(answer.message)
-        return {"output": answer.text}, True
-
-    runner = await make_runner(worker=Custom(thinks))
-    for text in ("draft 1", "answer 1", "draft 2", "answer 2"):
-        model.reply(text)
-    assert str(await runner.chat("one", session="s")) == "answer 1"
-    assert str(await runner.chat("two", session="s")) == "answer 2"
-    turns = [("user", "one"), ("assistant", "answer 1"), ("user", "two"), ("assistant", "answer 2")]
-    assert said(await runner.session("s").chat_history()) == turns
-    assert [m.text for m in model.requests[3].messages] == [
-        "one",
-        "answer 1",
-        "two",
-        "draft 2",
-        "Is that so?",
-    ]
-
-
 async def test_what_the_session_keeps_can_be_chosen(make_runner: MakeRunner) -> None:
     class Own(Custom):
         def finalize_task(self, task: Task, transcript: Any) -> list[Message]:
@@ -161,12 +108,6 @@ async def test_what_the_session_keeps_can_be_chosen(make_runner: MakeRunner) -> 
     runner = await make_runner(worker=Own(speaks))
     await runner.chat("q", session="s")
     assert said(await runner.session("s").chat_history()) == [("assistant", "2 messages")]
-
-
-# ---- tools
-
-
-# ---- mistakes
 
 
 async def _no_output(state: State, ctx: StepContext) -> Any:
@@ -222,11 +163,6 @@ async def test_a_mistake_parks_the_step_which_can_be_run_again_when_it_is_correc
 async def test_a_reserved_key_is_refused_when_the_worker_is_made(key: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f"the key '{key}', which is reserved"):
         Custom(anew, {key: 1})
-
-
-async def test_a_first_state_that_is_no_json_is_refused_when_the_worker_is_made() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"state\.k\[0\] holds"):
-        Custom(anew, {"k": [object()]})
 
 
 async def test_a_reserved_key_in_a_class_or_a_method_is_told_when_the_task_begins(

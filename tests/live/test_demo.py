@@ -97,16 +97,6 @@ def test_a_wrong_answer_and_a_kill_that_came_too_late_are_told(cli: Cli) -> None
     assert "No worker was killed" in told
 
 
-def test_a_refused_key_ends_the_demo_with_one_line(cli: Cli) -> None:
-    with FakeOpenAI() as fake:
-        fake.fail(401)
-        failed = cli("demo", "--json", expect=1, environment=real_model(fake))
-    assert failed.json["error"]["type"] == "StepFailedError"
-    assert "401" in failed.err
-    assert KEY not in failed.out + failed.err
-    assert "Traceback" not in failed.err
-
-
 def real_model(fake: FakeOpenAI) -> dict[str, str]:
     return {
         "OPENAI_API_KEY": KEY,

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel
 
 from holdfast import (
     Agent,
@@ -18,20 +18,16 @@ from holdfast import (
     RunState,
     ToolContext,
     handoff,
-    input_guardrail,
     output_guardrail,
     tool,
 )
-from holdfast.agents.hooks import AgentHooks
-from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
-from holdfast.errors import MaxTurnsExceeded, ModelBehaviorError, StepFailedError, UserError
+from holdfast.errors import ModelBehaviorError, StepFailedError, UserError
 from holdfast.task.data.agent_snapshot import ToolEffect
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.rig import MakeAgent
 from tests.support.site import Site
-from tests.support.undos import until_undone
 
 
 @dataclasses.dataclass
@@ -64,26 +60,6 @@ def _as_it_was() -> Iterator[None]:
     Desk.strict = False
 
 
-async def test_a_user_error_of_instructions_waits_for_mended_code(
-    rig: Rig, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    broken = True
-
-    def instruct(_ctx: object, _agent: object) -> str:
-        if broken:
-            raise UserError("no tenant is configured")
-        return "Answer."
-
-    agent = make_agent(instructions=instruct)
-    await rig.serve(agent)
-    model.reply("done")
-    with pytest.raises(UserError, match="no tenant is configured") as raised:
-        await Runner.run(agent, "q", runner=rig.runner())
-    broken = False
-    state = RunState.of(raised.value.run_data.task_id)
-    assert (await Runner.run(agent, state, runner=rig.runner())).final_output == "done"
-
-
 class Errand(BaseModel):
     """What a handoff was told at first."""
 
@@ -106,29 +82,6 @@ def handing_over(site: Site, make_agent: MakeAgent, said: list[Any], kind: type[
     return make_agent(
         site.ask(), handoffs=[handoff(other, "go", on_handoff=on_handoff, input_type=kind)]
     )
-
-
-async def test_an_error_of_an_on_handoff_waits_for_mended_code_whatever_its_class(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    broken = True
-
-    def on_handoff(_ctx: ToolContext) -> None:
-        if broken:
-            raise MaxTurnsExceeded("no desk is configured")
-
-    other = make_agent(name="other")
-    agent = make_agent(handoffs=[handoff(other, "go", on_handoff=on_handoff)])
-    await site.rig.serve(agent)
-    model.call("go")
-    model.reply("done")
-    with pytest.raises((MaxTurnsExceeded, StepFailedError), match="no desk is configured"):
-        await Runner.run(agent, "q", runner=site.runner)
-    [task_id] = site.rig.ids
-    state = RunState.of(task_id)
-    assert (await site.runner.get_task(state.task_id)).status == "needs_attention"
-    broken = False
-    assert (await site.goes_on(agent, state)).final_output == "done"
 
 
 def paying(paid: list[Any], **options: Any) -> Tool:
@@ -247,28 +200,6 @@ async def test_a_run_goes_on_without_what_it_does_not_need_any_more(
     assert paid == []
 
 
-async def test_other_words_about_a_parameter_do_not_make_a_models_mistake_one_of_the_deploy(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    def make(about: str) -> Agent:
-        kind: Any = create_model("Sum", cents=(int, Field(description=about)))
-
-        def pay(description: Any) -> str:
-            """Pay."""
-            return f"paid {description.cents}"
-
-        pay.__annotations__["description"] = kind
-        return make_agent(tool(pay, needs_approval=True))
-
-    model.call("pay", {"description": {"euros": 7}})
-    model.reply("sorry")
-    state = await site.waiting(make("How much."))
-    new = make("The sum.")
-    await site.rig.serve(new)
-    assert (await Runner.run(new, state, runner=site.runner)).final_output == "sorry"
-    assert len(model.requests) == 2
-
-
 async def test_a_call_that_fits_the_tool_of_a_deploy_too_is_made(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
@@ -288,39 +219,22 @@ async def test_a_call_that_fits_the_tool_of_a_deploy_too_is_made(
     assert paid == ["700 to shop"]
 
 
-@pytest.mark.parametrize(("kind", "name"), [("input", None), ("output", "renamed")])
 async def test_a_run_is_not_left_unchecked_by_a_deploy_without_its_guardrail(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent, kind: str, name: str | None
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
-    def guarded(named: str | None) -> Agent:
+    def guarded(named: str) -> Agent:
         async def check(*_given: Any) -> GuardrailFunctionOutput:
             return GuardrailFunctionOutput(None, tripwire_triggered=False)
 
-        wrap: Any = input_guardrail if kind == "input" else output_guardrail
-        guards = [] if named is None else [wrap(name=named)(check)]
-        return make_agent(site.ask(), **{f"{kind}_guardrails": guards})
+        guard: Any = output_guardrail(name=named)(check)
+        return make_agent(site.ask(), output_guardrails=[guard])
 
     old = guarded("check")
     model.call("ask")
     model.reply("done")
-    if kind == "output":
-        state = await site.waiting(old)
-        new = guarded(name)
-        await site.parks(new, state, StepFailedError, "began with output guardrail 'check'")
-    else:
-        await site.rig.serve(old)
-        task = await site.runner.create_task("q")
-        await site.runner.pause(task)
-        await until_status(site.runner, task, "paused")
-        await site.rig.serve(guarded(name))
-        await site.runner.resume(task)
-        with pytest.raises(StepFailedError, match="began with input guardrail 'check'"):
-            await site.runner.run_step(task)
-        state = RunState.of(task.task_id)
-        await site.rig.serve(old)
-        await site.runner.run_step(task)
-        [approval] = await site.runner.pending_approvals(task)
-        await site.runner.approve(approval, "ann")
+    state = await site.waiting(old)
+    new = guarded("renamed")
+    await site.parks(new, state, StepFailedError, "began with output guardrail 'check'")
     assert (await site.goes_on(old, state)).final_output == "done"
 
 
@@ -364,40 +278,6 @@ async def test_a_call_that_was_cut_off_is_not_repeated_once_a_deploy_says_that_i
     assert done == ["acted", "acted"]
 
 
-async def test_an_undo_that_was_cut_off_is_not_repeated_once_a_deploy_says_that_it_must_not_be(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    began, done = asyncio.Event(), list[str]()
-
-    def make(*, undo_idempotent: bool) -> Agent:
-        act = cut_once(began, done)
-
-        async def cancel(_effect: Effect) -> str:
-            return await act()
-
-        @tool(undo=cancel, undo_idempotent=undo_idempotent)
-        def book() -> str:
-            """Book."""
-            return "booked"
-
-        return make_agent(book)
-
-    await site.rig.serve(make(undo_idempotent=True), graceful_shutdown_timeout=timedelta(0))
-    model.call("book")
-    task = await site.runner.create_task("q")
-    await site.runner.run_step(task)
-    undone = asyncio.create_task(site.runner.undo_step(task))
-    await began.wait()
-    await site.rig.serve(make(undo_idempotent=False))
-    asked = await ask(site.runner, task)
-    assert "must not be repeated" in asked.text
-    assert done == ["acted"]
-    await site.runner.respond(asked, "ann", "it is undone")
-    await undone
-    await until_undone(site.runner, task)
-    assert done == ["acted"]
-
-
 async def test_a_predicate_that_raises_since_a_deploy_waits_for_mended_code(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
@@ -424,22 +304,7 @@ async def test_a_predicate_that_raises_since_a_deploy_waits_for_mended_code(
     assert site.asked == ["ask"]
 
 
-async def test_an_answer_of_before_a_deploy_can_be_read_after_it(
-    site: Site, model: FakeOpenAI, make_agent: MakeAgent
-) -> None:
-    agent = make_agent(output_type=Answer)
-    await site.rig.serve(agent)
-    model.reply('{"city": "Oslo"}')
-    done = await Runner.run(agent, "q", runner=site.runner)
-    state = RunState.of(done.task_id)
-    new = make_agent(output_type=Changed)
-    await site.rig.serve(new)
-    read = await Runner.run(new, state, runner=site.runner)
-    assert read.final_output == {"city": "Oslo"}
-    assert (await site.goes_on(agent, state)).final_output == Answer(city="Oslo")
-
-
-@pytest.mark.parametrize("where", ["tool", "instructions", "guardrail", "on_handoff", "hook"])
+@pytest.mark.parametrize("where", ["tool", "instructions", "guardrail"])
 async def test_wherever_a_changed_context_class_is_read_the_run_waits_for_the_old_one(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent, where: str
 ) -> None:
@@ -453,28 +318,18 @@ async def test_wherever_a_changed_context_class_is_read_the_run_waits_for_the_ol
         seen.append(ctx.context.paid)
         return GuardrailFunctionOutput(None, tripwire_triggered=False)
 
-    class Hooks(AgentHooks):
-        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-            seen.append(context.context.paid)
-
-    def on_handoff(ctx: ToolContext) -> None:
-        read(ctx)
-
     @tool(name="ask", needs_approval=True)
     def ask(ctx: ToolContext) -> str:
         """Ask."""
         return str(read(ctx))
 
-    go = handoff(make_agent(name="other"), "go", on_handoff=on_handoff)
     options: dict[str, dict[str, Any]] = {
         "tool": {},
         "instructions": {"instructions": read},
         "guardrail": {"output_guardrails": [output_guardrail(check)]},
-        "on_handoff": {"handoffs": [go]},
-        "hook": {"hooks": Hooks()},
     }
     agent = make_agent(ask if where == "tool" else site.ask(), **options[where])
-    model.calls([("ask", {}), ("go", {})] if where == "on_handoff" else [("ask", {})])
+    model.call("ask")
     model.reply("done")
     state = await site.waiting(agent, context=Desk(7))
     Desk.strict = True

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Tool, tool
-from holdfast.activities.data.registry import Registry
-from holdfast.errors import ConnectError
 from holdfast.models.base import ModelRequest
-from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
 from holdfast.workers import FunctionCallingAgentWorker
@@ -43,7 +40,6 @@ async def runner(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Age
     ask = agent("inner").as_tool(tool_name="ask", tool_description="Ask.")
     agents = (
         agent("plain", looks_once, look, worker=SINGLE),
-        agent("unlucky", looks_once, look, worker=SINGLE),
         agent("nesting", [ASKS, "done"], ask),
         agent("forking", worker=Forking({}, last="start")),
         agent("served", mcp_servers=[Place(tmp_path_factory.mktemp("place")).stdio()]),
@@ -86,20 +82,3 @@ async def test_a_task_that_continues_as_new_does_not_carry_it_twice(runner: Agen
     for history in (first, *others):
         [given] = history.events[0].workflow_execution_started_event_attributes.input.payloads
         assert given.data.count(b'"snapshot"') == 1
-
-
-async def test_when_it_fails_ahead_the_activity_tries_it(
-    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish, failed = Registry.publish, list[str]()
-
-    async def fail_once(registry: Registry, name: str) -> AgentSnapshot:
-        if not failed:
-            failed.append(name)
-            msg = "The archive is away."
-            raise ConnectError(msg)
-        return await publish(registry, name)
-
-    monkeypatch.setattr(Registry, "publish", fail_once)
-    assert await ran(runner, "unlucky") == ["describe", "step", "step"]
-    assert failed == ["unlucky"]

@@ -59,19 +59,14 @@ async def test_pages_show_markup_as_text_have_no_serious_fault_of_accessibility_
     seen = f"/tasks/{task.task_id}"
     pages = {
         f"{seen}?tab=timeline": "Done. <script>",
-        f"{seen}?step=1": "<img src=x",
         f"{seen}?tab=effects": "reads only",
         f"{seen}?tab=transcript": "{{7*7}}",
-        f"/tasks/{sure}?tab=branches": "Decide in the inbox",
-        f"/tasks/{sure}?tab=transcript": "\\u202e\\u200b\\u2066\\ufeff",
         f"/tasks/{ruled}": "ann has approved all calls of pay",
         f"/?q={sure}": "\\u202e\\u200b\\u2066\\ufeff",
         "/tasks?q=script": "look <script>",
         f"/compare?left={task.task_id}&right={sure}": "<img src=x",
         f"/sessions?name={quote(f'of {EVIL[:20]}')}": "{{7*7}}",
-        f"/sessions?name={quote(EVIL)}": "There is no such session",
         f"/tasks/{quote(EVIL, safe='')}": "There is no such task",
-        "/compare?left=../../x&right=../../x": "No task '../../x'",
         "/workers": "served",
     }
     wrong: dict[str, Any] = {}
@@ -81,8 +76,6 @@ async def test_pages_show_markup_as_text_have_no_serious_fault_of_accessibility_
             await expect(page.locator("main")).to_contain_text(shown)
             assert await page.locator("img[src=x], main script").count() == 0, path
             assert not {*HIDDEN} & {*(await page.locator("main").inner_text())}, path
-            if shown.startswith(("No ", "There is no")):
-                continue
             for scheme, width in LOOKS:
                 await page.emulate_media(color_scheme=scheme)
                 await page.set_viewport_size({"width": width, "height": 900})
@@ -117,11 +110,10 @@ async def test_the_list_of_tasks_is_searched_by_its_url_and_turned_by_pages(
         await expect(rows).to_have_count(2)
 
 
-async def test_what_is_typed_stays_when_the_task_changes_and_a_forbidden_verb_does_nothing(
+async def test_what_is_typed_stays_when_the_task_changes(
     runner: AgentRunner, desk: Served, browser: Browser
 ) -> None:
     task = await waiting(runner, "pay kim 1")
-    desk.people.forbidden.add("abandon")
     async with person(browser, desk) as page:
         await page.goto(f"{desk.url}/tasks/{task}")
         await page.get_by_role("button", name="Feedback").click()
@@ -132,15 +124,9 @@ async def test_what_is_typed_stays_when_the_task_changes_and_a_forbidden_verb_do
         await expect(dialog.get_by_label("Message")).to_have_value("not before noon")
         await dialog.get_by_role("button", name="Give feedback").click()
         await expect(page.get_by_text("Sent.")).to_be_visible()
-        await page.get_by_role("button", name="Abandon").click()
-        await page.get_by_label("Reason").fill("no")
-        await page.get_by_role("button", name="Abandon the task").click()
-        await expect(page.get_by_text(f"ann may not abandon {task}:", exact=False)).to_be_visible()
-    desk.people.forbidden.clear()
     [said] = [each for each in await runner.audit(task) if each.verb == "feedback"]
     assert said.actor == "ann"
     assert "not before noon" in str(said.wire())
-    assert (await runner.get_task(task)).status in ("waiting", "paused")
 
 
 async def test_a_section_that_is_slow_to_read_does_not_take_the_place_of_another(
@@ -170,15 +156,13 @@ async def test_a_section_that_is_slow_to_read_does_not_take_the_place_of_another
         await expect(page.get_by_role("list", name="Branches")).to_have_count(0)
 
 
-async def test_a_task_is_run_forked_verified_and_downloaded_without_its_secrets(
+async def test_a_task_is_run_verified_downloaded_without_its_secrets_and_finalized(
     runner: AgentRunner, desk: Served, browser: Browser, tmp_path: Path
 ) -> None:
     task = await runner.create_task(f"hello, my key is {SECRET}")
-    at = f"{desk.url}/tasks/{task.task_id}"
     desk.people.token("ole", ["operator"])
     async with person(browser, desk, "ole") as page:
-        dialog = page.get_by_role("dialog")
-        await page.goto(at)
+        await page.goto(f"{desk.url}/tasks/{task.task_id}")
         await page.get_by_role("button", name="One step").click()
         await expect(page.get_by_role("button", name="Finalize")).to_be_visible()
         await page.get_by_role("button", name="Verify").click()
@@ -187,22 +171,12 @@ async def test_a_task_is_run_forked_verified_and_downloaded_without_its_secrets(
         async with page.expect_download() as begun:
             await page.get_by_role("button", name="Audit").click()
         await (await begun.value).save_as(tmp_path / "audit.jsonl")
-        await page.goto(f"{at}?step=1")
-        await page.get_by_role("button", name="Fork from here").click()
-        await dialog.get_by_label("Another input (or leave it empty)").fill("and now?")
-        await dialog.get_by_label("Reason (or leave it empty)").fill("to compare")
-        await dialog.get_by_role("button", name="Fork after step 1").click()
-        await expect(page.get_by_role("link", name="Compare with it")).to_be_visible()
-        made = page.url.rpartition("/")[2]
-        await page.goto(at)
         await page.get_by_role("button", name="Finalize").click()
         await until_status(runner, task.task_id, "finished")
         await expect(page.get_by_text("It is closed with its answer.")).to_be_visible()
     text = (tmp_path / "audit.jsonl").read_text(encoding="utf-8")
     assert "model_call" in [json.loads(line)["kind"] for line in text.splitlines()]
     assert SECRET not in text
-    [forked] = [each for each in await runner.audit(made) if each.kind == "forked"]
-    assert (forked.actor, forked.reason) == ("ole", "to compare")
 
 
 async def test_each_role_has_the_buttons_of_its_verbs(
@@ -281,14 +255,6 @@ async def test_a_link_in_a_message_leads_to_its_card_of_a_mounted_desk_once_one_
         await expect(page.get_by_role("alert")).to_contain_text("not known")
         await page.get_by_label("Token").fill(desk.people.token("ann"))
         await page.get_by_role("button", name="Sign in").click()
-        await expect(page.get_by_role("article")).to_contain_text("I pay kim now.")
-        await page.goto(mail)
-        await page.get_by_role("link").click()
-        await page.get_by_role("link", name="Open the step").click()
-        await expect(page.get_by_text("Model", exact=True)).to_be_visible()
-        await page.get_by_role("tab", name="Effects").click()
-        await expect(page).to_have_url(f"{desk.url}/tasks/{task}?tab=effects")
-        await page.get_by_role("link", name="Decide in the inbox").click()
         await expect(page.get_by_role("article")).to_contain_text("I pay kim now.")
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_label("Token")).to_be_visible()

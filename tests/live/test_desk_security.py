@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +19,6 @@ from holdfast.desk import Identity, Limits, Proxy, Tokens, desk_app
 from holdfast.testing import ScriptedModel
 from tests.support.desk_api import ELSEWHERE, client_of, guarded
 from tests.support.rig import MakeAgent, Rig, until_status
-
-TRICKS = (
-    "../../etc/passwd",
-    "..%2f..%2fetc",
-    "%00",
-    "a%0d%0aSet-Cookie:x=1",
-    "t'--",
-    "%F0%9F%92%A9",
-)
 
 
 @pytest.fixture
@@ -157,22 +147,13 @@ async def test_each_verb_needs_its_role(runner: AgentRunner, tmp_path: Path) -> 
     deciding = {"approve", "edit", "reject", "respond", "uncover", "revoke"}
     assert allowed == {"vic": set(), "ole": set(BODIES) - deciding, "ada": deciding}
     assert (await runner.get_task(task)).status == "running"
-    async with client_of(app, token=tokens["ole"]) as client:
-        at = f"/api/v1/tasks/{task.task_id}/pause"
-        assert (await client.post(at, json={})).status_code == 200
-    assert "ole" in (await runner.get_task(task)).paused
-
-
-async def test_a_rule_of_the_application_decides_beside_the_roles(
-    runner: AgentRunner, tmp_path: Path
-) -> None:
     asked: list[tuple[str, str, str]] = []
 
     async def may(identity: Identity, verb: str, subject: str) -> bool:
         asked.append((identity.name, verb, subject))
         return verb == "read"
 
-    app, tokens = guarded(runner, tmp_path, may=may)
+    app, tokens = guarded(runner, tmp_path / "ruled", may=may)
     async with client_of(app, token=tokens["ole"]) as client:
         refused = await client.post("/api/v1/tasks/t1/pause", json={})
     assert refused.status_code == 403
@@ -196,8 +177,14 @@ async def test_a_rule_of_the_application_tells_a_decision_from_one_for_later_cal
             assert (await client.post(on, json=body)).status_code == 404
 
 
-async def test_no_body_names_who_acts(runner: AgentRunner, tmp_path: Path) -> None:
+async def test_nobody_acts_in_another_name(runner: AgentRunner, tmp_path: Path) -> None:
     app, tokens = guarded(runner, tmp_path)
+    task = await runner.create_task("hello")
+    async with client_of(app, token=tokens["ole"]) as client:
+        named = {"X-Forwarded-User": "root", "by": "root"}
+        at = f"/api/v1/tasks/{task.task_id}/pause"
+        await client.post(at, json={}, params={"by": "root"}, headers=named)
+    assert (await runner.get_task(task)).paused.startswith("ole")
     for each in acting(app):
         if BODIES[each.name] is None:
             continue
@@ -209,39 +196,25 @@ async def test_no_body_names_who_acts(runner: AgentRunner, tmp_path: Path) -> No
             assert refused.json()["errors"][0]["at"] == "body.by"
 
 
-async def test_nobody_acts_in_another_name(runner: AgentRunner, tmp_path: Path) -> None:
-    app, tokens = guarded(runner, tmp_path)
-    task = await runner.create_task("hello")
-    at = f"/api/v1/tasks/{task.task_id}/pause"
-    async with client_of(app, token=tokens["ole"]) as client:
-        named = {"X-Forwarded-User": "root", "by": "root"}
-        await client.post(at, json={}, params={"by": "root"}, headers=named)
-    assert (await runner.get_task(task)).paused.startswith("ole")
-
-
 async def test_who_creates_a_task_cannot_approve_its_call_where_a_rule_says_so(
     rig: Rig, make_agent: MakeAgent, tmp_path: Path
 ) -> None:
-    call = ToolCall(id="", name="pay", arguments='{"to": "kim"}')
-
     @tool(needs_approval=ApprovalRule(not_asker=True))
-    async def pay(to: str) -> str:
+    async def pay() -> str:
         """Pay."""
-        return f"paid {to}"
+        return "paid"
 
-    await rig.serve(make_agent(pay, name="payer", model=ScriptedModel([call, "Kim is paid."])))
-    runner = rig.runner(agent="payer")
+    asks = ScriptedModel([ToolCall(id="", name="pay", arguments="{}"), "Kim is paid."])
+    runner = await rig.serving(make_agent(pay, name="payer", model=asks))
     people = Tokens(tmp_path / "tokens.json")
-    both = ["operator", "approver"]
-    made = {name: people.make(name, both) for name in ("ann", "bo")}
     app = desk_app(runner, tokens=people)
-    async with client_of(app, token=made["ann"]) as ann, client_of(app, token=made["bo"]) as bo:
-        task = (await ann.post("/api/v1/tasks", json={"input": "pay kim"})).json()["task_id"]
+    ann, bo = (people.make(name, ["operator", "approver"]) for name in ("ann", "bo"))
+    async with client_of(app, token=ann) as anns, client_of(app, token=bo) as bos:
+        task = (await anns.post("/api/v1/tasks", json={"input": "pay kim"})).json()["task_id"]
         await until_status(runner, task, "waiting")
         on = f"/api/v1/approvals/{task}:1/approve"
-        [approval] = await runner.pending_approvals(task)
-        assert (await ann.post(on, json={"digest": approval.digest})).status_code == 409
-        assert (await bo.post(on, json={"digest": approval.digest})).status_code == 200
+        body = {"digest": (await runner.pending_approvals(task))[0].digest}
+        assert [(await each.post(on, json=body)).status_code for each in (anns, bos)] == [409, 200]
     await until_status(runner, task, "answered")
 
 
@@ -327,24 +300,6 @@ async def test_too_many_writes_are_refused_as_are_guessed_tokens_and_reads_are_n
     assert found == [401, 401, 401, 429, 429]
 
 
-async def test_tricks_in_ids_lead_nowhere(runner: AgentRunner) -> None:
-    app = desk_app(runner, limits=Limits(burst=10_000))
-    named = [each for each in routes(app) if "{" in each.path and each.method != "HEAD"]
-    async with client_of(app) as client:
-        for trick, each in itertools.product(TRICKS, named):
-            ids = dict.fromkeys([*IDS, "path", "key"], trick)
-            body = BODIES.get(each.name)
-            answered = await client.request(each.method, each.at(**ids), json=body)
-            is_page = each.path.startswith("/tasks/")  # which says that there is no such task
-            expected = (200, 404) if is_page else (404, 405, 409, 422)
-            assert answered.status_code in expected, (each, answered.status_code, answered.text)
-            assert "set-cookie" not in answered.headers
-            if answered.request.url.path.startswith("/api/"):
-                assert answered.headers["content-type"] == "application/problem+json"
-            if not is_page:
-                assert "root:" not in answered.text
-
-
 async def test_answers_cannot_be_framed_sniffed_or_cached(runner: AgentRunner) -> None:
     async with client_of(desk_app(runner)) as client:
         for path, policy in (("/api/v1/me", "default-src 'none';"), ("/", "default-src 'self';")):
@@ -391,18 +346,3 @@ async def test_a_proxy_is_believed_with_its_secret_alone(runner: AgentRunner) ->
         assert found == {"name": "anna", "roles": ["approver", "operator"], "source": "proxy"}
         odd = await client.get("/api/v1/me", headers={"x-roles": "king"})
         assert odd.status_code == 401
-
-
-async def test_a_mounted_desk_keeps_its_rules(runner: AgentRunner, tmp_path: Path) -> None:
-    app, tokens = guarded(runner, tmp_path)
-    outer = FastAPI()
-    outer.mount("/desk", app)
-    async with client_of(outer) as client:
-        assert (await client.get("/desk/api/v1/me")).status_code == 401
-        page = await client.get("/desk/tasks", headers={"accept": "text/html"})
-        assert page.headers["location"] == "/desk/login?next=/tasks"
-    async with client_of(outer, token=tokens["ole"]) as client:
-        assert (await client.get("/desk/api/v1/me")).json()["name"] == "ole"
-        made = await client.post("/desk/api/v1/tasks", json={"input": "x", "step_mode": "manual"})
-        assert made.status_code == 201
-    await until_status(runner, made.json()["task_id"], "running")

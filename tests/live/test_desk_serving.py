@@ -102,26 +102,6 @@ async def test_a_desk_of_its_own_asks_for_a_token_once_there_is_one(tmp_path: Pa
             assert (await client.get("/api/v1/me", headers=headers)).status_code == 401
 
 
-async def test_the_example_mounts_the_desk_with_a_task_that_waits(tmp_path: Path) -> None:
-    with started(tmp_path, str(ROOT / "examples" / "desk" / "expenses.py")) as url:
-        async with signed_in(url) as client:
-
-            async def waits() -> bool:
-                try:
-                    found = await client.get("/api/v1/approvals")
-                except httpx.TransportError:  # it is not up yet
-                    return False
-                return [each["tool"] for each in found.json()] == ["pay"]
-
-            await until(waits)
-            page = await client.get("/")
-            assert (page.status_code, "<title>Inbox" in page.text) == (200, True)
-            made = await client.post(
-                f"{url.partition('/desk')[0]}/expenses", params={"text": "Bus to Bo: 3"}
-            )
-            assert made.status_code == 200
-
-
 async def test_an_application_of_forty_lines_runs_an_agent_and_mounts_the_desk(
     tmp_path: Path,
 ) -> None:
@@ -152,14 +132,13 @@ async def test_an_application_of_forty_lines_runs_an_agent_and_mounts_the_desk(
             assert "<title>Inbox" in (await client.get("/desk/")).text
 
 
-async def test_a_desk_that_others_could_reach_needs_tokens(rig: Rig, tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="holdfast desk token make"):
-        async with desk_served(rig.runner(), tokens=tmp_path / "none.json", host="0.0.0.0"):
-            pass
-
-
-async def test_a_taken_port_is_named(rig: Rig, tmp_path: Path) -> None:
+async def test_a_taken_port_is_named_and_a_desk_that_others_could_reach_needs_tokens(
+    rig: Rig, tmp_path: Path
+) -> None:
     tokens = tmp_path / "none.json"
+    with pytest.raises(InvalidArgumentError, match="holdfast desk token make"):
+        async with desk_served(rig.runner(), tokens=tokens, host="0.0.0.0"):
+            pass
     async with desk_served(rig.runner(), tokens=tokens, port=0) as url:
         port = int(re.findall(r":(\d+)", url)[0])
         with pytest.raises(ServerStartError, match=f"{port}: .* Give another --port"):

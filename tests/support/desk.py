@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from playwright.async_api import Browser, BrowserContext, Page, Request
 
 from holdfast import AgentRunner
-from holdfast.desk import Identity, Tokens, desk_app
+from holdfast.desk import Tokens, desk_app
 from holdfast.desk.identity.guard import COOKIE
 from holdfast.engine.dev_server.process import free_port
 
@@ -37,15 +37,13 @@ SETTLED = """async () => {
 
 
 class People:
-    """Whoever has a browser may do everything, but for the verbs that a test forbids.
+    """Whoever has a browser may do everything, unless a test gives them other roles.
 
     Attributes:
-        forbidden: These verbs.
         tokens: With them they sign in.
     """
 
     def __init__(self, tokens: Tokens) -> None:
-        self.forbidden: set[str] = set()
         self.tokens = tokens
         self._made: dict[str, str] = {}
 
@@ -54,9 +52,6 @@ class People:
         if name not in self._made:
             self._made[name] = self.tokens.make(name, roles)
         return self._made[name]
-
-    def may(self, _: Identity, verb: str, __: str) -> bool:
-        return verb not in self.forbidden
 
 
 @dataclass(frozen=True)
@@ -95,7 +90,7 @@ async def serve_desk(
     """
     with tempfile.TemporaryDirectory() as directory:
         people = People(Tokens(tokens or Path(directory) / "tokens.json"))
-        app = desk_app(runner, tokens=people.tokens, may=people.may)
+        app = desk_app(runner, tokens=people.tokens)
         if prefix:
             outer = FastAPI()
             outer.mount(prefix, app)
