@@ -91,3 +91,21 @@ def test_what_cannot_be_a_tool_is_refused(make_agent: MakeAgent) -> None:
         agent.as_tool("not a name")
     with pytest.raises(UserError, match="max_turns"):
         agent.as_tool(max_turns=-1)
+
+
+async def test_an_input_builder_makes_the_nested_input(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    def build(options: dict[str, Any]) -> Any:
+        to = options["params"]["to"]
+        return f"Pay {to}" if to == "ann" else [{"role": "user", "content": each} for each in to]
+
+    nested = make_agent(name="helper").as_tool(parameters=Payment, input_builder=build)
+    runner = await rig.serving(make_agent(nested))
+    for to in ("ann", "bo"):
+        model.call("helper", {"to": to})
+        model.reply("paid")
+    model.reply("done")
+    assert str(await runner.chat("q")) == "done"
+    said = [[m.text for m in r.messages if m.role == "user"] for r in model.requests]
+    assert (said[1], said[3]) == (["Pay ann"], ["b", "o"])

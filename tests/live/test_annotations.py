@@ -24,12 +24,7 @@ def cited() -> dict[str, Any]:
 
 ANSWERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "responses": (ResponsesModel, responses(cited())),
-    "chat": (
-        ChatCompletionsModel,
-        chat(
-            {"content": "done", "annotations": [{"type": "url_citation", "url_citation": FIELDS}]}
-        ),
-    ),
+    "chat": (ChatCompletionsModel, chat({"content": "done", "annotations": [OF_CHAT]})),
 }
 
 

@@ -19,7 +19,7 @@ DESK = '''
 import json
 from pathlib import Path
 
-from holdfast import Agent, ToolCall, tool
+from holdfast import Agent, ApprovalRule, ToolCall, tool
 from holdfast.testing import ScriptedModel
 
 
@@ -35,6 +35,12 @@ def book(what: str) -> str:
     return f"booked {what}"
 
 
+@tool(needs_approval=ApprovalRule(by="role:boss"))
+def grant(what: str) -> str:
+    """Grant."""
+    return f"granted {what}"
+
+
 def respond(request):
     last = max(k for k, m in enumerate(request.messages) if m.text.startswith("do "))
     after = request.messages[last + 1 :]
@@ -47,7 +53,7 @@ def respond(request):
 
 def made(name):
     model = ScriptedModel(respond)
-    tools = [pay, book]
+    tools = [pay, book, grant]
     return Agent(name=name, instructions=name, model=model, tools=tools)
 
 
@@ -230,6 +236,15 @@ def test_decisions_for_later_calls_are_listed_and_revoked_by_command(run: Here) 
     assert "name one of them" in run("rules", task, "--session", "books", expect=2).err
     run("revoke", rule["id"], "--session", "books", "--by", "ben")
     assert "No decision" in run("rules", "--session", "books").err
+
+
+def test_mine_lists_what_a_person_can_decide(run: Here) -> None:
+    task = create(run, "granted", "grant 7")
+    run("step", task, expect=3)
+    mine = ("approvals", task, "--mine", "--by", "eve")
+    assert "Nothing waits" in run(*mine).err
+    [found] = run(*mine, "--role", "boss", "--json").lines
+    assert found["id"] == f"{task}:1"
 
 
 def test_upcoming_steps_are_edited_and_dropped(run: Here) -> None:

@@ -18,7 +18,7 @@ from holdfast import AgentRunner, ApprovalRule, ToolCall, tool
 from holdfast.desk import Identity, Limits, Proxy, Tokens, desk_app
 from holdfast.testing import ScriptedModel
 from tests.support.desk_api import ELSEWHERE, client_of, guarded
-from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.rig import MakeAgent, Rig, until, until_status
 
 
 @pytest.fixture
@@ -212,7 +212,15 @@ async def test_who_creates_a_task_cannot_approve_its_call_where_a_rule_says_so(
     async with client_of(app, token=ann) as anns, client_of(app, token=bo) as bos:
         task = (await anns.post("/api/v1/tasks", json={"input": "pay kim"})).json()["task_id"]
         await until_status(runner, task, "waiting")
+
+        async def listed() -> bool:
+            return any(each.id == f"{task}:1" for each in await runner.pending_approvals())
+
+        await until(listed)
         on = f"/api/v1/approvals/{task}:1/approve"
+        for each, is_theirs in ((anns, False), (bos, True)):
+            mine = await each.get("/api/v1/approvals", params={"mine": True})
+            assert (f"{task}:1" in mine.text) == is_theirs
         body = {"digest": (await runner.pending_approvals(task))[0].digest}
         assert [(await each.post(on, json=body)).status_code for each in (anns, bos)] == [409, 200]
     await until_status(runner, task, "answered")

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError
 
-from holdfast import AgentRunner, StepFailedError, Task, tool
+from holdfast import AgentRunner, StepFailedError, Task
 from holdfast.activities import task_end as closing
-from holdfast.agents.tools.decorator import Tool
 from holdfast.archive import segments
 from holdfast.errors import CommandRefusedError, TaskAbandonedError, TaskClosedError
 from holdfast.values.messages import user
-from tests.support.people import World, kinds
+from tests.support.people import kinds
 from tests.support.rig import MakeRunner, until, until_rolled, until_status
 from tests.support.workers import Counting
 
@@ -62,22 +61,6 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Record:
     made = Record()
     monkeypatch.setattr(closing, "write_record", made)
     return made
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def book(world: World) -> Tool:
-    @tool(undo=lambda effect: world.done.append("cancel"), undo_needs_approval=True)
-    async def book() -> str:
-        """Book."""
-        world.done.append("book")
-        return "booked"
-
-    return book
 
 
 async def abandoned(runner: AgentRunner) -> Task:
