@@ -347,5 +347,5 @@ class StructuredPlannerAgent(AgentRunner):
 
 def _made_name(plan_id: str, sub_task: SubTask) -> str:
     """Name the task of a sub-task."""
-    digest = hashlib.sha256(sub_task.name.encode()).hexdigest()[:6]
+    digest = hashlib.sha256(sub_task.name.encode()).hexdigest()[:32]
     return f"{plan_id}.{digest}"

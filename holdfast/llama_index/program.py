@@ -117,7 +117,7 @@ class Program:
             agent: Name of the agent.
             asked: What decides the answer: the input, the agent's instructions and so on.
         """
-        digest = hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        digest = hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         with self._lock:
             self._asked[agent, digest] += 1
             count = self._asked[agent, digest]
@@ -136,7 +136,7 @@ def program_name() -> str:
     if not given:
         return ""
     path = Path(given)
-    digest = hashlib.sha256(str(path.absolute()).encode("utf-8", "surrogatepass")).hexdigest()[:4]
+    digest = hashlib.sha256(str(path.absolute()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{_ODD.sub('-', path.stem)[:LONGEST]}-{digest}"
 
 

@@ -97,6 +97,15 @@ CROWDED = Failure(type="Draining", message="Many requests wait for the task; ask
 CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.")
 
 
+def answered_parent(parent: str) -> Failure:
+    """Refuse to change a child task whose parent has its answer: nobody would tell the parent."""
+    text = (
+        f"The task has answered task {parent!r}, which works with that answer. Undo the step there"
+        f" that has called it: undo_step({parent!r}) or rewind take back what was done here, too."
+    )
+    return Failure(type="CommandRefusedError", message=text)
+
+
 def not_ready(step_id: str, unmet: tuple[str, ...]) -> Failure:
     """Refuse a step that waits for others."""
     why = f"it waits for {', '.join(map(repr, unmet))}" if unmet else "no step has made it ready"

@@ -201,6 +201,13 @@ async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_t
     child = f"{task.task_id}~0.1.0.0"
     await runner.run_step(task)
     assert (await runner.get_task(task)).usage.requests == 6
+    for inside in (child, f"{child}~0.2.0.0"):
+        with pytest.raises(CommandRefusedError, match="Undo the step there that has called it"):
+            await runner.undo_step(inside, by="ann")
+        with pytest.raises(CommandRefusedError, match="has answered task"):
+            await runner.run_step(inside, input="and more")
+    [called] = await runner.client.get_workflow_handle(task.task_id).query("effects")
+    assert (called["tool"], called["task"]) == ("helper", child)
     receipt = await runner.undo_step(task, by="ann", reason="wrong")
     assert world.done == ["book rome", "book oslo", "cancel oslo", "cancel rome"]
     [undone] = receipt.undone

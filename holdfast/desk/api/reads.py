@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -12,6 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
 from holdfast.archive.segments import turns
+from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.desk.api.access import Asked, CleanJSON, DecisionJSON, IdRoute
 from holdfast.desk.identity.identities import Role
@@ -207,10 +209,18 @@ async def forks(asked: Asked, task_id: str) -> list[ForkedTask]:
 
 @reads.get("/tasks/{task_id:path}/effects")
 async def effects(asked: Asked, task_id: str) -> list[Effect]:
-    """List what a task did outside, and whether it was undone."""
-    entries, opens = await asked.runner.reader.ledger(task_id)
-    snapshot = await Feed(asked.runner).snapshot(task_id)
-    return effects_of(happenings(entries, opens), snapshot)
+    """List what a task and its child tasks did outside, and whether it was undone."""
+    return await _effects(asked.runner, task_id)
+
+
+async def _effects(runner: AgentRunner, task_id: str) -> list[Effect]:
+    """List the effects of a task, after each call that was a child task those of that task."""
+    entries, opens = await runner.reader.ledger(task_id)
+    found: list[Effect] = []
+    for each in effects_of(happenings(entries, opens), await Feed(runner).snapshot(task_id)):
+        inside = await _effects(runner, each.child) if each.child else []
+        found += [each, *(replace(one, task=one.task or each.child) for one in inside)]
+    return found
 
 
 @reads.get("/tasks/{task_id:path}/approvals", response_class=DecisionJSON)

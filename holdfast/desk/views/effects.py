@@ -44,6 +44,7 @@ class Effect:
         edited: Whether a person changed the arguments.
         child: Its child task, for a call of an agent as a tool.
         undone_by: Who had it undone.
+        task: The child task whose call it is; empty for the task's own.
     """
 
     tool: str
@@ -57,6 +58,7 @@ class Effect:
     edited: bool = False
     child: str = ""
     undone_by: str = ""
+    task: str = ""
 
     @property
     def words(self) -> str:
@@ -113,7 +115,8 @@ def _effect(
     is_begun = called is not None or (
         outcome is not None and (outcome.attempts > 0 or outcome.status == "unknown")
     )
-    if not is_begun or effect == "read" or (policy is not None and policy.handoff):
+    is_read = effect == "read" and not _child(call)
+    if not is_begun or is_read or (policy is not None and policy.handoff):
         return None
     state = _state(body, call, policy)
     edited = outcome.edited if outcome is not None else called.edited if called else ""

@@ -109,7 +109,7 @@ def output_of(current: OpenState) -> Handed | None:
 
 def output_digest(record: StepRecord) -> str:
     """Digest by which a step's output is checked when it is handed to another step."""
-    return record.stored.sha256[:8] if record.stored else digest(canonical(record.output))[:8]
+    return record.stored.sha256 if record.stored else digest(canonical(record.output))
 
 
 def results_of(

@@ -27,6 +27,8 @@ from holdfast.values.text.shown import time_shown
 def effects(ledger: Ledger) -> list[dict[str, Json]]:
     """List the calls that are not read-only: of the present branch, then of steps that were left.
 
+    A call that was a child task is one of them, with the id of that task, which lists its own.
+
     What was done by a step that was left was taken back since, or remains in the world.
     """
     here = records_here(ledger.entries, ledger.s.steps)
@@ -64,7 +66,8 @@ def _effects_in(
     """Yield the calls that were begun and are not read-only, each after its place and step."""
     for body in bodies:
         for call in body.all_calls():
-            if effect_of(body, call, ledger) != "read" and _was_begun(call):
+            acts = bool(child_of(call)) or effect_of(body, call, ledger) != "read"
+            if acts and _was_begun(call):
                 yield effect_place(body.branch, body.key, call.batch, call.i), body, call
 
 

@@ -75,7 +75,7 @@ def refuse_run(
         request_id: Its id, by which a step in progress may be its own.
     """
     s = ledger.s
-    heard = _heard_verdict(ledger)
+    heard = _heard_verdict(ledger) or (told_parent(ledger) if asks_further(ledger, asked) else None)
     if heard is not None:
         return heard
     failed = agenda.failed(asked.step)
@@ -167,7 +167,7 @@ def refuse_undo(ledger: Ledger, asked: UndoRequest) -> Failure | None:
         return refusals.NO_ORDINAL
     if not s.opens and not s.steps:
         return refusals.NOTHING_DONE
-    found = outdated(ledger, asked)
+    found = told_parent(ledger) or outdated(ledger, asked)
     if found is not None:
         return found
     if asked.to > s.steps or (asked.to == s.steps and not s.opens):
@@ -175,6 +175,13 @@ def refuse_undo(ledger: Ledger, asked: UndoRequest) -> Failure | None:
     if s.fork is not None and last_kept(ledger, asked) < s.fork.n:
         return refusals.of_another(s.fork)
     return None
+
+
+def told_parent(ledger: Ledger) -> Failure | None:
+    """Return why a child task stays as it is: its parent has its answer."""
+    parent = ledger.given.parent
+    is_told = parent is not None and ledger.s.answered
+    return refusals.answered_parent(parent.task) if parent is not None and is_told else None
 
 
 def last_kept(ledger: Ledger, asked: UndoRequest) -> int:

@@ -14,6 +14,7 @@ from holdfast.task.data.undo import FollowUp
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import standing
 from holdfast.task.refusals import NOT_UPCOMING
+from holdfast.task.requests.checks import told_parent
 from holdfast.values.messages import user
 from holdfast.values.steps import TaskStep
 
@@ -84,6 +85,8 @@ def _feedback(ledger: Ledger, command: Command) -> str:
     if len(text) > LONGEST_TEXT:
         return f"Feedback may have at most {LONGEST_TEXT} characters; this has {len(text)}."
     if command.body.get("when", "next_model_call") == "queued":
+        if told := told_parent(ledger):
+            return told.message
         if len(ledger.s.followups) >= MOST_FOLLOWUPS:
             return f"{MOST_FOLLOWUPS} inputs wait for the task's answer already; no more are taken."
         ledger.change(followups=(*ledger.s.followups, text))
