@@ -232,9 +232,6 @@ async def test_a_step_whose_on_handoff_ran_is_not_undone_lightly(
     assert team.asked == ["Ann", "Ann"]
 
 
-# ---- is_enabled
-
-
 # ---- what the next agent sees
 
 
@@ -285,9 +282,6 @@ async def test_what_was_filtered_stays_filtered_after_undo_fork_and_rollover(
     await runner.run_task(task)
     assert team.seen()[0] == ("user", "only this")
     assert len(team.seen()) == 1 + 2 * 6 + 1
-
-
-# ---- nested history
 
 
 # ---- what a result says of it

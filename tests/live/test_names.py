@@ -19,7 +19,6 @@ from holdfast.serving.unserved import unserved
 from holdfast.serving.worker_process import App, build_workers
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.checks.ids import DEFAULT_APP, queue_of
-from holdfast.values.messages import Message
 from tests.support.rig import MakeAgent, Rig, until, until_status
 
 
@@ -125,15 +124,6 @@ async def test_a_session_is_one_for_all_agents(local: AgentRunner) -> None:
     assert told == ["I am Kim.", "ann says so", "Who am I?", "bob says so"]
 
 
-async def test_sessions_of_two_apps_are_two_however_they_are_named(rig: Rig) -> None:
-    def session_of(app: str, name: str) -> str:
-        made = AgentRunner(agent="a", app=app, client=rig.engine.client, archive=rig.engine.archive)
-        return made.session(name).id
-
-    assert session_of("a", "b.session.c") != session_of("a.session.b", "c")
-    assert session_of("a", "b~session~c") not in {session_of("a", "b"), session_of("a", "c")}
-
-
 async def test_what_can_be_no_name_is_refused_before_anything_begins(local: AgentRunner) -> None:
     odd: tuple[Any, ...] = ("n" * 1000, "", "\n", "a\x00b", "a\ud800b", 7, b"s")
     nested = [local.session("s1").id, "t~0.1.0.0", "holdfast~archive"]
@@ -170,14 +160,6 @@ async def test_what_can_be_no_name_is_refused_before_anything_begins(local: Agen
 
 
 # ---- walls
-
-
-async def test_a_session_is_no_task(local: AgentRunner) -> None:
-    await local.session("s1").append([Message(role="user", content="hello")])
-    for verb in (local.delete_task, local.get_task, local.pause, local.run_task):
-        with pytest.raises(InvalidArgumentError, match="id of a session"):
-            await verb(local.session("s1").id)
-    assert [m.text for m in await local.session("s1").chat_history()] == ["hello"]
 
 
 async def test_a_task_that_was_named_like_a_child_to_be_is_left_alone(

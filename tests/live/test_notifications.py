@@ -115,22 +115,6 @@ def _scheduled_id(event: object) -> int:
     return 0
 
 
-async def test_a_plain_method_that_blocks_holds_up_nothing(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    letters = Letters()
-    try:
-        runner = await serve(rig, make_agent, letters)
-        task = await waiting(runner, model)
-        question = await ask(runner, task)
-        await asyncio.to_thread(letters.began.wait)
-        await runner.approve(question, by="ann")
-        assert str(await runner.run_task(task)) == "done"  # its worker has gone on meanwhile
-        assert letters.sent == []
-    finally:
-        letters.may_go_on.set()
-
-
 async def test_an_approval_is_posted_once_and_again_only_when_it_was_refused(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, receiver: Receiver
 ) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
 
-from holdfast import TaskStep, TaskStepOutput, ToolContext, errors, tool
+from holdfast import TaskStep, TaskStepOutput, errors, tool
 from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.workers import AgentWorker, StepContext
@@ -53,13 +52,6 @@ class Graph(AgentWorker):
         if is_last:
             ctx.add(assistant(f"answer of {step.step_id}"))
         return TaskStepOutput(output=did, task_step=step, is_last=is_last)
-
-
-class Joining(Graph):
-    """Joins last outputs into a list."""
-
-    def join(self, outputs: Mapping[str, Json]) -> Json:
-        return [f"{id}={output}" for id, output in outputs.items()]
 
 
 class Doors:
@@ -166,45 +158,6 @@ async def test_one_of_two_failed_steps_is_tried_again_and_the_other_is_not(
     with pytest.raises(errors.InvalidArgumentError, match="has failed and stays first"):
         await runner.run_step(task, step="y")
     assert (await runner.run_step(task)).output == "x"
-
-
-# ---- links
-
-
-async def plan_of(make_runner: MakeRunner, *steps: TaskStep) -> Any:
-    class Planning(AgentWorker):
-        async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-            return TaskStepOutput(
-                output=step.step_id,
-                task_step=step,
-                next_steps=steps if step.step_id == "s1" else (),
-            )
-
-    runner = await make_runner(worker=Planning())
-    return runner, await runner.create_task("q")
-
-
-async def test_a_step_that_waits_is_not_run_when_asked_for(make_runner: MakeRunner) -> None:
-    runner, task = await plan_of(
-        make_runner,
-        TaskStep(step_id="a", prev_steps=("b",)),
-        TaskStep(step_id="b"),
-        TaskStep(step_id="c", is_ready=False),
-    )
-    await runner.run_step(task)
-    with pytest.raises(errors.InvalidArgumentError, match="Step a is not ready: it waits for 'b'"):
-        await runner.run_step(task, step="a")
-    with pytest.raises(errors.InvalidArgumentError, match="Step c is not ready"):
-        await runner.run_step(task, step="c")
-    assert (await runner.run_step(task)).output == "b"
-    assert (await runner.run_step(task)).output == "a"
-    with pytest.raises(errors.StalledTaskError, match="'c'"):
-        await runner.run_step(task)
-    with pytest.raises(errors.StalledTaskError, match="'c'"):
-        await runner.run_steps_in_queue(task)
-    await runner.drop_step(task, "c", by="ann")
-    with pytest.raises(errors.NoUpcomingStepsError):
-        await runner.run_steps_in_queue(task)
 
 
 # ---- people
@@ -315,77 +268,3 @@ async def test_changes_of_the_state_are_merged_and_conflicts_recorded(
     assert (await runner.get_task(task)).extra_state == {"last": "y", "log": ["x", "y"]}
     steps = [entry.step for entry in await runner.ledger(task) if entry.step is not None]
     assert [list(step.conflicts) for step in steps] == [[], [], ["last"]]
-
-
-# ---- corners
-
-
-async def test_last_outputs_are_joined_after_a_sibling_was_undone(make_runner: MakeRunner) -> None:
-    doors = Doors()
-    runner = await make_runner(worker=Joining({"x": (), "y": ()}, doors, lasts=("x", "y")))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    running = asyncio.create_task(runner.run_steps_in_queue(task))
-    await doors.are_inside("x", "y")
-    doors.open("x")
-    await until_steps(runner, task, 2)
-    fork = await runner.fork(task, at="x")
-    await runner.undo_step(task)
-    await asyncio.gather(running, return_exceptions=True)
-    doors.open("y")
-    joined = ["x=x of []", "y=y of []"]
-    assert (await runner.run_task(task)).output == joined
-    assert (await runner.run_task(fork)).output == joined
-
-
-async def test_results_of_quiet_calls_are_the_output_and_no_messages(
-    make_runner: MakeRunner,
-) -> None:
-    @tool(effect="read")
-    def look(ctx: ToolContext, text: str) -> str:
-        """Look.
-
-        Args:
-            text: What.
-        """
-        assert text in plan[ctx.step_id]  # the id, which is not the number of the step
-        if text == "bad":
-            raise ValueError(text)
-        return text * 20_000 if text == "big" else f"saw {text}"
-
-    plan = {"one": ["x"], "two": ["x", "bad"], "large": ["big"], "failed": ["bad"]}
-
-    class Quiet(AgentWorker):
-        max_parallel: ClassVar[int] = 8
-
-        async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-            if step.step_id == "s1":
-                steps = [TaskStep(step_id=name) for name in plan]
-                last = TaskStep(step_id="last", prev_steps=tuple(plan))
-                return TaskStepOutput(task_step=step, next_steps=(*steps, last))
-            if step.step_id == "last":
-                given = {name: str(output)[:60] for name, output in ctx.inputs.items()}
-                return TaskStepOutput(output=given, task_step=step, is_last=True)
-            calls = tuple(
-                ToolCall(id=f"{step.step_id}{i}", name="look", arguments=json.dumps({"text": text}))
-                for i, text in enumerate(plan[step.step_id])
-            )
-            return TaskStepOutput(task_step=step, calls=calls, quiet=True)
-
-    runner = await make_runner(look, worker=Quiet())
-    task = await runner.create_task("q")
-    output = await runner.run_task(task)
-    broken = {"content": "Encountered error: ValueError: bad", "is_error": True}
-    assert output.output == {
-        "one": "saw x",
-        "two": str(["saw x", broken])[:60],
-        "large": ("big" * 20)[:60],
-        "failed": str(broken)[:60],
-    }
-    assert await runner.transcript(task) == []
-    large = await runner.get_completed_step(task, "large")
-    assert large.output == "big" * 20_000
-    assert [source.content for source in large.sources] == ["big" * 20_000]
-    events = [e async for e in runner.step_events(task, until="answered")]
-    assert len([e for e in events if type(e).__name__ == "ToolDone"]) == 5
-    assert await runner.verify(task) == []

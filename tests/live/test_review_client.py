@@ -9,29 +9,22 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast import Agent, AgentRunner, Runner, Task, tool
+from holdfast import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import (
     ConnectError,
-    EngineError,
-    MaxTurnsExceeded,
     NoWorkerError,
-    QueryFailedError,
     SessionClosedError,
     StepFailedError,
     TaskClosedError,
     TaskNotFoundError,
 )
 from holdfast.reading import presence
-from holdfast.task.data.state import SessionState
-from holdfast.task.ledger.ledger import Ledger
-from holdfast.testing import ScriptedModel
-from holdfast.values.messages import ToolCall, user
-from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, until_status
+from holdfast.values.messages import user
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
 from tests.support.workers import Counting
 
 
@@ -112,23 +105,6 @@ async def test_a_task_that_only_the_archive_has_is_deleted_from_it(runner: Agent
 
 
 # ---- trouble in reading
-
-
-async def test_a_query_that_fails_does_not_close_the_task(
-    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-
-    def broken(_: Ledger) -> Task:
-        raise RuntimeError("a failing query")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "task", broken)
-        with pytest.raises(QueryFailedError, match="a failing query") as caught:
-            await runner.get_task(task)
-    assert isinstance(caught.value, EngineError)
-    assert (await runner.get_task(task)).status == "running"
 
 
 async def test_a_server_that_is_away_is_a_connect_error_everywhere(
@@ -289,78 +265,3 @@ async def test_a_terminated_session_is_not_begun_anew_and_comes_back_by_a_reset(
     assert await history(session) == ["one"]
     await runner.finalize_response(task)
     assert (await history(session))[:2] == ["one", "q"]
-
-
-async def start_session(runner: AgentRunner, session: Session, state: SessionState) -> None:
-    queue = f"hf.{runner.app}"
-    await runner.client.start_workflow("Session", state, id=session.id, task_queue=queue)
-
-
-async def until_rolled(runner: AgentRunner, session: Session) -> None:
-    """Wait until a session has continued as new, and its newest run has begun and does not roll."""
-
-    async def rolled() -> bool:
-        runs = await histories(runner.client, session.id)
-        newest = runs[0].events
-        # A session looks when a workflow task starts: its completion, the event after, may be the
-        # twentieth.
-        is_idle = newest[-1].event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
-        return len(runs) >= 2 and is_idle and len(newest) <= 20
-
-    await until(rolled)
-
-
-async def test_no_turn_is_lost_when_a_session_continues_as_new_under_load(
-    runner: AgentRunner,
-) -> None:
-    session = runner.session("s")
-    await start_session(runner, session, SessionState(roll_events=20, index_size=5))
-
-    async def writer(k: int) -> None:
-        for n in range(5):
-            await session.append([user(f"{k}.{n}")])
-
-    await asyncio.gather(*(writer(k) for k in range(6)))
-    found = await history(session)
-    assert sorted(found) == sorted(f"{k}.{n}" for k in range(6) for n in range(5))
-    for k in range(6):
-        assert [text for text in found if text.startswith(f"{k}.")] == [
-            f"{k}.{n}" for n in range(5)
-        ]
-    await until_rolled(runner, session)
-    handle = runner.client.get_workflow_handle(session.id)
-    state = await handle.query("state", result_type=SessionState)
-    assert state.older
-    assert state.base + len(state.commits) == 30
-    assert await history(session) == found
-    await session.reset()
-    assert await history(session) == []
-    await session.append([user("after")])
-    assert await history(session) == ["after"]
-    await until_rolled(runner, session)
-
-
-# ---- what a failed run had produced
-
-
-@tool(effect="read")
-def look() -> str:
-    """Look."""
-    return "seen"
-
-
-async def test_trouble_in_reading_does_not_hide_why_a_run_failed(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = ScriptedModel([ToolCall(id="1", name="look")] * 2)
-    agent = Agent(name="agent", model=model, tools=[look])
-    await rig.serve(agent)
-
-    async def broken(*_: object, **__: object) -> Any:
-        raise QueryFailedError("cannot be read")
-
-    monkeypatch.setattr("holdfast.client.runner.one_run.read_recorded", broken)
-    with pytest.raises(MaxTurnsExceeded) as caught:
-        await Runner.run(agent, "q", runner=rig.runner(), max_turns=1)
-    assert any("cannot be read" in note for note in caught.value.__notes__)
-    assert (caught.value.run_data.input, caught.value.run_data.new_items) == ("q", [])

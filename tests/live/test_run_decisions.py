@@ -71,21 +71,3 @@ async def test_a_decision_that_contradicts_one_made_elsewhere_is_refused_and_not
     [left] = (await run(rest)).interruptions
     assert left.approval_id == first.approval_id
     await run.runner.abandon(state.task_id, "enough")
-
-
-@pytest.mark.parametrize("is_over", [True, False])
-async def test_a_contradiction_is_refused_also_when_the_step_or_the_run_is_over(
-    run: Runs, model: FakeOpenAI, *, is_over: bool
-) -> None:
-    ran, state = await waiting(run, model, "ann")
-    [item] = state.get_interruptions()
-    model.reply("done") if is_over else model.call("pay", {"to": "bob"})
-    await run.runner.approve(item.approval_id, by="eve")
-    await run(RunState.of(state.task_id))
-    state.reject(item)
-    with pytest.raises(CommandRefusedError, match="approved for this one call by eve"):
-        await run(state)
-    assert ran == ["ann"]
-    if not is_over:
-        assert len(await refusals(run, state)) == 1
-        await run.runner.abandon(state.task_id, "enough")

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast import MaxTurnsExceeded, tool
-from holdfast.agents.tools.context import Effect, ToolContext
+from holdfast.agents.tools.context import ToolContext
 from holdfast.client.runner.runner import ItemHelpers
 from holdfast.testing import FakeOpenAI
-from holdfast.workers import ReActAgentWorker
 from tests.support.runs import Runs, look
 
 
@@ -37,21 +36,6 @@ async def test_a_result_has_its_items_responses_and_agent(run: Runs, model: Fake
     assert (result.usage.requests, result.usage.total_tokens) == (2, sum(spent))
     assert [each.total_tokens for each in result.usage.request_usage_entries] == spent
     assert result.interruptions == []
-
-
-async def test_inner_words_of_react_are_no_user_items(run: Runs, model: FakeOpenAI) -> None:
-    await run.serve(look, worker=ReActAgentWorker())
-    model.reply('Thought: I must look.\nAction: look\nAction Input: {"where": "there"}')
-    model.reply("Thought: I can answer without using any more tools.\nAnswer: it is there")
-    result = await run("q")
-    assert types(result) == [
-        "message_output_item",
-        "tool_call_item",
-        "tool_call_output_item",
-        "message_output_item",
-    ]
-    assert result.final_output == "it is there"
-    assert [item.get("role") for item in result.to_input_list()].count("user") == 1
 
 
 @dataclass
@@ -91,34 +75,3 @@ async def test_an_error_has_what_the_run_had_made_and_the_context_too(
     assert (data.input, data.last_agent.name, len(data.raw_responses)) == ("q", "agent", 1)
     assert data.context_wrapper.context is context
     assert context.n == 1
-
-
-async def test_predicate_and_undo_of_a_tool_are_given_the_context_object_and_the_usage(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    seen: list[tuple[str, Any, int]] = []
-
-    def is_asked(ctx: ToolContext[Any], arguments: dict[str, Any]) -> bool:
-        seen.append(("asked", ctx.context, ctx.usage.requests))
-        return bool(ctx.context.n)
-
-    def take_back(ctx: ToolContext[Any], effect: Effect) -> None:
-        seen.append((f"undo {effect.result}", ctx.context, ctx.usage.requests))
-
-    @tool(needs_approval=is_asked, undo=take_back)
-    def pay(ctx: ToolContext[Any], euros: int) -> str:
-        """Pay."""
-        ctx.context.n += euros
-        return f"paid {euros}"
-
-    model.call("pay", {"euros": 5})
-    model.call("pay", {"euros": 7})
-    result = await run("q", pay, context=Counted())
-    assert [each.tool_name for each in result.interruptions] == ["pay"]
-    await run.runner.undo_step(result.task_id)  # the step that waits
-    await run.runner.undo_step(result.task_id)
-    assert seen == [
-        ("asked", Counted(0), 1),
-        ("asked", Counted(5), 2),
-        ("undo paid 5", Counted(5), 2),  # the step that waited is undone; its call stays paid
-    ]

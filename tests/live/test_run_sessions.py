@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, RunState
+from holdfast import RunState
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.errors import ModelBehaviorError, StepFailedError
-from holdfast.task.data.state import CommitRef, SessionState
+from holdfast.errors import StepFailedError
+from holdfast.task.data.state import SessionState
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from tests.support.rig import MakeRunner
@@ -42,19 +42,6 @@ async def test_a_list_is_committed_with_what_it_led_to(run: Runs, model: FakeOpe
         ("user", "more"),
         ("assistant", "again"),
     ]
-
-
-async def test_a_run_that_fails_in_its_first_turn_keeps_the_input_only(
-    run: Runs, model: FakeOpenAI
-) -> None:
-    model.call("nope")
-    with pytest.raises(ModelBehaviorError):
-        await run("q", look, session="s")
-    model.call("nope")
-    with pytest.raises(ModelBehaviorError):
-        await run([{"role": "user", "content": "list"}], session="t")
-    assert await kept(run) == [("user", "q")]
-    assert await kept(run, "t") == [("user", "list")]
 
 
 async def test_a_run_that_waits_to_be_healed_commits_once_when_it_ends(
@@ -116,29 +103,3 @@ async def test_a_turn_that_came_meanwhile_is_not_lost(make_runner: MakeRunner) -
     await session.append([user("new")])
     await handle.signal("commit", late)
     assert await contents(session) == ["old", "new"]
-
-
-async def rolling(runner: AgentRunner) -> Session:
-    """Begin a session that continues as new with every turn."""
-    session = runner.session("s")
-    await runner.client.start_workflow(
-        "Session",
-        SessionState(roll_events=1, index_size=2),
-        id=session.id,
-        task_queue=session.queue,
-    )
-    return session
-
-
-async def test_items_are_taken_from_lists_of_turns_that_are_in_the_archive(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner()
-    session = await rolling(runner)
-    for k in range(12):
-        await session.append([user(str(k))])
-    assert [(await session.pop_item() or {})["content"] for _ in range(12)] == [
-        str(k) for k in range(11, -1, -1)
-    ]
-    assert await session.get_items() == []
-    assert CommitRef(task="x").wire() == {"task": "x"}

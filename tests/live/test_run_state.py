@@ -172,24 +172,3 @@ async def test_a_run_stopped_after_a_turn_goes_on_with_its_state_whatever_the_re
     assert (result.final_output, outputs(result)) == ("done", ["seen here"])
     events = await run.runner.audit(stream.task_id)
     assert [e.actor for e in events if e.kind == "command"] == ["Runner", "ann"]
-
-
-@pytest.mark.parametrize("first", ["ann", "Runner"])
-async def test_a_state_does_not_undo_the_pause_of_a_person(
-    run: Runs, model: FakeOpenAI, first: str
-) -> None:
-    model.add(paced(call("look"), hold_after=1))
-    stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner)
-    await model.until_held()
-    if first == "ann":
-        await run.runner.pause(stream.task_id, "cancelled after the turn", by="ann")
-    stream.cancel(mode="after_turn")
-    await until_status(run.runner, stream.task_id, "paused")
-    if first == "Runner":
-        await run.runner.pause(stream.task_id, "cancelled after the turn", by="ann")
-    model.release()
-    assert [event async for event in stream.stream_events()]
-    result = await run(stream.to_state())
-    assert result.final_output is None
-    assert result.waiting_for == ("paused by ann: cancelled after the turn; resume the task first",)
-    await run.runner.abandon(stream.task_id, "enough")

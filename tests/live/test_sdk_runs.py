@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from decimal import Decimal
 from typing import Any
 
 import httpx
@@ -14,16 +13,12 @@ from holdfast import (
     Agent,
     AgentToolInvocation,
     AgentToolStreamEvent,
-    GenerateDynamicPromptData,
     GuardrailFunctionOutput,
     Model,
     ModelResponse,
     ModelRetryBackoffSettings,
     ModelRetrySettings,
     ModelSettings,
-    Price,
-    Prices,
-    Prompt,
     RetryPolicy,
     RetryPolicyContext,
     RunConfig,
@@ -40,8 +35,7 @@ from holdfast import (
 )
 from holdfast.errors import ModelRequestError, UserError
 from holdfast.models import ModelAnswer, ModelRequest
-from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.values.code import raised
+from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
 from tests.support.rig import Rig, as_embedded
 
@@ -147,17 +141,6 @@ async def test_what_a_tool_raised_that_ends_its_run_is_the_cause(
     assert (cause.seats, cause.__traceback__) == (2, None)
 
 
-def test_of_errors_of_one_class_that_were_kept_the_one_that_stopped_the_task_is_taken() -> None:
-    first, second = BookedOutError(2), BookedOutError(3)
-    for error in (first, second):
-        raised.keep("t1", error, str(error))
-    assert raised.take("t1", "BookedOutError", "Step failed: 2 seats are left") is first
-    assert raised.take("t1", "BookedOutError", "Step failed: 3 seats are left") is None
-    raised.keep("t1", first, str(first))
-    raised.drop("t1")
-    assert raised.take("t1", "BookedOutError", "Step failed: 2 seats are left") is None
-
-
 async def test_a_run_whose_own_error_was_caught_goes_on(rig: Rig) -> None:
     model = Broken(RuntimeError("no luck"))
     agent = Agent(name="a", model=model)
@@ -237,74 +220,6 @@ async def test_error_of_a_model_that_was_asked_again_reaches_the_caller(
         await run(Agent(name="a", model=OwnModel(), model_settings=settings))
     error: Any = caught.value
     assert (error.seats, told) == (0, [1])
-
-
-class Answers(RunHooks):
-    """Keeps what model calls have cost."""
-
-    def __init__(self) -> None:
-        self.usages: list[Any] = []
-
-    async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:
-        del agent
-        self.usages += [response.usage, context.usage]
-
-
-async def test_attempts_that_have_failed_are_requests_that_cost_nothing(rig: Rig) -> None:
-    model = Broken(lost(), lost(), usage=Usage(requests=1, input_tokens=10, output_tokens=5))
-    backoff = ModelRetryBackoffSettings(initial_delay=0.01, jitter=False)
-    retry = ModelRetrySettings(3, backoff, policy=retry_policies.network_error())
-    agent = Agent(name="a", model=model, model_settings=ModelSettings(retry=retry))
-    prices, hooks = Prices({"Broken": Price(input=1_000_000, output=0)}), Answers()
-    await rig.serve(agent, prices=prices)
-    runner = rig.runner("a")
-    result = await Runner.run(agent, "Go.", runner=runner, max_turns=1, hooks=hooks)
-    recorded = (await runner.get_task(result.task_id)).usage
-    for usage in (result.usage, result.raw_responses[0].usage, *hooks.usages):
-        assert (usage.requests, usage.total_tokens) == (3, 15)
-    for usage in (result.usage, result.raw_responses[0].usage, hooks.usages[0]):
-        assert [each.total_tokens for each in usage.request_usage_entries] == [0, 0, 15]
-    assert (recorded.requests, recorded.priced, recorded.cost) == (3, 3, Decimal(10))
-
-
-async def test_error_in_a_retry_policy_names_it(run: Any) -> None:
-    def broken(_context: RetryPolicyContext) -> bool:
-        raise KeyError("limit")
-
-    retry = ModelRetrySettings(max_retries=2, policy=broken)
-    agent = Agent(name="a", model=Broken(lost()), model_settings=ModelSettings(retry=retry))
-    with pytest.raises(StepFailedError, match="retry policy for agent 'a'"):
-        await run(agent)
-
-
-# ---- prompts at the provider
-
-
-async def test_prompt_is_chosen_for_the_context_and_says_which_model_answers(
-    run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def choose(data: GenerateDynamicPromptData) -> Prompt:
-        return Prompt(id="pmpt_1", variables={"style": data.context.context["style"]})
-
-    agent = Agent(name="a", prompt=choose)
-    with FakeOpenAI() as api:
-        monkeypatch.setenv("OPENAI_BASE_URL", api.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-        api.add("A limerick.")
-        result = await run(agent, context={"style": "limerick"})
-        [request] = api.requests
-    assert result.final_output == "A limerick."
-    assert request.body["prompt"] == {"id": "pmpt_1", "variables": {"style": "limerick"}}
-    assert "model" not in request.body
-
-
-async def test_function_that_gives_no_prompt_leaves_the_run_waiting(run: Any) -> None:
-    def choose(_data: GenerateDynamicPromptData) -> Any:
-        return "pmpt_1"
-
-    agent = Agent(name="a", model=ScriptedModel(["x"]), prompt=choose)
-    with pytest.raises(UserError, match="must return a Prompt"):
-        await run(agent)
 
 
 # ---- agents as tools

@@ -23,7 +23,7 @@ from holdfast import (
     tool,
 )
 from holdfast.agents.agent_base import names_apart
-from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallOutputItem
+from holdfast.agents.items.run_items import HandoffOutputItem
 from holdfast.testing import ScriptedModel
 from holdfast.values.code.code_refs import forget
 from holdfast.values.messages import ToolCall
@@ -91,28 +91,6 @@ async def test_agents_of_one_name_hand_over_in_a_circle(runner: AgentRunner) -> 
     check_circle(team, result)
     told = [agent.model.requests[0].instructions for agent in team]  # type: ignore[union-attr]
     assert told == ["I am the first.", "I am the second.", "I am the third."]
-
-
-async def test_a_streamed_run_shows_the_users_agents(runner: AgentRunner) -> None:
-    team = circle()
-    streamed = Runner.run_streamed(team[0], "q", runner=runner)
-    assert streamed.current_agent is team[0]
-    events = [event async for event in streamed.stream_events()]
-    updated = [e.new_agent for e in events if e.type == "agent_updated_stream_event"]
-    assert [id(agent) for agent in updated] == [id(agent) for agent in (*team, team[0])]
-    check_circle(team, await streamed.result())
-
-
-async def test_an_agent_of_the_same_name_is_called_as_a_tool(runner: AgentRunner) -> None:
-    called = named_test("from the one called")
-    ask = ToolCall(id="", name="ask", arguments='{"input": "q"}')
-    first = named_test(ask, "from the first", tools=[called.as_tool("ask")])
-    result = await Runner.run(first, "q", runner=runner)
-    [output] = [item for item in result.new_items if isinstance(item, ToolCallOutputItem)]
-    assert (output.output, result.final_output) == ("from the one called", "from the first")
-    assert output.tool_origin is not None
-    assert output.tool_origin.agent_name == "test"
-    assert (await runner.get_task(f"{result.task_id}~0.1.0.0")).agent == "test#2"
 
 
 async def test_so_do_instructions_tools_predicates_guardrails_and_filters_of_the_model(

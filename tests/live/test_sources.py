@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from holdfast import Retrieved, SourceNode, tool
 from holdfast.agents.tools.decorator import render_result
@@ -69,15 +68,6 @@ def test_the_model_reads_the_content_only() -> None:
     assert render_result(engine("x")) == "answer to x"
     assert render_result(Retrieved({"a": 1}, nodes=[SourceNode(id="1")])) == '{"a":1}'
     assert str(Retrieved({"a": 1})) == "{'a': 1}"
-
-
-def test_a_result_without_a_list_of_nodes_is_what_it_was() -> None:
-    class Told(BaseModel):
-        source_nodes: str = "none"
-
-    assert render_result(Told()) == '{"source_nodes":"none"}'
-    assert nodes_of(Told()) == ()
-    assert content_of(Response) is Response
 
 
 def test_nodes_of_another_framework_are_read() -> None:

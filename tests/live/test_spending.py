@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from openai import AsyncOpenAI
-
-from holdfast import Agent, AgentRunner, Price, Prices, Task
-from holdfast.models import ResponsesModel
+from holdfast import AgentRunner, Price, Prices, Task
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Usage, user
 from tests.support.rig import MakeAgent, Rig
@@ -46,27 +43,6 @@ async def test_each_call_is_priced_when_it_is_made_and_undone_ones_stay_paid(
     assert [event.cost for event in audit if event.kind == "step"] == calls
     assert not await runner.verify(task)
     await rig.assert_replays()
-
-
-async def test_the_cost_of_an_unknown_model_is_unknown_also_beside_known_ones(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, openai_client: AsyncOpenAI
-) -> None:
-    client = openai_client.with_options(base_url=model.base_url)
-    helper = Agent(name="helper", model=ResponsesModel("unheard-of", client=client))
-    boss = make_agent(helper.as_tool(), name="agent")
-    await rig.serve(boss, prices=Prices({"gpt-5-mini": Price(input=1, output=1)}))
-    runner = rig.runner()
-    model.call("helper", {"input": "a"}, usage=Usage(input_tokens=1))
-    model.reply("helped")
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await runner.undo_step(task)
-    assert (await spent(runner, task)).requests == 2  # also that of the call that was a task
-    model.reply("done", usage=Usage(input_tokens=1))
-    await runner.run_task(task)
-    usage = await spent(runner, task)
-    assert (usage.requests, usage.priced, usage.cost) == (3, 2, None)
-    assert usage.paid == Decimal("0.000002")
 
 
 async def test_a_session_has_cost_what_all_its_tasks_have_also_before_a_reset(

@@ -290,23 +290,6 @@ async def test_a_pause_holds_the_next_step_and_a_decision_still_counts(
     assert str(await runner.run_task(task)) == "done"
 
 
-async def test_an_input_after_the_answer_is_a_follow_up_question_of_the_same_task(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner()
-    model.reply("363")
-    model.reply("405")
-    task = await runner.create_task("What is 121 * 3?")
-    assert (await runner.run_step(task)).is_last
-    output = await runner.run_step(task, input="And 42 more?", request_id="further")
-    assert (str(output), output.is_last) == ("405", True)
-    again = await runner.run_step(task, input="And 42 more?", request_id="further")
-    assert again == output
-    assert model.requests[1].last_user == "And 42 more?"
-    assert "363" in model.requests[1].text
-    assert str(await runner.finalize_response(task)) == "405"
-
-
 async def answered(runner: AgentRunner, model: FakeOpenAI, *further: str) -> Task:
     """Make a task that has its answer, and one more for each input."""
     task = await runner.create_task("What is 121 * 3?")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, ToolCall, tool
+from holdfast import AgentRunner, tool
 from holdfast.errors import TaskClosedError, TaskNotFoundError
 from holdfast.reading.step_events import (
     ChatEnd,
@@ -20,13 +20,6 @@ from holdfast.reading.step_events import (
     ToolCalled,
     ToolDone,
 )
-from holdfast.task.data.calls import Outcome
-from holdfast.task.data.commands import RunRequest
-from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import StepResult
-from holdfast.task.data.state import TaskInput
-from holdfast.task.data.wire import Advanced
-from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeRunner, Rig, histories
 from tests.support.workers import Counting
@@ -36,12 +29,6 @@ from tests.support.workers import Counting
 def look(where: str = "here") -> str:
     """Look somewhere."""
     return f"seen {where}"
-
-
-@tool(needs_approval=True)
-def pay(euros: int) -> str:
-    """Pay money."""
-    return f"paid {euros}"
 
 
 def told(events: Sequence[StepEvent]) -> list[tuple[str, ...]]:
@@ -167,46 +154,4 @@ async def test_a_verbose_runner_prints_only_what_happens_from_then_on_also_after
     assert told(await read(runner, task))[-1] == ("closed", "abandoned")
 
 
-async def test_an_undone_step_keeps_its_events_and_numbers_are_never_given_twice(
-    make_runner: MakeRunner,
-) -> None:
-    runner = await make_runner(worker=Counting(2))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await runner.undo_step(task)
-    await runner.run_task(task)
-    *_, last = await read(runner, task, until="answered")
-    assert last.kind == "step_end"
-    assert await read(runner, task, until="answered", after=last.number) == []
-    await runner.finalize_response(task)
-    events = await read(runner, task)
-    assert [words[:2] for words in told(events)] == [
-        ("chat", "q"),
-        *[("start", "s1"), ("end", "s1")],
-        ("undone", "s1"),
-        *[("start", "s1"), ("end", "s1")],
-        *[("start", "s2"), ("end", "s2")],
-        ("closed", "finished"),
-    ]
-    assert [event.number for event in events] == list(range(len(events)))
-
-
 # ---- numbers
-
-
-def test_events_of_steps_are_numbered_in_the_order_in_which_they_happened() -> None:
-    calls = (ToolCall(id="1", name="look"), ToolCall(id="2", name="look"))
-    ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=0.0)
-    ledger.begin(RunRequest(), now=1.0)
-    ledger.advanced(1, Advanced(result=StepResult(output="x", echo=False, adds=(), calls=calls)))
-    ledger.outcome(1, 1, Outcome(content="second"))
-    ledger.outcome(1, 0, Outcome(content="first"))
-    record = ledger.finish(1, now=2.0)
-    assert [(mark.number, mark.kind, mark.i) for mark in record.marks] == [
-        (1, "start", 0),
-        (2, "call", 0),
-        (3, "call", 1),
-        (4, "done", 1),
-        (5, "done", 0),
-        (6, "end", 0),
-    ]

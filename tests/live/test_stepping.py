@@ -12,12 +12,9 @@ from holdfast.errors import (
     InvalidArgumentError,
     NoUpcomingStepsError,
     StalledTaskError,
-    StepCodeChangedError,
     StepFailedError,
     StepNotFoundError,
 )
-from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import assistant
 from holdfast.workers import StepContext
 from tests.support.rig import MakeRunner
 from tests.support.workers import Counting, Doing, Forking, ends
@@ -104,34 +101,3 @@ async def test_a_step_that_fails_stays_first_with_its_error_and_can_be_run_again
         await runner.run_step(task)
     assert (await runner.run_step(task, step=upcoming)).output == "mended"
     assert (await runner.get_task(task)).error == ""
-
-
-async def test_code_changed_in_mid_step_waits_for_the_old_code_or_a_restart(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    question, broken = "old", True
-
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        ctx.add(assistant(question))
-        answer = await ctx.call_model()
-        if broken:
-            raise RuntimeError("stopped in mid-step")
-        return ends(step, answer.text)
-
-    runner = await make_runner(worker=Doing(body))
-    model.reply("to old")
-    task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="stopped in mid-step"):
-        await runner.run_step(task)
-    question = "new"
-    with pytest.raises(StepCodeChangedError, match="changed in mid-step"):
-        await runner.run_step(task)
-    assert (await runner.get_task(task)).status == "needs_attention"
-    question = "old"
-    with pytest.raises(StepFailedError, match="stopped in mid-step"):
-        await runner.run_step(task)
-    assert len(model.requests) == 1  # an answer is paid for once
-    question, broken = "new", False
-    model.reply("to new")
-    assert (await runner.run_step(task, restart="step")).output == "to new"
-    assert len(model.requests) == 2

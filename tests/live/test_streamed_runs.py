@@ -11,14 +11,11 @@ import pytest
 from holdfast import Runner
 from holdfast.agents.hooks import RunHooks
 from holdfast.errors import (
-    ConnectError,
     MaxTurnsExceeded,
-    QueryFailedError,
     TaskExistsError,
     UserError,
 )
 from holdfast.reading.streams.events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
-from holdfast.reading.streams.follower import Follower, Look
 from holdfast.testing import FakeOpenAI, paced
 from tests.support.runs import Runs, look, pay
 
@@ -99,40 +96,6 @@ async def test_what_a_run_has_before_it_is_complete_and_after_it_failed(
     assert len(stream.to_input_list()) == 3
     with pytest.raises(AttributeError):
         _ = stream.no_such_thing
-
-
-async def test_a_stream_goes_on_after_trouble_in_reading(
-    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each look at the record is answered at the second attempt only."""
-    looks, look_at = 0, Follower.look
-
-    async def hiccups(follower: Follower) -> Look:
-        nonlocal looks
-        looks += 1
-        if looks % 2:
-            raise ConnectError("the server is away")
-        found = await look_at(follower)
-        if looks % 4 == 0:  # read, and lost on the way
-            raise QueryFailedError("busy")
-        return found
-
-    model.call("look", text="Looking")
-    model.paced("one two three", piece=4, hold_after=2)
-    agent = await run.serve(look)
-    stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    await model.until_held()
-    monkeypatch.setattr(Follower, "look", hiccups)
-    got: list[StreamEvent] = []
-    reading = asyncio.create_task(take(stream.stream_events(), got))
-    await asyncio.sleep(1)
-    model.release()
-    await reading
-    assert stream.final_output == "one two three"
-    offsets = [event.offset for event in got]
-    assert offsets == sorted(set(offsets))
-    items = [event.item.type for event in got if isinstance(event, RunItemStreamEvent)]
-    assert items == [item.type for item in stream.new_items]
 
 
 def standing(events: list[StreamEvent]) -> list[str]:

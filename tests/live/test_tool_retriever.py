@@ -63,24 +63,6 @@ async def test_each_step_offers_what_fits_the_tasks_input(
     assert [str(source) for source in response.sources] == ["rain in Rome"]
 
 
-async def test_a_call_of_a_tool_not_on_offer_is_told_beside_the_others_results(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    await rig.serve(make_agent(tool_retriever=Chosen("weather", "pay")))
-    model.calls([("trains", {"city": "Rome"}), ("weather", {"city": "Rome"})])
-    model.reply("sorry")
-    runner = rig.runner()
-    response = await runner.chat("q")
-    refused, done = response.sources
-    assert (refused.is_error, refused.status, refused.attempts) == (True, "failed", 0)
-    assert "'trains' is not on offer in this step. On offer: pay, weather." in refused.content
-    assert done.content == "rain in Rome"
-    assert model.requests[1].results == {"call_1": refused.content, "call_2": done.content}
-    assert await runner.verify(response.task_id) == []
-    events = [event.kind async for event in runner.step_events(response.task_id)]
-    assert events.count("tool_called") == events.count("tool_done") == 2
-
-
 async def test_a_step_that_goes_on_after_a_restart_keeps_its_tools(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from holdfast import (
-    Agent,
     HostedMCPTool,
     HostedToolRan,
     ModelSettings,
@@ -141,9 +140,3 @@ async def test_what_the_search_cannot_serve_is_refused_before_the_call(
     with pytest.raises(UserError, match=wrong):
         await run("q")
     assert model.requests == []
-
-
-@pytest.mark.parametrize("tools", [CRM, [look], [ToolSearchTool()]])
-def test_an_agent_of_another_api_is_refused_when_it_is_made(tools: list[Any]) -> None:
-    with pytest.raises(UserError, match="only the Responses API"):
-        Agent(name="a", model="chat:gpt-5-mini", tools=tools)

@@ -11,10 +11,9 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from holdfast import AgentRunner, ToolContext, tool
-from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.agent_task import AgentTask
-from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status
+from tests.support.rig import MakeRunner, histories
 
 
 @tool(effect="read")
@@ -118,58 +117,6 @@ async def test_a_tool_knows_its_task_step_call_and_key(
     assert len({ctx.idempotency_key for ctx in seen}) == 3
     assert [json.loads(ctx.arguments)["n"] for ctx in by_id] == [1, 1, 2]
     assert {ctx.attempt for ctx in seen} == {1}
-
-
-async def test_a_state_that_is_not_json_is_told_and_the_tool_runs_once(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    ran: list[int] = []
-
-    @tool
-    def put(ctx: ToolContext) -> str:
-        """Put something that cannot be stored."""
-        ran.append(1)
-        ctx.state["bad"] = object()
-        return "acted"
-
-    runner = await make_runner(put)
-    model.call("put")
-    model.reply("sorry")
-    task = await runner.create_task("q")
-    await runner.run_task(task)
-    [(text, is_error)] = await results(runner, task)
-    assert "state.bad" in text
-    assert is_error
-    assert ran == [1]
-    assert (await runner.get_task(task)).extra_state == {}
-
-
-async def test_a_call_that_is_done_is_not_repeated_because_its_sibling_failed(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    ran: list[str] = []
-
-    @tool
-    def act() -> str:
-        """Act."""
-        ran.append("act")
-        return "acted"
-
-    await rig.serve(make_agent(act, look))
-    runner = rig.runner()
-    model.calls([("act", {}), ("look", {})])
-    task = await runner.create_task("q")
-    await runner.pause(task)
-    await until_status(runner, task, "paused")
-    await rig.serve(make_agent(act))
-    await runner.resume(task)
-    with pytest.raises(StepFailedError, match="Tool look not found"):
-        await runner.run_step(task)
-    await rig.serve(make_agent(act, look))
-    output = await runner.run_step(task)
-    assert [str(s) for s in output.sources] == ["acted", "seen here"]
-    assert ran == ["act"]
-    assert len(model.requests) == 1
 
 
 async def test_a_history_that_the_code_would_not_write_is_noticed(
