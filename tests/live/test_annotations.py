@@ -13,6 +13,7 @@ from tests.support.rig import Rig
 
 FIELDS = {"url": "https://a.b", "title": "A", "start_index": 0, "end_index": 4}
 CITATION = {"type": "url_citation", **FIELDS}
+OF_CHAT = {"type": "url_citation", "url_citation": FIELDS}
 
 
 def cited() -> dict[str, Any]:
