@@ -31,6 +31,12 @@ def look(where: str = "here") -> str:
     return f"seen {where}"
 
 
+@tool(needs_approval=True)
+def pay(euros: int) -> str:
+    """Pay money."""
+    return f"paid {euros}"
+
+
 def told(events: Sequence[StepEvent]) -> list[tuple[str, ...]]:
     """Return each event in few words."""
     return [_told(event) for event in events]
