@@ -22,6 +22,7 @@ from holdfast.testing import FakeOpenAI
 from holdfast.tracing import instrument
 from holdfast.values.messages import clean
 from tests.support.patience import be_patient
+from tests.support.people import World
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
 from tests.support.runs import Runs
 from tests.support.scale import EXHAUSTIVE
@@ -120,6 +121,12 @@ def run(rig: Rig, make_agent: MakeAgent) -> Runs:
 def site(rig: Rig) -> Site:
     """Give a test a worker process whose agents it exchanges."""
     return Site(rig)
+
+
+@pytest.fixture
+def world() -> World:
+    """Give a test what its tools act on."""
+    return World()
 
 
 @pytest.fixture

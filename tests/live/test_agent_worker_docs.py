@@ -7,7 +7,6 @@ import itertools
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,16 @@ from holdfast.testing import AgentWorkerConformance, FakeOpenAI
 from holdfast.testing.conformance.suite import checks
 from holdfast.values.messages import user
 from holdfast.workers import StepContext
+from tests.support import forked
 from tests.support.rig import MakeRunner
 from tests.support.workers import Doing, ends
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "agent_workers.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+FORKED = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""What the process that is forked has imported already is no warning of the suite."""
 
 numbers = itertools.count(1)
 
@@ -177,7 +180,7 @@ def test_the_suite_of_the_page_passes_outside_this_repository(tmp_path: Path) ->
     [block] = [block for block in BLOCKS if "AgentWorkerConformance" in block]
     (tmp_path / "test_careful.py").write_text(block, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-k", "chat"],
+        forked.command("-m", "pytest", "-q", "-p", "no:asyncio", "-k", "chat", *FORKED),
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -15,11 +15,6 @@ from tests.support.people import World, ask, kinds
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def paying(world: World, rule: ApprovalRule) -> Tool:
     """Make a tool whose calls are decided by a rule."""
 

@@ -17,11 +17,6 @@ from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, roll, u
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def pay(world: World) -> Tool:
     """A tool that a person must approve."""
 

@@ -27,11 +27,6 @@ PLACES: list[tuple[str, dict[str, str]]] = [
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def tools(world: World) -> list[Tool]:
     """Tools whose calls can be taken back, cannot, hang, and need a person."""
 

@@ -18,11 +18,6 @@ from tests.support.runs import serve_nested
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 async def runner(rig: Rig, make_agent: MakeAgent, world: World) -> AgentRunner:
     @tool(needs_approval=True)
     async def pay() -> str:
