@@ -358,7 +358,7 @@ class AgentTask(Opening):
 
     # Queries for programs: our own values
 
-    @workflow.query(name="view")
+    @workflow.query(name="view", description="For programs: what an activity lacks.")
     def view_query(self, asked: ViewRequest) -> View:
         """Show an activity what it lacks."""
         shown = view(self.core.ledger, asked)
@@ -366,7 +366,7 @@ class AgentTask(Opening):
             return shown
         return shown.model_copy(update={"failure": self.core.ending.failure()})
 
-    @workflow.query(name="task_value")
+    @workflow.query(name="task_value", description="For programs: the task as the API gives it.")
     def task_value_query(self) -> Task:
         """Describe the task, which may be closed before its workflow ends.
 
@@ -377,51 +377,56 @@ class AgentTask(Opening):
             return task
         return closed_task(task, core.shown_status, core.ending.failure())
 
-    @workflow.query(name="upcoming")
+    @workflow.query(name="upcoming", description="For programs: the queued steps as data.")
     def upcoming_query(self) -> list[TaskStep]:
         """Show the step in progress, then the queued ones."""
         return list(self.core.ledger.upcoming())
 
-    @workflow.query(name="entries")
+    @workflow.query(name="entries", description="For programs: a page of the ledger.")
     def entries_query(self, asked: EntriesRequest) -> EntriesPage:
         """Show a page of the ledger."""
         return entries_page(self.core.ledger, asked)
 
-    @workflow.query(name="step")
+    @workflow.query(name="step", description="For programs: one step as data.")
     def step_query(self, n: int) -> StepView:
         """Show one step."""
         return step_view(self.core.ledger, n)
 
-    @workflow.query(name="approval_values")
+    @workflow.query(
+        name="approval_values", description="For programs: what waits for people, as data."
+    )
     def approval_values_query(self) -> list[Approval]:
         """Show what waits for a person, and what was decided for the step in progress."""
         return approvals.shown(self.core.ledger)
 
-    @workflow.query(name="standing_rules")
+    @workflow.query(name="standing_rules", description="Decisions that hold for later calls.")
     def standing_rules_query(self) -> list[StandingRule]:
         """Show the decisions that hold for later calls, also those on their way to the session."""
         return standing.listed(self.core.ledger)
 
-    @workflow.query(name=SECRET)
+    @workflow.query(
+        name=SECRET,
+        description="For activities: shows that their signals are of this task. It guards against"
+        " those who may only send signals; who may query may read it in the history, too.",
+    )
     def secret_query(self) -> str:
-        """Return the secret by which an activity of this task proves that a signal is its own.
-
-        A client that may query the task may read its history as well, and with it the secret.
-        """
+        """Return the secret by which an activity of this task proves that a signal is its own."""
         return secret_of_child(self.core.given.secret, LONG_CALL)
 
-    @workflow.query(name=AWAITED)
+    @workflow.query(name=AWAITED, description="For activities: the long calls that are awaited.")
     def awaited_query(self) -> list[str]:
         """List the long calls whose outcomes the task awaits; others are to be cancelled."""
         is_cut = self.core.phase != "open"
         return [] if is_cut else [call.id for call in self.core.ledger.s.long_calls]
 
-    @workflow.query(name="newest")
+    @workflow.query(
+        name="newest", description="For programs: what an undo of the newest step takes back."
+    )
     def newest_query(self) -> Newest:
         """Show what an undo of the newest step would take back."""
         return self.core.ledger.newest
 
-    @workflow.query(name="receipt")
+    @workflow.query(name="receipt", description="For programs: how a command was received.")
     def receipt_query(self, command_id: str) -> Receipt | None:
         """Show how a command was received."""
         return self.core.ledger.receipt_of(command_id)

@@ -33,7 +33,6 @@ from holdfast.models.choices import ToolChoice
 from holdfast.task.data.calls import Approval
 from holdfast.values import steps
 from holdfast.values.base import Json
-from holdfast.values.json_patch import ObjectState
 from holdfast.values.parts.images import Image
 from holdfast.values.text.shown import shown
 
@@ -180,8 +179,9 @@ class Tasks:
         if not state:
             return None, images
         codec = self._logic.codec()
-        made = {key: codec.encode(each, f"extra_state[{key!r}]") for key, each in state.items()}
-        return ObjectState(made), images
+        return {key: codec.encode(each, f"extra_state[{key!r}]") for key, each in state.items()}, (
+            images
+        )
 
     @property
     def _logic(self) -> StepCode:

@@ -152,6 +152,8 @@ async def test_a_command_of_a_repeated_id_counts_once_and_those_without_one_each
     found: WorkflowMetadata = await handle.query("__temporal_workflow_metadata")
     described = {each.name: each.description for each in found.definition.signal_definitions}
     assert {verb: described.get(verb) for verb in VERBS} == BODIES
+    own = [each for each in found.definition.query_definitions if not each.name.startswith("__")]
+    assert [each.name for each in own if not each.description] == []
 
 
 async def test_commands_are_recorded_with_no_worker_up_and_take_effect_later(

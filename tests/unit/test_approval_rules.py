@@ -166,6 +166,23 @@ def test_the_first_of_two_is_recorded_and_the_second_decides() -> None:
     assert (desk.at().status, desk.at().by) == ("approved", "anna, ben")
 
 
+@pytest.mark.parametrize("name", ["\u0430nna", "Anna Sm\u0456th", "ann\u0251\u03b1"])
+def test_a_name_whose_letters_look_like_those_of_another_alphabet_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="may not mix alphabets in a word"):
+        check_by(name)
+
+
+def test_names_of_one_alphabet_a_word_may_act() -> None:
+    for name in (
+        "\u0410\u043d\u043d\u0430 Smith",
+        "\u5c71\u7530Taro",
+        "\xc5ngstr\xf6m-2",
+        "mcp:ann",
+        "",
+    ):
+        assert check_by(name) == name
+
+
 @pytest.mark.parametrize("hidden", ["\ufe0f", "\u034f", "\u200d", "\u3164", "\U000e0061", "\xad"])
 def test_a_character_that_nothing_shows_makes_no_other_person(hidden: str) -> None:
     desk = Desk(ApprovalRule(quorum=2))

@@ -10,7 +10,6 @@ QueryPipeline the state is recorded, too.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -324,7 +323,7 @@ def _class(known: Mapping[str, Any]) -> Any:
     kind, (module, _, path) = known[KIND], str(known.get("class")).partition(":")
     found: Any = sys.modules.get(module)
     for name in path.split("."):
-        found = inspect.getattr_static(found, name, None)  # getattr could import
+        found = getattr(found, name, None)
     if not isinstance(found, type):
         msg = (
             f"The state holds a {path} of module {module!r}, a class that cannot be found."

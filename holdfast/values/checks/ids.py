@@ -9,6 +9,7 @@ kinds never collide. All lengths fit every store: Temporal takes 1,000 bytes, it
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from typing import cast
 
@@ -76,9 +77,20 @@ def check_by(given: object) -> str:
     """Return the name of the person or program that acts, checked; it may be empty.
 
     Raises:
-        InvalidArgumentError: As for `check_name`.
+        InvalidArgumentError: As for `check_name`, or a word of it has letters of several alphabets.
     """
-    return "" if isinstance(given, str) and not given else check_name("by", given)
+    name = "" if isinstance(given, str) and not given else check_name("by", given)
+    for word in re.findall(r"[^\W\d_]+", name):
+        of = {unicodedata.name(each, "").partition(" ")[0] for each in word} & _ALIKE
+        if len(of) > 1:
+            mixed = " and ".join(sorted(each.capitalize() for each in of))
+            msg = f"by may not mix alphabets in a word, whose letters look alike; {shown(name)} has"
+            raise InvalidArgumentError(f"{msg} {mixed} letters in {word!a}. Use one of them.")
+    return name
+
+
+_ALIKE = {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "COPTIC", "CHEROKEE", "LISU", "FULLWIDTH"}
+"""Alphabets of which one has letters that another one has, too, to the eye."""
 
 
 def check_new_id(given: object) -> str:
