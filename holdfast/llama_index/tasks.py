@@ -33,6 +33,7 @@ from holdfast.models.choices import ToolChoice
 from holdfast.task.data.calls import Approval
 from holdfast.values import steps
 from holdfast.values.base import Json
+from holdfast.values.json_patch import ObjectState
 from holdfast.values.parts.images import Image
 from holdfast.values.text.shown import shown
 
@@ -179,9 +180,8 @@ class Tasks:
         if not state:
             return None, images
         codec = self._logic.codec()
-        return {key: codec.encode(each, f"extra_state[{key!r}]") for key, each in state.items()}, (
-            images
-        )
+        made = {key: codec.encode(each, f"extra_state[{key!r}]") for key, each in state.items()}
+        return ObjectState(made), images
 
     @property
     def _logic(self) -> StepCode:

@@ -30,6 +30,13 @@ Patch = dict[str, Json]
 
 _ABSENT: Any = object()
 
+OBJECTS = "$objects"
+"""Key of a state that only step logic writes: what stands for objects in it is read as such."""
+
+
+class ObjectState(dict[str, Json]):
+    """A state in which step logic of the program has written objects; JSON from outside is none."""
+
 
 def written(data: Any, path: str = "value") -> Json:
     """Return what a user's code made as JSON data, models and dataclasses written out.

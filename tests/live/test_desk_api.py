@@ -13,6 +13,8 @@ import pytest
 
 from holdfast import AgentRunner, ToolCall, tool
 from holdfast.desk import desk_app
+from holdfast.engine import cluster
+from holdfast.reading import presence
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, ScriptedModel, calls, reply
 from tests.support.desk import serve_desk
 from tests.support.desk_api import client_of
@@ -218,7 +220,7 @@ async def test_a_run_that_takes_long_goes_on_behind_its_answer(
 
 
 async def test_a_task_is_paused_told_edited_and_given_up_and_without_a_worker_reads_say_so(
-    api: httpx.AsyncClient, runner: AgentRunner, rig: Rig
+    api: httpx.AsyncClient, runner: AgentRunner, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task_id = await created(api, "hello", step_mode="manual")
     at = f"tasks/{task_id}"
@@ -241,6 +243,8 @@ async def test_a_task_is_paused_told_edited_and_given_up_and_without_a_worker_re
     assert closed.status_code == 409
     other = await created(api, "hello", step_mode="manual")
     await rig.stop()
+    monkeypatch.setattr(presence, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(cluster, "POLLER_SECONDS", 0.0)
     answered = await api.get(f"/api/v1/tasks/{other}")
     assert (answered.status_code, answered.json()["title"]) == (503, "Service Unavailable")
     assert answered.headers["retry-after"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import subprocess
@@ -9,10 +10,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from holdfast import Agent, AgentRunner
 from holdfast.desk import Limits, Tokens, desk_app, desk_url
+from holdfast.desk.identity.guard import Guard
+from holdfast.desk.identity.protection import VISITOR, Protection, Rates
 from tests.support.desk_api import ELSEWHERE, client_of
 
 HTTPS = {"x-forwarded-proto": "https"}
@@ -155,3 +161,33 @@ def test_two_writers_at_once_lose_no_token_and_bring_none_back(tmp_path: Path) -
             each.result()
     assert {each.name for each in Tokens(file).list()} == {f"p{k}" for k in range(40)}
     assert Tokens(file).identity(bad) is None
+
+
+async def test_a_sender_has_so_many_requests_open_and_no_more_and_others_have_theirs(
+    tmp_path: Path,
+) -> None:
+    tokens, end = Tokens(tmp_path / "t.json"), asyncio.Event()
+    made = {name: tokens.make(name, ["viewer"]) for name in ("anna", "bo")}
+    entered = asyncio.Queue[str]()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        entered.put_nowait(scope[VISITOR].name)
+        await end.wait()
+        await PlainTextResponse("done")(scope, receive, send)
+
+    limits = Limits(open_requests=2)
+    app = Protection(slow, guard=Guard(tokens), limits=limits, rates=Rates(1, 1))
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://desk") as client:
+
+        async def get(name: str) -> int:
+            headers = {"authorization": f"Bearer {made[name]}"}
+            return (await client.get("/x", headers=headers)).status_code
+
+        running = [asyncio.create_task(get(name)) for name in ("anna", "anna", "bo")]
+        for _ in running:
+            await entered.get()
+        assert await asyncio.wait_for(get("anna"), 30) == 429
+        end.set()
+        assert await asyncio.gather(*running) == [200, 200, 200]
+        assert await get("anna") == 200

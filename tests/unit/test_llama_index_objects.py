@@ -7,11 +7,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
 
+from holdfast.client.agent_runner.creation import json_state
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index import (
@@ -30,9 +32,10 @@ from holdfast.llama_index import (
 from holdfast.llama_index.llms.messages import to_message
 from holdfast.llama_index.query_pipeline import QueryPipeline, StatefulFnComponent
 from holdfast.llama_index.step_code.state import StateCodec
-from holdfast.llama_index.step_code.worker import TaskMemory
+from holdfast.llama_index.step_code.worker import StepCode, TaskMemory
 from holdfast.models.base import ModelRequest
 from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.json_patch import OBJECTS, ObjectState
 from holdfast.values.messages import Message, assistant, user
 
 
@@ -121,6 +124,18 @@ def test_a_state_imports_no_module_and_calls_nothing_but_classes_of_its_kind(
         with pytest.raises(InvalidArgumentError, match="The state holds a"):
             StateCodec({}).decode([{"$kind": kind, "class": named, "value": value}])
     assert not done.exists()
+
+
+def test_a_state_from_outside_holds_no_objects_and_no_keys_of_holdfast() -> None:
+    forged: dict[str, Any] = {"x": StateCodec({}).encode(Peer("one"))}
+    logic = StepCode(SimpleNamespace())
+    for state, kind in ((json_state(forged), dict), (json_state(ObjectState(forged)), Peer)):
+        task = Task("t", "hi")
+        logic.restore(task, state)
+        assert isinstance(task.extra_state["x"], kind)
+    for key in (OBJECTS, "$memory"):
+        with pytest.raises(InvalidArgumentError, match=r"`\$` are Holdfast's own"):
+            json_state({**forged, key: True})
 
 
 def test_a_list_that_holds_itself_is_refused_with_its_place() -> None:

@@ -266,7 +266,7 @@ def json_state(state: Mapping[str, Json] | None) -> dict[str, Json]:
     """Copy a state, checking that it is JSON data.
 
     Raises:
-        InvalidArgumentError: It is not.
+        InvalidArgumentError: It is not, or it has keys of Holdfast's own.
     """
     if not isinstance(cast("object", state), Mapping | None):
         msg = f"extra_state must be a dict; it was {shown(state)} ({type(state).__name__})."
@@ -277,4 +277,9 @@ def json_state(state: Mapping[str, Json] | None) -> dict[str, Json]:
     except (TypeError, ValueError) as cause:
         msg = f"extra_state must be JSON data (text, numbers, lists, dicts): {cause}"
         raise InvalidArgumentError(msg) from cause
+    if isinstance(state, merge_patch.ObjectState):
+        return {**made, merge_patch.OBJECTS: True}
+    if own := next((key for key in made if key.startswith("$")), ""):
+        msg = f"extra_state has the key {shown(own)}: keys that begin with `$` are Holdfast's own."
+        raise InvalidArgumentError(msg)
     return dict(made)

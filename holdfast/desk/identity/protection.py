@@ -7,7 +7,7 @@ origin checks) and "HTTP Headers".
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
@@ -55,11 +55,13 @@ class Limits:
         body_bytes: Longest body of a request.
         writes_per_second: Requests other than reads that a sender may send, on average.
         burst: How many of them may come at once.
+        open_requests: Requests, streams and sockets of pages that a sender may have open.
     """
 
     body_bytes: int = 1_048_576
     writes_per_second: float = 20.0
     burst: int = 60
+    open_requests: int = 200
 
 
 class Rates:
@@ -93,6 +95,7 @@ class Protection:
         self._guard = guard
         self._limits = limits
         self._rates = rates
+        self._open = Counter[str]()
         most = f"{limits.body_bytes:,}"
         self._too_long = f"A request may have a body of at most {most} bytes. Nothing was done."
 
@@ -129,6 +132,8 @@ class Protection:
         except HoldfastError as error:
             return self._unknown(connection, path, error)
         scope[VISITOR] = visitor
+        if self._open[visitor.name] >= self._limits.open_requests:
+            return too_many(1)
         if is_write and scope["type"] == "http" and (wait := self._rates.wait(visitor.name)):
             return too_many(wait)
         return None
@@ -155,7 +160,12 @@ class Protection:
                 raise HTTPException(413, self._too_long, {"Connection": "close"})
             return message
 
-        await self._app(scope, limited, send)
+        name = scope[VISITOR].name if VISITOR in scope else ""
+        self._open[name] += 1
+        try:
+            await self._app(scope, limited, send)
+        finally:
+            self._open[name] -= 1
 
     def _too_large(self) -> Response:
         return problem(413, self._too_long, headers={"Connection": "close"})

@@ -10,6 +10,7 @@ QueryPipeline the state is recorded, too.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -323,7 +324,7 @@ def _class(known: Mapping[str, Any]) -> Any:
     kind, (module, _, path) = known[KIND], str(known.get("class")).partition(":")
     found: Any = sys.modules.get(module)
     for name in path.split("."):
-        found = getattr(found, name, None)
+        found = inspect.getattr_static(found, name, None)  # getattr could import
     if not isinstance(found, type):
         msg = (
             f"The state holds a {path} of module {module!r}, a class that cannot be found."

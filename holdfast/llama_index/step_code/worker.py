@@ -8,6 +8,7 @@ process is lost before that.
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -20,6 +21,7 @@ from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput
 from holdfast.values import steps
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
+from holdfast.values.json_patch import OBJECTS
 from holdfast.values.messages import Message
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.turns import add_answer, add_question, one_turn
@@ -90,9 +92,13 @@ class StepCode(AgentWorker):
         return StateCodec({**known, TASK: task}, scope)
 
     def restore(self, task: Task, state: Mapping[str, Json], scope: str = "") -> StateCodec:
-        """Give a task the state that is recorded; return what reads and writes the rest of it."""
+        """Give a task the state that is recorded; return what reads and writes the rest of it.
+
+        A state without the mark is JSON of whoever has started the task, and holds no objects.
+        """
         codec = self.codec(task, scope)
-        kept = {k: codec.decode(v) for k, v in state.items() if not k.startswith("$")}
+        read = codec.decode if state.get(OBJECTS) else copy.deepcopy
+        kept = {k: read(v) for k, v in state.items() if not k.startswith("$")}
         task.extra_state.update(kept)
         return codec
 
@@ -179,6 +185,7 @@ def _recorded(output: TaskStepOutput, view: Task, codec: StateCodec) -> dict[str
         str(key): codec.encode(each, f"task.extra_state[{key!r}]")
         for key, each in view.extra_state.items()
     }
+    state[OBJECTS] = True
     memory: TaskMemory = view.memory
     if memory.added:
         state[ADDED] = [each.wire() for each in memory.added]
