@@ -26,6 +26,7 @@ from temporalio.worker import (
 
 from holdfast.errors import (
     LONGEST_WAIT_SECONDS,
+    UNUSABLE,
     ArchiveError,
     BlobMissingError,
     ConnectError,
@@ -85,6 +86,10 @@ def log_failures_once() -> None:
     activity.logger.base_logger.addFilter(is_news)
 
 
+PAID = 3
+"""Most times that a model is asked which gives answers that cannot be used: each is paid for."""
+
+
 @contextmanager
 def typed_failures(*, attempts: int = 0) -> Generator[None]:
     """Turn every exception into one that the task understands.
@@ -119,7 +124,7 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
             *facts(remedy=clean_remedy(error)),
             type=type(error).__name__,
             next_retry_delay=delay,
-            non_retryable=0 < attempts <= tried,
+            non_retryable=0 < attempts <= tried or (error.code == UNUSABLE and tried >= PAID),
             category=ApplicationErrorCategory.BENIGN,
         ) from None
     except asyncio.CancelledError as error:

@@ -399,6 +399,10 @@ LONGEST_WAIT_SECONDS = 3600.0
 """Longest time until a model call is repeated, whatever the provider asks for."""
 
 
+UNUSABLE = "unusable_answer"
+"""Code of an answer that came, and was paid for, and with which nothing can go on."""
+
+
 class ModelUnavailableError(ModelError):
     """The model failed in a way that time can heal: 408, 409, 429, 5xx, timeout, lost connection.
 

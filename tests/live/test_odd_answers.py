@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from holdfast import AgentRunner, Tool, tool
-from holdfast.errors import StalledTaskError
+from holdfast.errors import StalledTaskError, StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import Answer, CallSpec
 from tests.support.rig import MakeRunner
@@ -69,6 +69,49 @@ async def test_calls_of_an_answer_that_is_cut_off_are_not_run_and_the_model_is_t
     assert await finished(runner) == "done"
     assert ran == ["b"]
     assert [text.startswith(CUT) for text in model.requests[1].results.values()] == [True, True]
+
+
+async def test_names_and_arguments_that_mean_one_thing_alone_are_taken_for_it(
+    make_runner: MakeRunner, model: FakeOpenAI, look: Tool, ran: list[str]
+) -> None:
+    @tool
+    def ping() -> str:
+        """Ping."""
+        ran.append("ping")
+        return "pong"
+
+    runner = await make_runner(look, ping)
+    model.calls([("functions.look", {"where": "a"}), (" look ", {"where": "b"})])
+    model.calls([("ping", given) for given in ("null", "[]", "", "{}")])
+    model.calls([("functions.pay", {}), ("look", "null")])
+    model.reply("done")
+    assert await finished(runner) == "done"
+    assert sorted(ran) == ["a", "b", *["ping"] * 4]
+    *_, pay, nothing = model.requests[3].results.values()
+    assert ("not found" in pay, "was not run" in nothing.lower()) == (True, True)
+
+
+async def test_an_answer_of_reasoning_alone_is_asked_for_three_times_then_waits_and_goes_on(
+    make_runner: MakeRunner, model: FakeOpenAI, look: Tool, ran: list[str]
+) -> None:
+    runner = await make_runner(look)
+    model.call("look", {"where": "a"})
+    said: dict[str, Any] = {"content": None, "reasoning_content": "hm", "tool_calls": []}
+    for _ in range(3):
+        model.raw(
+            {
+                "status": "completed",
+                "output": [{"type": "reasoning", "id": "rs_1", "summary": []}],
+                "choices": [{"index": 0, "message": said, "finish_reason": "stop"}],
+            }
+        )
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="reasoning alone"):
+        await runner.run_task(task)
+    assert (await runner.get_task(task)).status == "needs_attention"
+    model.reply("done")
+    assert (await runner.run_task(task)).output == "done"
+    assert (ran, len(model.requests)) == (["a"], 5)
 
 
 async def test_a_step_without_a_word_fails_and_may_be_started_anew(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ModelUnavailableError
+from holdfast.errors import UNUSABLE, ModelUnavailableError
 from holdfast.models import (
     ChatCompletionsModel,
     ModelAnswer,
@@ -110,11 +110,70 @@ async def test_a_stream_without_its_end_is_to_be_repeated(api: FakeOpenAI, kind:
     body: dict[str, Any] = {
         "status": "queued",
         "output": [],
-        "choices": [{"index": 0, "message": {"content": "half"}, "finish_reason": None}],
+        "choices": [{"index": 0, "message": {"content": ""}, "finish_reason": None}],
     }
     api.raw(body)
     with pytest.raises(ModelUnavailableError, match="there was no"):
         await stream(kind)
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    "message", [{"content": "all of it"}, {"content": None, "tool_calls": [CALL]}]
+)
+async def test_a_stream_that_is_done_without_a_finish_reason_is_the_answer_that_it_is_in_one_piece(
+    api: FakeOpenAI, message: dict[str, Any]
+) -> None:
+    for _ in range(2):
+        api.raw({"choices": [{"index": 0, "message": message, "finish_reason": None}]})
+    plain = await whole(ChatCompletionsModel)
+    streamed, _ = await stream(ChatCompletionsModel)
+    assert streamed.message == plain.message
+    assert streamed.message.content or streamed.message.calls
+
+
+@pytest.mark.parametrize(
+    ("message", "finish"),
+    [
+        ({"content": None, "tool_calls": []}, "tool_calls"),
+        ({"content": None}, "function_call"),
+        ({"content": "", "reasoning_content": "hm"}, "stop"),
+        ({"content": "", "reasoning_content": "hm"}, None),
+    ],
+)
+@pytest.mark.parametrize("ask", [whole, stream])
+async def test_an_answer_without_a_text_or_a_call_where_it_promises_one_is_unusable(
+    api: FakeOpenAI, ask: Any, message: dict[str, Any], finish: str | None
+) -> None:
+    api.raw({"choices": [{"index": 0, "message": message, "finish_reason": finish}]})
+    with pytest.raises(ModelUnavailableError, match="nothing can go on") as raised:
+        await ask(ChatCompletionsModel)
+    assert raised.value.code == UNUSABLE
+
+
+@pytest.mark.parametrize("ask", [whole, stream])
+async def test_a_lone_reasoning_item_is_unusable(api: FakeOpenAI, ask: Any) -> None:
+    items: list[Any] = [{"type": "reasoning", "id": "rs_1", "summary": []}]
+    api.raw({"status": "completed", "output": items})
+    with pytest.raises(ModelUnavailableError, match="reasoning alone"):
+        await ask(ResponsesModel)
+
+
+def test_the_call_of_the_old_form_is_a_call_streamed_or_not() -> None:
+    told: list[Delta] = []
+    stream = CompletionStream(told.append)
+    for piece in ({"name": "add", "arguments": ""}, {"arguments": '{"a"'}, {"arguments": ":1}"}):
+        stream.take({"choices": [{"index": 0, "delta": {"function_call": piece}}]})
+    stream.take({"choices": [{"index": 0, "delta": {}, "finish_reason": "function_call"}]})
+    old = {"content": None, "function_call": {"name": "add", "arguments": '{"a":1}'}}
+    body = {"choices": [{"index": 0, "message": old, "finish_reason": "function_call"}]}
+    assert stream.body is not None
+    for each in (stream.body, body):
+        answer = read_answer(each, model="m")
+        assert [(c.name, c.arguments) for c in answer.message.calls] == [("add", '{"a":1}')]
+        assert answer.finish == "tool_calls"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -51,12 +51,13 @@ class ToolArgumentsError(ModelBehaviorError):
 def parse_arguments(tool: str, signature: FuncSchema | None, arguments: str) -> dict[str, Any]:
     """Return the arguments by parameter; without a signature, as any JSON object.
 
-    Empty text counts as an empty object, because models write it for tools without parameters.
+    Empty text counts as an empty object, because models write it for tools without parameters; so
+    do null and an empty list, for such a tool alone.
 
     Raises:
         ToolArgumentsError: The arguments do not fit.
     """
-    text = arguments if arguments.strip() else "{}"
+    text = _object_text(signature, arguments)
     if signature is not None:
         try:
             values = signature.values(text)
@@ -73,6 +74,12 @@ def parse_arguments(tool: str, signature: FuncSchema | None, arguments: str) -> 
     if not isinstance(data, dict):
         raise ToolArgumentsError(tool, ("expected a JSON object",), arguments)
     return cast("dict[str, Any]", data)
+
+
+def _object_text(signature: FuncSchema | None, arguments: str) -> str:
+    is_nothing = arguments.strip() in ("null", "[]", "[{}]")
+    takes_nothing = signature is not None and not signature.argument_names
+    return arguments if arguments.strip() and not (is_nothing and takes_nothing) else "{}"
 
 
 class Parsing(Protocol):
@@ -99,7 +106,7 @@ def data_as_given(tool: Parsing, arguments: str) -> dict[str, Any] | None:
     Whoever decides by the data must not be shown other ones than those that it is run with: where a
     default is filled in or a value is converted, the data say too little.
     """
-    text = arguments.strip() or "{}"
+    text = _object_text(tool.signature, arguments.strip())
     try:
         values = tool.parse(text)
     except ToolArgumentsError:

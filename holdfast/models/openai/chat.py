@@ -21,7 +21,7 @@ from holdfast.models.openai.chat_messages import (
 )
 from holdfast.models.openai.chat_stream import CompletionStream
 from holdfast.models.openai.http.bodies import RequestBody, dumps, encoded_messages
-from holdfast.models.openai.http.failures import first_problem, malformed
+from holdfast.models.openai.http.failures import first_problem, malformed, unusable
 from holdfast.models.openai.model import Incoming, OpenAIModel, read_usage
 from holdfast.models.openai.response_tools import refuse_hosted
 from holdfast.values.base import Json, Value
@@ -186,6 +186,20 @@ class _Said(Value):
     thinking_blocks: tuple[dict[str, Json], ...] | None = None
     extra_content: Json = None
     annotations: tuple[dict[str, Json], ...] | None = None
+    function_call: Json = None
+
+    @property
+    def has_thought(self) -> bool:
+        """Whether it has reasoning."""
+        return bool(self.reasoning_content or self.thinking_blocks)
+
+    @property
+    def calls(self) -> tuple[_Call, ...]:
+        """Its calls; some servers still send the one of the time before there were several."""
+        old = as_object(self.function_call)
+        if self.tool_calls or not old.get("name"):
+            return self.tool_calls or ()
+        return (_Call(function=_Function.model_validate(old)),)
 
 
 class _Logprobs(Value):
@@ -225,6 +239,11 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
     is_empty = not text and not calls
     if is_empty and finish == "content_filter":
         text = refusal = WITHHELD
+    elif is_empty and finish in ("tool_calls", "function_call"):
+        why = f"its finish_reason is {finish!r}, and it calls nothing"
+        raise unusable(model, why, request_id=request_id)
+    elif is_empty and finish != "length" and choice.message.has_thought:
+        raise unusable(model, "it is reasoning alone", request_id=request_id)
     logprobs = (choice.logprobs.content if choice.logprobs is not None else None) or ()
     annotations = choice.message.annotations or ()
     if text and (logprobs or annotations):
@@ -245,7 +264,7 @@ def _read_calls(said: _Said) -> tuple[tuple[ToolCall, ...], tuple[dict[str, Json
     """Return the calls, and what the server wants back beside them."""
     calls: list[ToolCall] = []
     kept: list[dict[str, Json]] = []
-    for call in said.tool_calls or ():
+    for call in said.calls:
         # Some servers leave the id out; a result cannot be matched without one.
         call_id = call.id or f"call_{uuid.uuid4().hex[:24]}"
         arguments = call.function.arguments

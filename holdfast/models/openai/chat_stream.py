@@ -119,7 +119,8 @@ class CompletionStream:
         self._extra |= as_object(said.get("extra_content"))
         for block in as_array(said.get("thinking_blocks")):
             self._think(as_object(block))
-        for call in as_array(said.get("tool_calls")):
+        old = said.get("function_call")
+        for call in (*as_array(said.get("tool_calls")), *([{"function": old}] if old else ())):
             if is_object(call):
                 self._call(call)
 
@@ -169,6 +170,11 @@ class CompletionStream:
         # A piece without an index goes on with the newest call.
         self._newest[None] = self._newest[place] = call
         return call
+
+    def end(self) -> None:
+        """Take the answer as whole without a finish_reason, which some servers leave out."""
+        if self._finish is None and (self._texts or self._calls):
+            self._finish = "tool_calls" if self._calls else "stop"
 
     def missing(self, model: str) -> ModelError:
         """Make the error for a stream without its last chunk."""

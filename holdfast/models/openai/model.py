@@ -36,6 +36,9 @@ class Incoming(Protocol):
     def take(self, event: dict[str, Json], /) -> None:
         """Take the next event."""
 
+    def end(self) -> None:
+        """Take it that nothing follows: the server has said "[DONE]"."""
+
     def missing(self, model: str) -> ModelError:
         """Make the error for a stream without its last event."""
         ...
@@ -127,7 +130,7 @@ class OpenAIModel(ABC):
         coming = self._incoming(tell)
         body = (await self._body(request)).joined(self._stream_options(request))
         whole, request_id = await self._connection.follow(
-            self.path, body, request.settings, coming.take
+            self.path, body, request.settings, coming.take, coming.end
         )
         found = whole or coming.body
         if found is None:
@@ -225,7 +228,9 @@ class OpenAIModel(ABC):
         body = (await self._body(request)).joined(self._stream_options(request))
         coming: asyncio.Queue[dict[str, Json] | None] = asyncio.Queue()
         asking = asyncio.create_task(
-            self._connection.follow(self.path, body, request.settings, coming.put_nowait)
+            self._connection.follow(
+                self.path, body, request.settings, coming.put_nowait, lambda: None
+            )
         )
         asking.add_done_callback(lambda _: coming.put_nowait(None))
         try:

@@ -15,7 +15,13 @@ from holdfast.models.openai.hosted_items import (
     without_lost_searches,
 )
 from holdfast.models.openai.http.bodies import RequestBody, encoded_messages
-from holdfast.models.openai.http.failures import cut_off, first_problem, malformed, status_error
+from holdfast.models.openai.http.failures import (
+    cut_off,
+    first_problem,
+    malformed,
+    status_error,
+    unusable,
+)
 from holdfast.models.openai.item_checks import FAKE_ID, kind_of
 from holdfast.models.openai.item_contents import without_status
 from holdfast.models.openai.items import Item, assistant_message, to_response_items
@@ -220,6 +226,9 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
     if reply.status not in (None, "completed", "incomplete"):
         reason = f"its status is {reply.status!r}"
         raise malformed(model, reason, request_id=request_id)
+    kinds = {item.get("type") for item in reply.output}
+    if reply.status != "incomplete" and kinds == {"reasoning"}:
+        raise unusable(model, "it is reasoning alone", request_id=request_id)
     return ModelAnswer(
         message=message,
         usage=read_usage(reply.usage, "input", "output"),
@@ -294,6 +303,9 @@ class ResponseStream:
         output: Json = response.get("output")
         has_output = is_array(output) and bool(output)
         self.body = response if has_output else {**response, "output": self._items}
+
+    def end(self) -> None:
+        """Ignore "[DONE]": this API ends an answer by an event, which has all of it."""
 
     def missing(self, model: str) -> ModelError:
         """Make the error for a stream without its last event."""

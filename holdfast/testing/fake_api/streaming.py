@@ -141,7 +141,7 @@ def _completion_chunks(
 
 
 def _message_deltas(message: dict[str, Json], size: int) -> Iterator[dict[str, Json]]:
-    for key in ("content", "refusal"):
+    for key in ("reasoning_content", "content", "refusal"):
         for piece in _pieces(as_text(message.get(key)), size):
             yield {key: piece}
     calls: Json = message.get("tool_calls")

@@ -173,6 +173,7 @@ class Connection:
         body: RequestBody,
         settings: ModelSettings,
         take: Callable[[dict[str, Json]], None],
+        end: Callable[[], None],
     ) -> tuple[dict[str, Json] | None, str | None]:
         """Make one attempt and hand on each event of the answer as it comes.
 
@@ -181,6 +182,7 @@ class Connection:
             body: The request; `stream` is added.
             settings: As for `ask`.
             take: Takes an event.
+            end: Called once the server has said that the answer is whole.
 
         Returns:
             The answer's body if the server did not stream it, and the provider's request id.
@@ -203,6 +205,8 @@ class Connection:
                     event = self._read(data, request_id)
                     self._refuse_error(event)
                     take(event)
+            if reader.is_done:
+                end()
             return None, request_id
 
     @asynccontextmanager

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from holdfast.errors import (
     LONGEST_WAIT_SECONDS,
+    UNUSABLE,
     ModelError,
     ModelRequestError,
     ModelUnavailableError,
@@ -198,6 +199,17 @@ def malformed(model: str, reason: str, *, request_id: str | None = None) -> Mode
     return ModelUnavailableError(
         f"Model {model!r} sent an answer that cannot be read{where}: {reason}. The call is repeated"
         " later; if it stays so, check that base_url is such an API."
+    )
+
+
+def unusable(model: str, reason: str, *, request_id: str | None = None) -> ModelUnavailableError:
+    """Make the error for a whole answer that has neither a text nor a call."""
+    where = f" (request id {request_id})" if request_id else ""
+    return ModelUnavailableError(
+        f"Model {model!r} sent an answer with which nothing can go on{where}: {reason}. It is asked"
+        " again a few times.",
+        code=UNUSABLE,
+        remedy="Run the step again to ask once more, or undo it.",
     )
 
 

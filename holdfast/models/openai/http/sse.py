@@ -12,10 +12,14 @@ class EventReader:
 
     Lines are cut at line feeds only: a JSON text may hold every other separator that Python's
     `str.splitlines` knows.
+
+    Attributes:
+        is_done: Whether the last word "[DONE]" has come.
     """
 
     def __init__(self) -> None:
         """Begin with nothing."""
+        self.is_done = False
         self._rest: list[bytes] = []  # pieces of a line that is not complete
         self._data: list[bytes] = []
 
@@ -34,5 +38,7 @@ class EventReader:
             elif not line and self._data:
                 data = b"\n".join(self._data).decode("utf-8", "replace")
                 self._data.clear()
-                if data != DONE:
+                if data == DONE:
+                    self.is_done = True
+                else:
                     yield data
