@@ -117,18 +117,26 @@ def facts(found: WorkflowExecutionInfo, memo: Mapping[str, Json]) -> dict[str, J
         found: A run of it.
         memo: The memo of that run, decoded.
     """
+    asked, created = memo.get(INPUT_MEMO, ""), memo.get(CREATED_MEMO)
     return {
         "task_id": found.execution.workflow_id,
-        "input": memo.get(INPUT_MEMO, ""),
+        "input": asked if isinstance(asked, str) else UNREAD,
         "agent": agent_of(found),
         "status": status_of(found),
-        "created": memo.get(CREATED_MEMO) or _begun(found),
+        "created": created if isinstance(created, int | float) and created else _begun(found),
     }
+
+
+UNREAD = "(the memo cannot be read here: it is encrypted, or of another program)"
+"""What a list shows in place of an input that it cannot read."""
 
 
 def plain_memo(found: WorkflowExecutionInfo) -> dict[str, Json]:
     """Return a run's memo, as clients without a codec of their own write it."""
-    return {name: json.loads(each.data) for name, each in found.memo.fields.items()}
+    try:
+        return {name: json.loads(each.data) for name, each in found.memo.fields.items()}
+    except ValueError:
+        return {INPUT_MEMO: UNREAD}
 
 
 def agent_of(found: WorkflowExecutionInfo) -> str:

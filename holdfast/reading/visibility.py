@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from temporalio.client import Client, WorkflowExecution
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
@@ -14,7 +16,7 @@ from holdfast.engine.search_attributes import (
     INPUT_MEMO,
     ORIGIN_MEMO,
 )
-from holdfast.reading.listing import facts
+from holdfast.reading.listing import UNREAD, facts
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.state import TaskInput
 from holdfast.values.base import Json
@@ -51,9 +53,17 @@ def memo(asked: str, *, now: float, origin: tuple[str, int] | None = None) -> di
     return {CREATED_MEMO: now, **preview, **forked}
 
 
+async def memo_of(found: WorkflowExecution) -> Mapping[str, Any]:
+    """Return a run's memo; of one that this process cannot read only that."""
+    try:
+        return await found.memo()
+    except Exception:  # noqa: BLE001  each codec has its own errors, and the list goes on
+        return {INPUT_MEMO: UNREAD}
+
+
 async def listed(found: WorkflowExecution) -> Task:
     """Describe a task by what the visibility store knows; its input is cut short."""
-    known = facts(found.raw_info, await found.memo())
+    known = facts(found.raw_info, await memo_of(found))
     return Task(**known, parent=found.parent_id or "")
 
 

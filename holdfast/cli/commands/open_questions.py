@@ -13,7 +13,7 @@ from holdfast.cli.connection import Engine
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.search_attributes import APPROVALS_MEMO
 from holdfast.errors import EngineError, InvalidArgumentError, TaskClosedError, TaskNotFoundError
-from holdfast.reading.visibility import listed
+from holdfast.reading.visibility import listed, memo_of
 from holdfast.task.data.calls import Approval
 from holdfast.task.people.decisions import is_whole
 
@@ -74,7 +74,7 @@ async def waiting_in(
         raise
     if found.status is not WorkflowExecutionStatus.RUNNING:
         return []
-    cards = (await found.memo()).get(APPROVALS_MEMO, [])
+    cards = (await memo_of(found)).get(APPROVALS_MEMO, [])
     approvals = [Approval.model_validate(card) for card in cards]
     silent = set() if silent is None else silent
     if found.task_queue not in silent and await has_workers(engine.client, found.task_queue):

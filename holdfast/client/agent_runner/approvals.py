@@ -14,6 +14,7 @@ from holdfast.client.agent_runner.task_ids import TaskLike, id_of
 from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, HF_RULES, OPEN_TASKS
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
 from holdfast.reading.server_errors import server_errors
+from holdfast.reading.visibility import memo_of
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.commands import Receipt
 from holdfast.task.data.wire import INLINE_BYTES
@@ -59,7 +60,7 @@ class TaskApprovals(RunnerBase):
         query = f"{OPEN_TASKS} AND {HF_APPROVALS.name} > 0"
         with server_errors():
             async for execution in self.client.list_workflows(query, page_size=1000):
-                cards = (await execution.memo()).get(APPROVALS_MEMO, [])
+                cards = (await memo_of(execution)).get(APPROVALS_MEMO, [])
                 shown = [Approval.model_validate(card) for card in cards]
                 many = len(shown) < (execution.typed_search_attributes.get(HF_APPROVALS) or 0)
                 found += await self._asked_of(execution.id, shown) if many else shown

@@ -15,7 +15,7 @@ from holdfast.engine.search_attributes import ORIGIN_MEMO
 from holdfast.errors import EngineError
 from holdfast.reading.listing import tasks_query
 from holdfast.reading.server_errors import server_errors
-from holdfast.reading.visibility import listed
+from holdfast.reading.visibility import listed, memo_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Approval, StandingRule
 from holdfast.task.data.records import Entry, OpenState
@@ -84,7 +84,7 @@ async def read_forks(runner: AgentRunner, task: Task) -> list[ForkedTask]:
     found: list[ForkedTask] = []
     with server_errors():
         async for each in runner.client.list_workflows(query, page_size=500, limit=MOST_READ):
-            origin = (await each.memo()).get(ORIGIN_MEMO)
+            origin = (await memo_of(each)).get(ORIGIN_MEMO)
             if origin and origin[0] == task.task_id:
                 found.append(ForkedTask(task=await listed(each), n=origin[1]))
     return found[::-1]
