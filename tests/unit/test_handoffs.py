@@ -75,6 +75,20 @@ def test_a_worker_process_warns_of_tools_of_one_name(
     assert "'ann' has more than one tool or handoff named 'transfer_to_bob'" in record.message
 
 
+@pytest.mark.parametrize(("one", "other"), [("客服", "退款"), ("A/B", "A?B")])
+@pytest.mark.parametrize("how", ["handoffs", "tools"])
+def test_two_agents_that_fold_to_one_name_are_refused_by_both_names(
+    how: str, one: str, other: str
+) -> None:
+    led = [Agent(name=one), Agent(name=other)]
+    tools = [each.as_tool(None, "Ask.") for each in led]
+    ann = Agent(name="ann", handoffs=led) if how == "handoffs" else Agent(name="ann", tools=tools)
+    with pytest.raises(UserError, match="leads to agents") as refused:
+        check_agents([ann], "warn")
+    assert repr(one) in str(refused.value)
+    assert repr(other) in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
@@ -139,7 +153,7 @@ def test_of_two_handoffs_of_one_name_the_last_is_offered(people: list[Agent]) ->
     ann = Agent(name="ann", handoffs=people)
     [offered] = ann.made_handoffs
     assert offered.agent is people[-1]
-    with pytest.raises(UserError, match="is used by multiple tools or handoffs"):
+    with pytest.raises(UserError, match=r"is used by multiple tools|leads to agents"):
         check_agents([ann], "error")
 
 

@@ -9,6 +9,7 @@ what is shown to the user, or handed to the user's code, goes back to the user's
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -270,7 +271,8 @@ def check_agents(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> N
             log a warning.
 
     Raises:
-        UserError: There is one, or an `output_type` has no schema.
+        UserError: There is one, or an `output_type` has no schema; or the names of two agents are
+            one as the name of a handoff or tool, whatever the policy.
     """
     for agent in agents:
         _ = agent.made_output
@@ -278,6 +280,7 @@ def check_agents(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> N
         if not clashes:
             continue
         names = ", ".join(map(repr, clashes))
+        _refuse_folded(agent)
         if policy == "warn":
             text = "Agent %r has more than one tool or handoff named %s: the last is offered"
             log.warning(text, agent.name, names)
@@ -289,3 +292,21 @@ def check_agents(agents: Iterable[Agent], policy: Literal["warn", "error"]) -> N
             " tool_name_override=...)."
         )
         raise UserError(msg)
+
+
+def _refuse_folded(agent: Agent) -> None:
+    """Refuse two agents that lead to one name because a name lost what models refuse in names."""
+    handoffs = [(each.tool_name, each.agent_name) for each in map(as_handoff, agent.handoffs)]
+    calls = [(each.name, each.agent.name) for each in agent.tools if isinstance(each, AgentTool)]
+    first: dict[str, str] = {}
+    for name, led in (*handoffs, *calls):
+        author = re.sub(r"#\d+$", "", led)  # an agent of a run may have a number
+        folded = re.sub(r"[^a-zA-Z0-9_]", "_", author).lower()
+        is_folded = name in {folded, f"transfer_to_{folded}"} and name in agent.name_clashes
+        if is_folded and first.setdefault(name, author) != author:
+            msg = (
+                f"Agent {agent.name!r} leads to agents {first[name]!r} and {author!r} by one name,"
+                f" {name!r}, so only one could be offered. Name them otherwise for models, with"
+                " handoff(agent, tool_name_override=...) or agent.as_tool(...)."
+            )
+            raise UserError(msg)
