@@ -53,6 +53,8 @@ from holdfast.workflows.undo.undos import Undos
 from holdfast.workflows.workflow_input import Opening
 
 CANCEL_GRACE_SECONDS = 10
+ONE_STEP, THE_NEWEST = RunRequest(), UndoRequest()
+"""What the updates are asked for that are sent without an argument."""
 
 
 @workflow.defn(name=AGENT_TASK, sandboxed=False)
@@ -259,12 +261,12 @@ class AgentTask(Opening):
         description='Run a step, or with {"all": true} all of them. Answers when the task has its'
         " answer or waits for a person.",
     )
-    async def run_update(self, asked: RunRequest) -> RunReply:
+    async def run_update(self, asked: RunRequest = ONE_STEP) -> RunReply:
         """Run one step, or all of them. Sent twice with one id, it runs once."""
         return await self.updates.run(asked)
 
     @run_update.validator
-    def check_run(self, asked: RunRequest) -> None:
+    def check_run(self, asked: RunRequest = ONE_STEP) -> None:
         """Refuse what cannot be run."""
         self.updates.check_run(asked)
 
@@ -285,12 +287,12 @@ class AgentTask(Opening):
         description='Take the newest step back, with its effects. {"by": "ann", "reason": "..."};'
         ' "to": 1 keeps the first step only.',
     )
-    async def undo_update(self, asked: UndoRequest) -> RunReply:
+    async def undo_update(self, asked: UndoRequest = THE_NEWEST) -> RunReply:
         """Move the head back, effects and all; answers when done, or when a person must decide."""
         return await self.updates.undo(asked)
 
     @undo_update.validator
-    def check_undo(self, asked: UndoRequest) -> None:
+    def check_undo(self, asked: UndoRequest = THE_NEWEST) -> None:
         """Refuse what cannot be undone."""
         self.updates.check_undo(asked)
 
