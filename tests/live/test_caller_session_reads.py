@@ -50,7 +50,8 @@ async def test_a_run_reads_its_session_once_also_under_an_id_and_streamed(
     run: Runs, model: FakeOpenAI
 ) -> None:
     agent = await run.serve()
-    for given in ({}, {"task_id": new_id("caller"), "exist_ok": True}):
+    options: list[dict[str, Any]] = [{}, {"task_id": new_id("caller"), "exist_ok": True}]
+    for given in options:
         session = Kept(items=[user("before")])
         model.reply("done")
         await run("q", session=session, **given)

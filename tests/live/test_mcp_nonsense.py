@@ -147,8 +147,8 @@ async def test_lists_have_pages_that_end_and_no_more_of_them_than_the_program_al
         with pytest.raises(UserError, match=r"its prompts on more pages: .* max_list_pages=1"):
             await server.list_prompts()
     odd: tuple[tuple[Any, type[Exception]], ...] = ((0, ValueError), (True, TypeError))
-    for most, kind in odd:
-        with pytest.raises(kind, match="must be a positive integer or None"):
+    for most, expected in odd:
+        with pytest.raises(expected, match="must be a positive integer or None"):
             answering({}, max_list_pages=most)
 
 
