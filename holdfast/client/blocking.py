@@ -288,6 +288,7 @@ class AgentRunner(_Twin):
     approve = _sync(_async.AgentRunner.approve)
     reject = _sync(_async.AgentRunner.reject)
     respond = _sync(_async.AgentRunner.respond)
+    uncover = _sync(_async.AgentRunner.uncover)
     standing_rules = _sync(_async.AgentRunner.standing_rules)
     revoke_rule = _sync(_async.AgentRunner.revoke_rule)
     undo_step = _sync(_async.AgentRunner.undo_step)

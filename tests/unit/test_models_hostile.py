@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from holdfast.agents.items.typed_items import raw_of
 from holdfast.errors import LONGEST_WAIT_SECONDS, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
 from holdfast.models.base import Delta
+from holdfast.models.openai.hosted_items import hosted_calls, outlines
 from holdfast.models.openai.http.connection import LARGEST_BODY_BYTES
+from holdfast.models.openai.item_contents import without_images
+from holdfast.models.openai.local_items import is_stub, run_by_provider
 from holdfast.values.messages import user
 from tests.support.hostile import Bytes, chat, hostile_server, in_turn, message, responses, sent
 
@@ -101,3 +105,14 @@ async def test_an_answer_in_one_very_long_line_is_read(api: str) -> None:
     body = APIS[api][1]
     padded = sent({**body, "padding": "x" * 4_000_000}, streamed=True)
     assert (await asked(api, padded, streamed=True)).text == "done"
+
+
+@pytest.mark.parametrize("kind", [["a"], {"a": 1}, 7, None, True], ids=str)
+def test_an_item_whose_type_is_no_text_is_of_no_known_type(kind: Any) -> None:
+    """Workflow code reads items, where an error would stop the task until the code is mended."""
+    items = [{"type": kind, "content": [{"type": kind}]}]
+    assert hosted_calls(items) == outlines(items) == ()
+    assert run_by_provider(items) == set()
+    assert not is_stub(items[0])
+    assert without_images({"role": "assistant", **items[0]}) == {"role": "assistant", **items[0]}
+    assert raw_of(items[0]) is not None

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, get_args
 from holdfast.agents.items.raw_items import RawItem
 from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_text
 
 AS_DICTS = frozenset({"shell_call", "apply_patch_call", "compaction", "mcp_approval_response"})
 """Types of items of a provider that are dicts in the Agents SDK's items of a run."""
@@ -88,7 +89,7 @@ def read_once(owner: Any, name: str) -> Any:
 
 def raw_of(item: dict[str, Json]) -> RawItem | Unread:
     """Return the raw item of a run's item: what the Agents SDK has as a dict is one."""
-    return RawItem(item) if item.get("type") in AS_DICTS else Unread(item)
+    return RawItem(item) if as_text(item.get("type")) in AS_DICTS else Unread(item)
 
 
 def typed(item: dict[str, Json]) -> Any:

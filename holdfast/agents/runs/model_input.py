@@ -14,6 +14,7 @@ from holdfast.models.base import ModelRequest
 from holdfast.models.openai.items import from_response_items
 from holdfast.models.openai.output_items import shown_items
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_text
 from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
 from holdfast.values.runs.run_context import ContextT
@@ -101,7 +102,7 @@ def once_each(items: Sequence[Any], before: Sequence[Any] = ()) -> list[dict[str
     for key, item in zip(keys, found, strict=True):
         seen[key] += 1
         most = max(may[key], 1)
-        precedes = item.get("type") in _PRECEDE
+        precedes = as_text(item.get("type")) in _PRECEDE
         stays = seen[key] <= most if precedes else seen[key] > often[key] - most
         if not key or stays:
             kept.append(newest[key] if precedes and key and most == 1 else item)

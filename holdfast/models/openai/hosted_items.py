@@ -79,7 +79,7 @@ class HostedCall(Value):
 
 def hosted_calls(items: Iterable[Item]) -> tuple[HostedCall, ...]:
     """Say what tools of the provider did, by the items of an answer or by their outlines."""
-    return tuple(_hosted(item) for item in items if item.get("type") in REPORTED)
+    return tuple(_hosted(item) for item in items if as_text(item.get("type")) in REPORTED)
 
 
 def _hosted(item: Item) -> HostedCall:
@@ -154,7 +154,7 @@ def outlines(items: Iterable[Item]) -> tuple[Item, ...]:
 
     Only items of the provider's own tools have one.
     """
-    told = [item for item in items if item.get("type") in REPORTED][:MOST_OUTLINES]
+    told = [item for item in items if as_text(item.get("type")) in REPORTED][:MOST_OUTLINES]
     return tuple(_outline(item) for item in told)
 
 

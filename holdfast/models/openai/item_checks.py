@@ -8,7 +8,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.local_items import LOCAL_CALLS, LOCAL_RESULTS, local_problem
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
-from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.checks.json_shapes import as_text, is_array, is_object
 
 _ROLES = ("user", "assistant", "system", "developer")
 _TEXTS = {
@@ -46,7 +46,7 @@ def check_item(index: int, item: object) -> dict[str, Json]:
         case "":
             _refuse(index, "it has neither a 'type' nor a 'role'")
         case "message":
-            if item.get("role") not in _ROLES:
+            if as_text(item.get("role")) not in _ROLES:
                 _refuse(index, f"its role is {item.get('role')!r}, not one of {', '.join(_ROLES)}")
             _check_content(index, item, "content")
         case "function_call" | "mcp_approval_request":

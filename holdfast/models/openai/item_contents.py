@@ -226,7 +226,7 @@ def without_images(item: Item) -> Item:
     content: Json = item.get("content")
     if kind_of(item) != "message" or not is_array(content):
         return item
-    kept = [part for part in content if part.get("type") not in _IMAGES_AND_FILES]
+    kept = [part for part in content if as_text(part.get("type")) not in _IMAGES_AND_FILES]
     return item if len(kept) == len(content) else {**item, "content": kept}
 
 

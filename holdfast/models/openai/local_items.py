@@ -72,7 +72,9 @@ def local_call(item: Item) -> ToolCall:
 
 def run_by_provider(items: Iterable[Item]) -> set[str]:
     """Return ids of calls in an answer that has their results too: the provider has run them."""
-    return {as_text(each.get("call_id")) for each in items if each.get("type") in LOCAL_RESULTS}
+    return {
+        as_text(each.get("call_id")) for each in items if as_text(each.get("type")) in LOCAL_RESULTS
+    }
 
 
 def without_asked(item: Item) -> Item:
@@ -101,7 +103,9 @@ def result_stub(call: ToolCall) -> Item:
 
 def is_stub(item: Item) -> bool:
     """Whether an item is what `result_stub` makes."""
-    return item.get("type") in LOCAL_RESULTS and "output" not in item and "status" not in item
+    return (
+        as_text(item.get("type")) in LOCAL_RESULTS and "output" not in item and "status" not in item
+    )
 
 
 def result_item(stub: Item, message: Message, written: Json) -> Item:
