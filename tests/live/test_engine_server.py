@@ -300,10 +300,13 @@ async def held(data_dir: Path) -> AsyncGenerator[int]:
         server, holder = map(int, found.split())
         yield server
         os.kill(holder, signal.SIGKILL)
-    await wait_until(lambda: is_gone(holder), SOON)
+    assert await wait_until(lambda: is_gone(holder), SOON)
 
 
-async def test_the_last_lease_stops_the_server_and_not_before(data_dir: Path) -> None:
+async def test_the_last_lease_stops_the_server_and_not_before(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "LEFT_SECONDS", 60.0)  # its watcher must not be quicker
     mine = await acquire_lease(data_dir)
     server = await ensure_server(data_dir)
     async with held(data_dir) as pid:

@@ -174,7 +174,8 @@ def test_a_killed_program_goes_on_when_it_is_started_again_and_pays_no_answer_tw
         if program.killed_at in line:
             break
     killed.send_signal(signal.SIGKILL)
-    before += killed.communicate()[0].splitlines()
+    before += killed.stdout.read().splitlines()  # with what is buffered, which communicate skips
+    killed.communicate()
     lines = finished(start(name, tmp_path))
     check(program, lines)
     # What was on its way at the kill is asked for once more.
