@@ -51,7 +51,8 @@ async def test_an_answer_that_fits_completes_the_call_also_with_a_server_started
     assert (await runner.run_task(task)).output == "done"
     assert place.calls == {"stay:x:3": 1}
     assert model.requests[1].holds("3 nights in x")
-    assert (await activities_of(runner.client, task.task_id)).count("tool") == 2
+    # A third where the worker that stops meanwhile has taken one, which it gives back unbegun.
+    assert (await activities_of(runner.client, task.task_id)).count("tool") in {2, 3}
 
 
 @pytest.mark.parametrize(
