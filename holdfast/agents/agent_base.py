@@ -62,6 +62,11 @@ MOST_AGENTS = 10_000
 """Agents of a run after which it is taken to make new ones without end."""
 
 
+def name_for_models(name: str) -> str:
+    """Return an agent's name as tools and handoffs have it: models refuse most characters."""
+    return re.sub(r"[^a-zA-Z0-9_]", "_", name).lower()
+
+
 def names_apart(agents: Iterable[AgentBase[Any]]) -> list[str]:
     """Return a name for each agent: its own for the first of each name, then `name#2`, `name#3`."""
     found = [agent.name for agent in agents]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
-from holdfast.agents.agent_base import AgentBase, users_agent
+from holdfast.agents.agent_base import AgentBase, name_for_models, users_agent
 from holdfast.agents.handoffs.invocation import (
     Invocation,
     UnfitInputError,
@@ -319,7 +319,7 @@ def _predicate(given: Callable[..., Any]) -> Callable[..., Any]:
 @functools.lru_cache(maxsize=1000)
 def default_tool_name(name: str) -> str:
     """Return the default name of a handoff to an agent of this name."""
-    made = "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", name).lower()
+    made = f"transfer_to_{name_for_models(name)}"
     if re.search(r"[^a-zA-Z0-9_\s]", name):
         log.warning(
             "The name of agent %r contains invalid characters for function calling: the handoff to"

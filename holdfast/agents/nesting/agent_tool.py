@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, cast
@@ -12,7 +11,7 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
-from holdfast.agents.agent_base import AgentBase, users_agent
+from holdfast.agents.agent_base import AgentBase, name_for_models, users_agent
 from holdfast.agents.nesting.nested_run import (
     RunOptions,
     check_run_options,
@@ -267,7 +266,7 @@ def as_tool(
         raise UserError(msg)
     check_run_options(options)
     takes = _checked(parameters, agent) if parameters is not None else ToolInputText
-    name = name or re.sub(r"[^a-zA-Z0-9_]", "_", agent.name).lower()
+    name = name or name_for_models(agent.name)
     return AgentTool(
         name=name,
         description=description or "",

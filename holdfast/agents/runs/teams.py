@@ -15,7 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.agent_base import as_member, names_apart, users_agent, walk, walk_all
+from holdfast.agents.agent_base import (
+    as_member,
+    name_for_models,
+    names_apart,
+    users_agent,
+    walk,
+    walk_all,
+)
 from holdfast.agents.handoffs.handoff import HandoffTool
 from holdfast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from holdfast.agents.nesting.agent_tool import AgentTool
@@ -301,7 +308,7 @@ def _refuse_folded(agent: Agent) -> None:
     first: dict[str, str] = {}
     for name, led in (*handoffs, *calls):
         author = re.sub(r"#\d+$", "", led)  # an agent of a run may have a number
-        folded = re.sub(r"[^a-zA-Z0-9_]", "_", author).lower()
+        folded = name_for_models(author)
         is_folded = name in {folded, f"transfer_to_{folded}"} and name in agent.name_clashes
         if is_folded and first.setdefault(name, author) != author:
             msg = (

@@ -15,7 +15,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -126,13 +126,14 @@ class Tokens:
 
     def identity(self, token: str) -> Identity | None:
         """Return whose token it is; None for one that is unknown, revoked or expired."""
-        record = self._valid(token)
+        record = _valid(token, self._known())
         return None if record is None or record.session_of else self._identity(record)
 
     def session_identity(self, session: str) -> Identity | None:
         """Return who has signed in with this session; None where it has ended, or its token has."""
-        record = self._valid(session)
-        if record is None or record.session_of not in self._known():
+        known = self._known()
+        record = _valid(session, known)
+        if record is None or record.session_of not in known:
             return None
         return self._identity(record)
 
@@ -142,7 +143,7 @@ class Tokens:
         Raises:
             NotFoundError: The token is not known.
         """
-        record = self._valid(token)
+        record = _valid(token, self._known())
         if record is None or record.session_of:
             msg = "The token is not known, or it has ended."
             raise NotFoundError(msg)
@@ -169,11 +170,6 @@ class Tokens:
 
     def _identity(self, record: TokenRecord) -> Identity:
         return Identity(record.name, frozenset(record.roles), self.source)
-
-    def _valid(self, secret: str) -> TokenRecord | None:
-        record = self._known().get(_digest(secret))
-        is_over = record is not None and 0 < record.expires <= time.time()
-        return None if is_over else record
 
     def _known(self) -> dict[str, TokenRecord]:
         try:
@@ -259,3 +255,9 @@ def _temporary() -> Path:
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _valid(secret: str, known: Mapping[str, TokenRecord]) -> TokenRecord | None:
+    record = known.get(_digest(secret))
+    is_over = record is not None and 0 < record.expires <= time.time()
+    return None if is_over else record

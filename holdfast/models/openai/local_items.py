@@ -103,9 +103,8 @@ def result_stub(call: ToolCall) -> Item:
 
 def is_stub(item: Item) -> bool:
     """Whether an item is what `result_stub` makes."""
-    return (
-        as_text(item.get("type")) in LOCAL_RESULTS and "output" not in item and "status" not in item
-    )
+    is_result = as_text(item.get("type")) in LOCAL_RESULTS
+    return is_result and "output" not in item and "status" not in item
 
 
 def result_item(stub: Item, message: Message, written: Json) -> Item:

@@ -226,7 +226,7 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
     if reply.status not in (None, "completed", "incomplete"):
         reason = f"its status is {reply.status!r}"
         raise malformed(model, reason, request_id=request_id)
-    kinds = {item.get("type") for item in reply.output}
+    kinds = {as_text(item.get("type")) for item in reply.output}
     if reply.status != "incomplete" and kinds == {"reasoning"}:
         raise unusable(model, "it is reasoning alone", request_id=request_id)
     return ModelAnswer(

@@ -47,13 +47,9 @@ def defaulted(schema: Json, root: Mapping[str, Json], deepest: int = 8) -> dict[
     """
     given = as_object(schema)
     found: dict[str, Json] = {"default": given["default"]} if "default" in given else {}
-    parts = [given, as_object(pointed_at(root, given.get("$ref")))]
-    parts += [
-        as_object(pointed_at(root, as_object(each)["$ref"])) if "$ref" in as_object(each) else each
-        for each in as_array(given.get("anyOf"))
-        if is_object(each)
-    ]
-    for part in parts if deepest else ():
+    options = (given, *map(as_object, as_array(given.get("anyOf"))))
+    meant = [as_object(pointed_at(root, each.get("$ref"))) for each in options]
+    for part in (*options, *meant) if deepest else ():
         inner = as_object(part.get("properties")).items()
         named = {name: defaulted(each, root, deepest - 1) for name, each in inner}
         if any(named.values()):
