@@ -106,6 +106,13 @@ class Registry:
         for name in list(self._lent)[: max(len(self._lent) - MOST_LENT, 0)]:
             self._drop(name)
 
+    def follow(self, newer: Registry) -> None:
+        """Serve the agents of a newer registry of this process in place of those of their names."""
+        newer._read()
+        self._agents |= newer._agents
+        self._named |= newer._named
+        self.prices, self.notifies = newer.prices, newer.notifies
+
     def _drop(self, name: str) -> None:
         """Drop a lent agent by name; runs in progress keep the object itself, see `of`."""
         del self._lent[name]

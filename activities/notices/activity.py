@@ -33,7 +33,7 @@ class NoticeActivities:
 
     def __init__(self, notifiers: Sequence[Notifier]) -> None:
         """Send messages by these."""
-        self._notifiers = notifiers
+        self.notifiers = notifiers
 
     @activity.defn(name="notify")
     async def notify(self, given: NoticeInput) -> None:
@@ -41,7 +41,7 @@ class NoticeActivities:
 
         They send side by side, each within its time: one that hangs keeps no other from sending.
         """
-        if not self._notifiers:
+        if not self.notifiers:
             msg = "This worker process has no notifiers, though another one of its app has."
             raise ApplicationError(msg, type="NotificationError")
         with typed_failures():
@@ -51,13 +51,13 @@ class NoticeActivities:
                 pulse.carry(lambda: {"sent": [*sent]})
 
                 async def send(n: int) -> Exception | None:
-                    failure = await _failure(self._notifiers[n], notice)
+                    failure = await _failure(self.notifiers[n], notice)
                     if failure is None:
                         sent.append(n)
                         pulse.beat_soon()
                     return failure
 
-                left = [n for n in range(len(self._notifiers)) if n not in sent]
+                left = [n for n in range(len(self.notifiers)) if n not in sent]
                 ends = await asyncio.gather(*map(send, left))
                 failures = [each for each in ends if each is not None]
         if failures:

@@ -75,6 +75,7 @@ class Activities:
         closing = ClosingActivities(self.registry, source)
         judging = JudgingActivities(self.registry, source)
         nesting = NestingActivities(self.registry, source)
+        self._notices = NoticeActivities(notifiers)
         activities: list[Callable[..., Any]] = [
             steps.describe,
             steps.step,
@@ -92,7 +93,7 @@ class Activities:
             judging.recall,
             HandlingActivities(self.registry, source).handle,
             GuardingActivities(self.registry, source).guard,
-            NoticeActivities(notifiers).notify,
+            self._notices.notify,
             nesting.nest,
             nesting.is_own,
             nesting.end_nested,
@@ -106,6 +107,11 @@ class Activities:
         apart = activities if loops is None else [loops.apart(each) for each in activities]
         self.all = [*apart, self.long_calls.tool, self.long_calls.rejoin]
         self._cache = source.cache
+
+    def follow(self, newer: Activities) -> None:
+        """Work with the agents, prices and notifiers of newer ones of this process."""
+        self.registry.follow(newer.registry)
+        self._notices.notifiers = newer._notices.notifiers
 
     async def describe(self, head: TaskHead) -> Described | None:
         """Find out what a new task must know of its agent; None where only an activity can."""

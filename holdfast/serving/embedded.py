@@ -10,7 +10,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -77,14 +77,36 @@ class _Served:
     """A queue that is served.
 
     Attributes:
+        place: The server and the queue.
+        is_made: Whether the engine was made with its agents, and not lent them by runs.
         activities: Its activities, with the agents.
         workers: Its worker.
         used: When a run last wanted it, by the monotonic clock.
+        note: What tells other processes that this one serves the queue.
     """
 
+    place: tuple[object, str]
+    is_made: bool
     activities: Activities
     workers: Workers
     used: float
+    note: ExitStack
+
+    def agree(self) -> None:
+        """Have all engines of this process that serve the queue answer with the same code.
+
+        It is that of the engine that was started last, of those that were made with its agents: in
+        a notebook, a cell that is run again makes an engine, and leaves the one before it running.
+        """
+        same = [each for each in _all if each.place == self.place]
+        newest = ([each for each in same if each.is_made] or [self])[-1]
+        for each in same:
+            if each.activities is not newest.activities:
+                each.activities.follow(newest.activities)
+
+
+_all: list[_Served] = []
+"""Those of all engines of this process, the newest last."""
 
 
 class LocalEngine:
@@ -173,6 +195,7 @@ class LocalEngine:
             served = self._serving[queue] = self._serving.pop(queue)  # the newest
             served.used = time.monotonic()
             self._lent.setdefault(app, set()).add(agent.name)
+            served.agree()
             await self._stop_idle()
 
     def serves(self, app: str, agent: str) -> bool:
@@ -224,6 +247,7 @@ class LocalEngine:
             return True
 
     async def _stop(self, served: _Served) -> None:
+        served.note.close()
         if self._host is not None:
             await self._host.stop(served.workers, GRACE)
 
@@ -271,6 +295,7 @@ class LocalEngine:
         for queue in App(name=app, agents=agents).queues:
             self._kept.add(queue)
             await self._serve(queue, activities)
+            self._serving[queue].agree()
         if app == DEFAULT_APP:
             await self._serve_sessions()
 
@@ -301,6 +326,8 @@ class LocalEngine:
 
     async def _serve(self, queue: str, activities: Activities) -> None:
         """Start the worker of a queue."""
+        from holdfast.engine.dev_server.leases import serving
+
         host, server, archive = self._host, self.server, self._archive
         if host is None or server is None or archive is None:
             raise InvalidArgumentError(_NOT_STARTED)
@@ -316,7 +343,14 @@ class LocalEngine:
             return Workers([serving_worker(client, activities, queue=queue, **options)])
 
         workers = await host.start(make)
-        self._serving[queue] = _Served(activities, workers, time.monotonic())
+        note = ExitStack()
+        if self.data_dir is not None and queue != queue_of(DEFAULT_APP):
+            note.enter_context(serving(self.data_dir, queue))
+        place = (server.data_dir or server, queue)
+        served = _Served(place, queue in self._kept, activities, workers, time.monotonic(), note)
+        _all.append(served)
+        note.callback(_all.remove, served)
+        self._serving[queue] = served
 
     async def __aexit__(self, *_: object) -> None:
         """Stop the workers, then the server unless another engine of this process uses it."""

@@ -267,7 +267,7 @@ async def serve(
         if data_dir is None:
             connect, store = _cluster(archive, connection)
         else:
-            connect, store = await _embedded(stack, data_dir)
+            connect, store = await _embedded(stack, data_dir, app)
         client = await connect()
         if data_dir is None:
             await ensure_search_attributes(client)
@@ -333,10 +333,12 @@ def _cluster(archive: str | None, connection: dict[str, Any]) -> tuple[Connect, 
     return partial(connect_client, plugins=[HoldfastPlugin(archive=store)], **connection), store
 
 
-async def _embedded(stack: AsyncExitStack, data_dir: Path) -> tuple[Connect, Archive]:
-    from holdfast.engine.dev_server.leases import leased_server  # needs the extra `local`
+async def _embedded(stack: AsyncExitStack, data_dir: Path, app: App) -> tuple[Connect, Archive]:
+    from holdfast.engine.dev_server.leases import leased_server, serving  # need the extra `local`
 
     server = await stack.enter_async_context(leased_server(data_dir))
+    for queue in app.queues:
+        stack.enter_context(serving(data_dir, queue))
     store = Archive(data_dir / "archive")
     return partial(connect_embedded, server, plugins=[HoldfastPlugin(archive=store)]), store
 

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 
 import pytest
 
 from holdfast import Agent, AgentRunner, RunContextWrapper, Runner, RunState, UserError, tool
 from holdfast.agents.tools.decorator import Tool
+from holdfast.engine.dev_server.datadir import prepare, write_json
+from holdfast.engine.dev_server.leases import serving
+from holdfast.engine.dev_server.process import start_time
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
 
@@ -169,3 +174,43 @@ def above() -> Agent:
 def test_no_runner_is_made_with_such_a_team(team: Callable[[], Agent]) -> None:
     with pytest.raises(UserError, match="Two agents are named"):
         AgentRunner.local(team(), data_dir=None)
+
+
+def calculator(more: float) -> Agent:
+    @tool(effect="read")
+    def multiply(a: float, b: float) -> float:
+        """Multiply two numbers."""
+        return a * b + more
+
+    return Agent(name="calculator", model="offline", tools=[multiply])
+
+
+async def answers(runner: AgentRunner) -> set[str]:
+    return {str(await runner.chat("What is 6 * 7?")) for _ in range(6)}
+
+
+async def test_an_agent_that_is_made_again_with_other_code_answers_with_that_code_alone(
+    tmp_path: Path,
+) -> None:
+    def local(agent: Agent) -> AgentRunner:
+        return AgentRunner.local(agent, data_dir=tmp_path)
+
+    async with local(Agent(name="other")) as lent, local(calculator(0)) as first:
+        result = await Runner.run(calculator(5), "What is 6 * 7?", runner=lent)
+        assert result.final_output == "The result of 6 * 7 is 47."
+        assert await answers(first) == {"The result of 6 * 7 is 42."}
+        async with local(calculator(1)) as second:
+            assert await answers(second) == {"The result of 6 * 7 is 43."}
+            assert await answers(first) == {"The result of 6 * 7 is 43."}
+
+
+async def test_who_serves_what_another_process_serves_is_warned(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(prepare(tmp_path), "hf:calculator"):
+        [note] = (tmp_path / "serving").iterdir()
+        other = os.getppid()
+        write_json(note, {"pid": other, "started": start_time(other), "queue": "hf:calculator"})
+        async with AgentRunner.local(calculator(0), Agent(name="else"), data_dir=tmp_path):
+            [warning] = [each for each in caplog.messages if "Another process" in each]
+    assert f"Another process ({other}) serves agent 'calculator'" in warning

@@ -51,6 +51,7 @@ def prepare(data_dir: Path) -> Path:
             # Histories hold whole conversations, which must not be committed by accident.
             write_text(path / ".gitignore", "*\n")
         make_directory(path / "leases")
+        make_directory(path / "serving")
         with tempfile.TemporaryFile(dir=path):
             pass
     except (FileExistsError, NotADirectoryError) as error:

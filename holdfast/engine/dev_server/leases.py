@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.engine.dev_server.datadir import locked, prepare, read_json, write_json
+from holdfast.engine.dev_server.datadir import located, locked, prepare, read_json, write_json
 from holdfast.engine.dev_server.process import is_alive, start_time
 from holdfast.engine.dev_server.server import ensure_server, revive_server, stop_locked
 from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.values.base import Json
+from holdfast.values.checks.ids import serves
 from holdfast.values.text.logs import log
 
 RELEASE_GRACE_SECONDS = 0.2
@@ -112,11 +114,45 @@ async def _revive(data_dir: Path) -> None:
 
 def live_leases(directory: Path) -> list[Path]:
     """Return the leases whose process is alive, and delete the others."""
-    live: list[Path] = []
-    for file in (directory / "leases").glob("*.json"):
+    return [file for file, _ in _live(directory / "leases")]
+
+
+def _live(folder: Path) -> list[tuple[Path, dict[str, Json]]]:
+    """Return the files whose process is alive, with their content, and delete the others."""
+    live: list[tuple[Path, dict[str, Json]]] = []
+    for file in folder.glob("*.json"):
         match read_json(file):
-            case {"pid": int(pid), "started": float(started)} if is_alive(pid, started):
-                live.append(file)
+            case {"pid": int(pid), "started": float(started), **rest} if is_alive(pid, started):
+                live.append((file, {"pid": pid, **rest}))
             case _:
                 file.unlink(missing_ok=True)
     return live
+
+
+@contextmanager
+def serving(data_dir: Path, queue: str) -> Generator[None]:
+    """Note in a data directory that this process serves a queue while the block runs.
+
+    Logs a warning if another process does: the two may have different code.
+
+    Args:
+        data_dir: The directory, which has a server.
+        queue: The queue.
+    """
+    folder, pid = located(data_dir) / "serving", os.getpid()
+    others = sorted({str(its["pid"]) for _, its in _live(folder) if its.get("queue") == queue})
+    if set(others) - {str(pid)}:
+        log.warning(
+            "Another process (%s) serves %s from %r, too. Each takes a part of the work with the"
+            " code that it has loaded. If their code differs, end or restart the older one.",
+            ", ".join(each for each in others if each != str(pid)),
+            serves(queue),
+            str(data_dir),
+        )
+    file = folder / f"{pid}-{secrets.token_hex(4)}.json"
+    write_json(file, {"pid": pid, "started": start_time(pid), "queue": queue})
+    try:
+        yield
+    finally:
+        if os.getpid() == pid:
+            file.unlink(missing_ok=True)
