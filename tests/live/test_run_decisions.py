@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.client.runner.runner import RunState
-from holdfast.errors import CommandRefusedError
+from holdfast.errors import CommandRefusedError, TaskClosedError
 from holdfast.testing import FakeOpenAI
 from tests.support.runs import Runs, outputs, tools
 
@@ -71,3 +71,23 @@ async def test_a_decision_that_contradicts_one_made_elsewhere_is_refused_and_not
     [left] = (await run(rest)).interruptions
     assert left.approval_id == first.approval_id
     await run.runner.abandon(state.task_id, "enough")
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+async def test_input_added_beside_a_decision_is_read_or_its_sender_is_told_that_the_task_has_ended(
+    run: Runs, model: FakeOpenAI, verb: str
+) -> None:
+    _, state = await waiting(run, model, "ann")
+    late = (await run(RunState.of(state.task_id))).to_state()
+    state.add_input("keep the report")
+    getattr(state, verb)(state.get_interruptions()[0])
+    model.reply("done")
+    for _ in range(2):
+        assert (await run(state)).final_output == "done"
+    said = [m.text for m in model.requests[-1].messages if m.role == "user"]
+    assert (said, len(model.requests)) == (["q", "keep the report"], 2)
+    given = [e.verb for e in await run.runner.audit(state.task_id) if e.kind == "command"]
+    assert given == ["feedback", verb]
+    late.add_input("and stop")
+    with pytest.raises(TaskClosedError, match=r"has ended, and no model has read .*'and stop'"):
+        await run(late)

@@ -56,8 +56,12 @@ class _Settled:
         return f"{done} by {self.by} at {when}" if self.by else f"{done} at {when}"
 
 
-async def send_decisions(engine: AgentRunner, state: RunState, by: str, *, is_over: bool) -> None:
-    """Send the decisions of a state; equal ones that were made before, here or elsewhere, stand.
+async def checked_decisions(
+    engine: AgentRunner, state: RunState, by: str, *, is_over: bool
+) -> list[tuple[Approval, Decision]]:
+    """Return the decisions of a state that are to be sent, each with what it decides.
+
+    Equal ones that were made before, here or elsewhere, stand.
 
     Args:
         engine: The engine.
@@ -66,8 +70,7 @@ async def send_decisions(engine: AgentRunner, state: RunState, by: str, *, is_ov
         is_over: Whether the run's task is closed: its outcome then explains withdrawn approvals.
 
     Raises:
-        CommandRefusedError: A call was decided otherwise before, or has changed since it was shown.
-            What is found out before sending prevents sending anything.
+        CommandRefusedError: A call was decided otherwise before. Nothing was sent then.
     """
     decisions = _in_order(state.decisions)
     asked = await engine.pending_approvals(state.task_id) if decisions else []
@@ -79,9 +82,7 @@ async def send_decisions(engine: AgentRunner, state: RunState, by: str, *, is_ov
         withdrawn = found is None or not found.verb
         if not (is_over and withdrawn) and not (found and found.agrees_with(decision)):
             raise await _refused(engine, decision, found, by)
-    for decision in decisions:
-        if decision.approval in waiting:
-            await _send(engine, waiting[decision.approval], decision, by)
+    return [(waiting[each.approval], each) for each in decisions if each.approval in waiting]
 
 
 def _in_order(decisions: Sequence[Decision]) -> list[Decision]:
@@ -97,8 +98,14 @@ def _scope(decision: Decision) -> tuple[str, str]:
     return decision.approval.rpartition(":")[0], decision.tool
 
 
-async def _send(engine: AgentRunner, approval: Approval, decision: Decision, by: str) -> None:
-    """Send one decision on a call that waited when the approvals were read."""
+async def send_decision(
+    engine: AgentRunner, approval: Approval, decision: Decision, by: str
+) -> None:
+    """Send one decision on a call that waited when the approvals were read.
+
+    Raises:
+        CommandRefusedError: It was decided otherwise, or has changed since it was shown.
+    """
     try:
         await _command(engine, approval, decision, by)
     except (TaskClosedError, TaskNotFoundError):

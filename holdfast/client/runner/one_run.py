@@ -23,7 +23,7 @@ from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.caller_sessions.turns import write_turn
 from holdfast.client.runner.caller_input import with_caller_input, with_known_input
 from holdfast.client.runner.changed_settings import change_of, give_settings, replaced_code
-from holdfast.client.runner.decisions import send_decisions
+from holdfast.client.runner.decisions import checked_decisions, send_decision
 from holdfast.client.runner.input import Given, read_input, with_input
 from holdfast.client.runner.resumed_task import check_resumable
 from holdfast.client.runner.run_call import RUNNER, RunCall
@@ -51,6 +51,7 @@ from holdfast.values.code.code_refs import beginning, hold, refer, release, take
 from holdfast.values.code.context_data import KEY, initial_state
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.runs.status import CLOSED
+from holdfast.values.text.shown import shown
 
 T = TypeVar("T")
 
@@ -144,16 +145,37 @@ async def _decide_and_go(
     by = call.by
     if call.change is not None:
         await give_settings(engine, state, call.change, by)
-    await send_decisions(engine, state, by, is_over=before.task.status in CLOSED)
-    for request_id, text in state.added_input:
-        try:
-            await engine.give_feedback(state.task_id, text, by=by, request_id=request_id)
-        except TaskClosedError:  # the task has ended meanwhile: its outcome follows
-            break
+    ready = await checked_decisions(engine, state, by, is_over=before.task.status in CLOSED)
+    for request_id, text in state.added_input:  # first: a decision may let the task end
+        await _add_input(engine, state.task_id, text, by=by, request_id=request_id)
+    for approval, decision in ready:
+        await send_decision(engine, approval, decision, by)
     if before.task.paused_by_run:
         with suppress(CommandRefusedError, TaskClosedError):  # resumed or ended meanwhile
             await engine.resume(state.task_id, by=by)
     await engine.run_on(state.task_id)
+
+
+async def _add_input(
+    engine: AgentRunner, task_id: str, text: str, *, by: str, request_id: str
+) -> None:
+    """Give a task what was added to its state, once.
+
+    Raises:
+        TaskClosedError: The task ended without it.
+    """
+    try:
+        await engine.give_feedback(task_id, text, by=by, request_id=request_id)
+    except TaskClosedError as error:
+        events = [entry.event for entry in await engine.reader.entries(task_id) if entry.event]
+        if any(event.body.get("id") == request_id for event in events):
+            return  # an earlier run of this state has sent it
+        msg = (
+            f"Task {task_id!r} has ended, and no model has read what was added to its state:"
+            f" {shown(text)}. Runner.run(agent, RunState.of({task_id!r})) returns how it ended. To"
+            " go on with this input, add it to that result's to_state()."
+        )
+        raise TaskClosedError(msg) from error
 
 
 class _Run:
