@@ -37,7 +37,7 @@ from holdfast.task.data.state import CommitRef, TaskRecord
 from holdfast.task.guardrails_due import OUTPUT_TRIPPED
 from holdfast.task.ledger.references import input_message
 from holdfast.task.queries.pages import closed_task
-from holdfast.task.undo import UNDONE, active_steps
+from holdfast.task.undo import UNDONE, active_steps, without_undo_notes
 from holdfast.values.base import canonical
 from holdfast.values.checks.json_shapes import as_object, as_text
 from holdfast.values.code import user_calls
@@ -152,12 +152,12 @@ class ClosingActivities:
             return None
         adds = session.adds if session is not None else ""
         before = await read_messages(source.archive, adds) if adds else []
-        transcript = await source.transcript(given.at)
+        transcript = without_undo_notes(await source.transcript(given.at))
         worker = self._registry.of(head).agent(head.agent).made_worker
         blocked = await self._blocked(head, given, opens)
         if given.status == "finished" or transcript:
             with naming(f"finalize_task of agent {head.agent!r}", worker.finalize_task):
-                said = [*await invoke(worker.finalize_task, task, list(transcript)), *blocked]
+                said = [*await invoke(worker.finalize_task, task, transcript), *blocked]
         else:
             said = blocked or ([] if _is_empty(task) else [_input(task)])
         kept = [*before, *[await source.offload(message) for message in said]]

@@ -29,10 +29,11 @@ from holdfast.task.ledger.queue_changes import (
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
-from holdfast.values.messages import ImagePart, Message, system, user
+from holdfast.values.messages import ImagePart, Message, user
 from holdfast.values.steps import TaskStep
 
 UNDONE = "undone"
+"""Kind of the event, and mark of the note to the model, which keeps it out of sessions."""
 
 RESIDUE_KEPT = 100
 """Most remaining effects in the note to the model; the ledger has all of them."""
@@ -60,6 +61,11 @@ def path_to(entries: Iterable[Entry], wanted: StepRecord) -> list[StepRecord]:
         if entry.step is wanted:
             break
     return active_steps(seen)
+
+
+def without_undo_notes(messages: Iterable[Message]) -> list[Message]:
+    """Leave out the notes about undos, which concern their task alone."""
+    return [said for said in messages if (said.role, said.call_id) != ("system", UNDONE)]
 
 
 def departure(
@@ -250,7 +256,7 @@ def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
     lines += [f"Undone: {text}" for text in state.undone]
     residue = (*ledger.s.residue, *state.remains)[-RESIDUE_KEPT:]  # also what earlier undos left
     lines += [f"Still in the world: {text}" for text in residue]
-    note = system("\n".join(lines))
+    note = Message(role="system", content="\n".join(lines), call_id=UNDONE)
     stays = asked.reason or state.undone  # else a later undo says all that this one says
     ledger.change(
         undo=None,

@@ -62,6 +62,7 @@ async def test_rounds_of_ready_steps_are_the_waves_of_the_plan(
     model.reply(written(b="a", c="a", d="b c"), match=REFINING)
     model.reply("It is fine as it is.", match=REFINING)
     task = await runner.create_task("the request")
+    await runner.give_feedback(task, "the correction", by="ann")
     rounds: list[list[str]] = []
     while await runner.get_upcoming_steps(task):
         outputs = await runner.run_steps_in_queue(task)
@@ -74,6 +75,8 @@ async def test_rounds_of_ready_steps_are_the_waves_of_the_plan(
         ["p1-refine-2"],
         ["p1:d"],
     ]
+    of_parts = [r for r in model.requests if r.holds("Sub-task '")]
+    assert all(r.holds("the request") and r.holds("the correction") for r in of_parts)
     made = {o.task_step.step_id: o.output for o in await runner.get_completed_steps(task)}
     assert made["s1"]["reason"] == "made"
     assert made["p1-refine-1"]["reason"] == "unchanged"

@@ -12,8 +12,13 @@ from holdfast import Agent, AgentRunner, Budget, Task, TaskStep, TaskStepOutput,
 from holdfast.agents.tools.context import Effect
 from holdfast.errors import CommandRefusedError, MaxTurnsExceeded, NoUpcomingStepsError
 from holdfast.testing import FakeOpenAI
-from holdfast.values.messages import Usage, user
-from holdfast.workers import StepContext
+from holdfast.values.messages import Message, Usage, user
+from holdfast.workers import (
+    FunctionAgentWorker,
+    LLMCompilerAgentWorker,
+    ReActAgentWorker,
+    StepContext,
+)
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status, until_steps
 from tests.support.workers import Doing
@@ -80,6 +85,57 @@ async def test_queued_feedback_becomes_the_next_input_after_the_answer(
         "and then?",
         "and at last?",
     ]
+
+
+async def _asks(question: str, ctx: StepContext) -> str:
+    del question
+    return (await ctx.call_model()).text
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [None, ReActAgentWorker(), FunctionAgentWorker(_asks), LLMCompilerAgentWorker()],
+    ids=lambda worker: type(worker).__name__,
+)
+async def test_words_about_a_waiting_input_follow_it_and_notes_of_an_undo_end_with_their_task(
+    make_runner: MakeRunner, model: FakeOpenAI, worker: Any
+) -> None:
+    runner = await make_runner(**({} if worker is None else {"worker": worker}))
+
+    def said() -> list[str]:
+        return [m.text for m in model.requests[-1].messages if m.text in ("q", "no", "r") or by(m)]
+
+    def by(message: Message) -> bool:
+        return "Reason: because" in message.text
+
+    task = await runner.create_task("q", session="s")
+    await runner.give_feedback(task, "no", by="ann")
+    for n in range(3):
+        model.reply(f"Answer: {n}")
+    await runner.run_step(task)
+    assert said() == ["q", "no"]
+    await runner.undo_step(task, by="ann", reason="because")
+    await runner.run_step(task)
+    assert [text[:5] for text in said()] == ["q", "no", "Steps"]
+    await runner.finalize_response(task)
+    kept = [m.text for m in await runner.session("s").chat_history()]
+    assert kept[:1] == ["q"]
+    later = await runner.create_task("r", session="s")
+    await runner.run_step(later)
+    assert not any(map(by, model.requests[-1].messages))
+    assert "because" not in str(kept)
+
+
+async def test_an_input_that_comes_with_the_request_to_run_follows_earlier_feedback(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.give_feedback(task, "no", by="ann")
+    await runner.run_step(task, input="something else")
+    said = [m.text for m in model.requests[-1].messages if m.role == "user"]
+    assert said == ["no", "something else"]
 
 
 # ---- the queue

@@ -24,7 +24,7 @@ from holdfast.task.ledger.queue_changes import with_queue
 from holdfast.task.ledger.recording import CREATED
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.ledger.upcoming_steps import DONE_KEPT
-from holdfast.task.undo import active_steps, departure, path_to, undone_meanwhile
+from holdfast.task.undo import UNDONE, active_steps, departure, path_to, undone_meanwhile
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, extend
 from holdfast.values.checks.arguments import check_arguments
@@ -35,7 +35,7 @@ from holdfast.values.checks.ids import (
     check_new_id,
     is_of_agent,
 )
-from holdfast.values.messages import ImagePart, system
+from holdfast.values.messages import ImagePart, Message
 from holdfast.values.steps import Task, TaskStepOutput, UndoReceipt
 from holdfast.values.text.shown import shown
 
@@ -259,7 +259,8 @@ class TimeTravel(TaskCreation):
         state: dict[str, Json] = dict(body.get("extra_state", {}))
         for record in path:
             state = merge_patch.apply(state, record.patch)
-        left = system(LEFT.format(path[-1].step.step_id, mark.body["from"]))
+        said = LEFT.format(path[-1].step.step_id, mark.body["from"])
+        left = Message(role="system", content=said, call_id=UNDONE)
         begun = departure(
             path,
             state,

@@ -48,7 +48,8 @@ class OpenStep(Value):
         tool_choice: Tool choice asked for by this run_step, or empty.
         stored: The step's input in the archive, when it is too large for history.
         notes: Messages that precede the step's first model call: feedback, and notes of the task,
-            for example on an undo.
+            for example on an undo. They follow the input, which they are about.
+        late: Whether the input came with the request to run the step: it follows the notes then.
         inputs: Step id to the output of each step that this one waited for.
     """
 
@@ -57,6 +58,7 @@ class OpenStep(Value):
     tool_choice: str = ""
     stored: Blob | None = None
     notes: tuple[Message, ...] = ()
+    late: bool = False
     inputs: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
 
 

@@ -90,6 +90,7 @@ class Ledger(UpcomingSteps):
             tool_choice=asked.tool_choice,
             stored=asked.stored if asked.brings_input else stored,
             notes=joined(notes),
+            late=asked.brings_input,
             inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done},
         )
         siblings = [c.model_copy(update={"alone": False, "before": Before()}) for c in self.s.opens]
@@ -126,7 +127,7 @@ class Ledger(UpcomingSteps):
         opened = opened.model_copy(update={"step": step})
         if asked.brings_input:
             step = step.model_copy(update={"input": asked.input})
-            opened = opened.model_copy(update={"step": step, "stored": asked.stored})
+            opened = opened.model_copy(update={"step": step, "stored": asked.stored, "late": True})
         if asked.tool_choice:
             opened = opened.model_copy(update={"tool_choice": asked.tool_choice})
         if asked.restart:

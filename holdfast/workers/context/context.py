@@ -118,6 +118,7 @@ class StepContext:
         self.record = StepJournal(journal, unrecorded=unrecorded, keep=keep)
         self.notes = opened.notes
         self.adds: list[Message] = list(opened.notes)
+        self._waited = None if opened.late else opened.step.message()
         self._head = head
         self._before = tuple(transcript) if before is None else before
         self._paid = PaidCalls(self.record, self.stop, respond, ensure_ours, transcript)
@@ -221,11 +222,16 @@ class StepContext:
     def add(self, message: Message) -> None:
         """Append a message to the transcript; it is recorded when the step is done.
 
+        The step's own input, added first, goes before the notes that came while it waited: a
+        correction follows what it corrects.
+
         Raises:
             InvalidArgumentError: It is not a Message.
         """
         check_message(message, "ctx.add")
-        self.adds.append(message)
+        waited = self._waited if len(self.adds) == len(self.notes) else None
+        is_input = waited and (waited.role, waited.content) == (message.role, message.content)
+        self.adds.insert(0 if is_input else len(self.adds), message)
 
     async def call_model(
         self,

@@ -126,7 +126,7 @@ class PlanAndSolveAgentWorker(AgentWorker):
             ctx.add(told)
         tools = await ctx.offered_tools()
         instructions = prompts.planning(ctx.agent.instructions, self.plan_prompt, tools)
-        request = _request(ctx)
+        request = _request(ctx, told)
         conversation, problem = ctx.messages, ""
         for _ in range(2):
             if ctx.limit_reached:
@@ -229,18 +229,21 @@ class PlanAndSolveAgentWorker(AgentWorker):
         return following(plan, progress, refine=self.refine, synthesize=self.synthesize)
 
 
-def _request(ctx: StepContext) -> int:
-    """Return the position of the newest user message.
+def _request(ctx: StepContext, told: Message | None) -> int:
+    """Return the position of the step's input, or of the newest user message before the step.
 
     Raises:
         InvalidArgumentError: There is no user message.
     """
     messages = ctx.messages
+    begins = len(messages) - len(ctx.adds)
+    if told is not None:
+        return messages.index(told, begins)
     places = [at for at, message in enumerate(messages) if message.role == "user"]
     if not places:
         msg = "There is nothing to plan for: the task has no input and the conversation no request."
         raise InvalidArgumentError(msg)
-    return places[-1]
+    return next((at for at in reversed(places) if at < begins), places[-1])
 
 
 def _said_since(ctx: StepContext, request: int) -> tuple[Message, ...]:

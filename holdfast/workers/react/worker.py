@@ -99,7 +99,7 @@ class ReActAgentWorker(AgentWorker):
         """Call the model once; end the task with its answer, or the step with its action."""
         told = step.message()
         if told is not None:
-            ctx.add(_heard(told, step, ctx))
+            _hear(told, step, ctx)
         limit = self._limit(step, ctx)
         note = _note(limit, ctx)
         if note is not None:
@@ -142,9 +142,9 @@ class ReActAgentWorker(AgentWorker):
 def turns(transcript: Sequence[Message]) -> list[Message]:
     """Find the user's messages and the answers in a task's transcript.
 
-    A turn's first step adds the waiting notes (feedback), then the input; so of the user messages
-    before the first reply, the last one is the input. A turn without an answer, as after a fork
-    with an input of its own, keeps its user message.
+    The task's input is its first user message, and that of a later turn has a mark: others are
+    feedback. A turn without an answer, as after a fork with an input of its own, keeps its user
+    message.
 
     Args:
         transcript: The messages, oldest first.
@@ -157,7 +157,7 @@ def turns(transcript: Sequence[Message]) -> list[Message]:
         if message.role == "user" and message.call_id == TURN:
             asked = [*(() if waits else asked), message.model_copy(update={"call_id": ""})]
         elif message.role == "user" and not message.call_id:
-            asked = [message] if waits else asked
+            asked = asked or ([message] if waits else [])
         elif message.role in ("user", "assistant"):
             waits = False
             goes_on = following is not None and following.call_id not in ("", TURN)
@@ -186,14 +186,19 @@ def _check_callable(name: str, given: object) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _heard(told: Message, step: TaskStep, ctx: StepContext) -> Message:
-    """Make the message of an input: an observation in the middle of a turn, else a user message.
+def _hear(told: Message, step: TaskStep, ctx: StepContext) -> None:
+    """Add an input: an observation in the middle of a turn, else a user message.
 
-    The task's own input stays unmarked: it equals the message in history, so it is stored once.
+    The task's own input stays unmarked: it equals the message in history, so it is stored once. It
+    comes before feedback, because `turns` takes the first user message for the input.
     """
     if CALLS in step.step_state:
-        return observation(told.text or shown(told.content), STEERED, (*told.images, *told.files))
-    return told if ctx.n == 1 else told.model_copy(update={"call_id": TURN})
+        text = told.text or shown(told.content)
+        ctx.add(observation(text, STEERED, (*told.images, *told.files)))
+    elif ctx.n == 1:
+        ctx.adds.insert(0, told)
+    else:
+        ctx.add(told.model_copy(update={"call_id": TURN}))
 
 
 def _answer_text(message: Message) -> str:
