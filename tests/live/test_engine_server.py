@@ -35,7 +35,7 @@ from holdfast.engine.dev_server.leases import (
     live_leases,
     release_lease,
 )
-from holdfast.engine.dev_server.process import processes_in, wait_until
+from holdfast.engine.dev_server.process import processes_in, start_time, wait_until
 from holdfast.engine.dev_server.server import ensure_server, find_server, revive_server, stop_server
 from holdfast.errors import ArchiveMismatchError, ServerStartError
 from holdfast.serving.names import check_archive
@@ -122,10 +122,8 @@ def child(code: str, *arguments: object) -> Generator[tuple[subprocess.Popen[str
 
 
 def is_gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+    # A killed process is a zombie at once, but holds its leases until its last thread has ended.
+    return start_time(pid) is None
 
 
 def watchers(pid: int) -> list[int]:
