@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.engine.cluster import has_workers
-from holdfast.errors import ConnectError
+from holdfast.errors import ConnectError, NoWorkerError
 from holdfast.reading.server_errors import server_errors
 from holdfast.values.checks.ids import no_worker
 from holdfast.values.pauses import pauses
@@ -96,14 +97,15 @@ class Presence:
             request_id: Id of the request, when it has been sent and may be carried out later.
 
         Raises:
-            NoWorkerError: No worker process polls the task's queue.
+            NoWorkerError: No worker process polls the task's queue, or begins to within 5 s.
             ConnectError: The server has failed to answer for a minute.
         """
         queue = await self.queue_of(workflow_id)
-        if not await self._may_be_served(queue):
-            raise no_worker(
-                queue, task_id=workflow_id, request_id=request_id, is_sent=bool(request_id)
-            )
+        # A server that was started again knows of no worker process until one asks it for work.
+        missing = no_worker(
+            queue, task_id=workflow_id, request_id=request_id, is_sent=bool(request_id)
+        )
+        await self._until(self._may_be_served, queue, missing)
 
     async def _may_be_served(self, queue: str) -> bool:
         """Whether a queue is polled, as far as is known: a busy server does not end the wait."""
@@ -134,10 +136,20 @@ class Presence:
         """
         if self.is_fresh(queue):
             return
+        missing = no_worker(queue, task_id=task_id, request_id=request_id)
+        await self._until(self.is_served, queue, missing, seconds)
+
+    async def _until(
+        self,
+        is_served: Callable[[str], Awaitable[bool]],
+        queue: str,
+        missing: NoWorkerError,
+        seconds: float | None = None,
+    ) -> None:
         deadline = time.monotonic() + (PATIENCE_SECONDS if seconds is None else seconds)
         for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
-            if await self.is_served(queue):
+            if await is_served(queue):
                 return
             if time.monotonic() + pause > deadline:
-                raise no_worker(queue, task_id=task_id, request_id=request_id)
+                raise missing
             await asyncio.sleep(pause)

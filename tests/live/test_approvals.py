@@ -11,6 +11,8 @@ from holdfast import AgentRunner, Task, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import CommandRefusedError, InvalidArgumentError
 from holdfast.reading.audit.audit import AuditEvent
+from holdfast.reading.reader import Reader
+from holdfast.task.data.calls import Approval
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask, asked
 from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, roll, until, until_steps
@@ -88,6 +90,26 @@ async def test_arguments_that_cannot_be_read_always_ask_and_can_be_corrected(
     await runner.approve(await ask(runner, task), "ann", {"amount": 3})
     assert str(await runner.run_task(task)) == "done"
     assert ran == [3]
+
+
+async def test_a_decision_that_comes_before_its_approval_is_open_is_sent_again_once_it_is(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query may show what the next workflow task is going to open, and the decision be first."""
+    runner = await make_runner(pay)
+    model.call("pay", {"amount": 5})
+    model.reply("done")
+    task = await runner.create_task("q")
+    approvals = Reader.approvals
+
+    async def opened(reader: Reader, task_id: str) -> list[Approval]:
+        await runner.run_step(task)
+        return await approvals(reader, task_id)
+
+    monkeypatch.setattr(Reader, "approvals", opened)
+    assert (await runner.approve(f"{task.task_id}:1", "ann")).status == "applied"
+    monkeypatch.undo()
+    assert str(await runner.run_task(task)) == "done"
 
 
 async def question(runner: AgentRunner, task: Task) -> AuditEvent:

@@ -16,7 +16,7 @@ from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, Inv
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import memo_of
 from holdfast.task.data.calls import Approval, StandingRule
-from holdfast.task.data.commands import Receipt
+from holdfast.task.data.commands import NOT_OPEN, Receipt
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json, canonical, same_json
 from holdfast.values.checks import gate
@@ -256,7 +256,18 @@ class TaskApprovals(RunnerBase):
         _check_size(sent)
         if isinstance(approval, Approval) and verb != "uncover":
             sent["digest"] = approval.bound or approval.digest
+        try:
+            return await self._tasks.command(task_id, verb, by=by, body=sent)
+        except CommandRefusedError as error:
+            # A query can show an approval before a workflow task has opened it. A decision that
+            # comes with that workflow task is handled before its other events: send it again.
+            if NOT_OPEN not in str(error) or not await self._is_open(task_id, wanted):
+                raise
         return await self._tasks.command(task_id, verb, by=by, body=sent)
+
+    async def _is_open(self, task_id: str, wanted: str) -> bool:
+        known = await self._read.approvals(task_id)
+        return any(each.id == wanted and each.status == "open" for each in known)
 
     async def _await_check(self, approval: ApprovalLike, edited: Json) -> None:
         """Wait until edited arguments were checked.

@@ -79,6 +79,9 @@ BODIES: Mapping[Verb, str] = {
 DECISIONS = ("approve", "reject", "respond")
 """Verbs that decide an approval."""
 
+NOT_OPEN = "There is no open approval"
+"""Begins the reason when one is refused for an approval that the task does not have."""
+
 ENVELOPE = ("by", "id", "branch")
 """Keys of a body that are not arguments of the verb."""
 

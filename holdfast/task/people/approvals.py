@@ -23,7 +23,7 @@ from typing import cast
 
 from holdfast.task.data.agent_snapshot import policy_of
 from holdfast.task.data.calls import Approval, ApprovalKind, Asks, call_digest
-from holdfast.task.data.commands import DECISIONS, Command
+from holdfast.task.data.commands import DECISIONS, NOT_OPEN, Command
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import deciders
@@ -194,7 +194,7 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     if found is None:
         known = decided_by(ledger.entries, wanted)
         why = f"it was decided already: {known}" if known else "its step may be over or undone"
-        return f"There is no open approval {wanted!r}; {why}."
+        return f"{NOT_OPEN} {wanted!r}; {why}."
     if found.status != "open":
         who, when = found.by or "the clock", time_shown(found.at)
         return f"Approval {wanted!r} was {found.status} by {who} already, at {when}."
