@@ -41,7 +41,7 @@ from holdfast.task.undo import UNDONE, active_steps, without_undo_notes
 from holdfast.values.base import canonical
 from holdfast.values.checks.json_shapes import as_object, as_text
 from holdfast.values.code import user_calls
-from holdfast.values.code.user_calls import invoke, naming
+from holdfast.values.code.user_calls import invoke, invoke_here, naming
 from holdfast.values.messages import Message, clean
 from holdfast.values.runs.run_context import RunContextWrapper
 from holdfast.values.steps import Task, TaskStep
@@ -157,7 +157,7 @@ class ClosingActivities:
         blocked = await self._blocked(head, given, opens)
         if given.status == "finished" or transcript:
             with naming(f"finalize_task of agent {head.agent!r}", worker.finalize_task):
-                said = [*await invoke(worker.finalize_task, task, transcript), *blocked]
+                said = [*await invoke_here(worker.finalize_task, task, transcript), *blocked]
         else:
             said = blocked or ([] if _is_empty(task) else [_input(task)])
         kept = [*before, *[await source.offload(message) for message in said]]

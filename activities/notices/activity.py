@@ -21,7 +21,7 @@ from holdfast.activities.notices.notifiers import (
 from holdfast.errors import NotificationError
 from holdfast.task.data.wire import NoticeInput
 from holdfast.values.checks.json_shapes import is_array, is_object
-from holdfast.values.code.user_calls import invoke
+from holdfast.values.code.user_calls import invoke_here
 from holdfast.values.text.decided import exact, for_decision
 
 LONGEST_SECONDS = 30.0
@@ -70,7 +70,9 @@ async def _failure(notifier: Notifier, notice: Notice) -> Exception | None:
     """Send a message by one notifier; return why it was not delivered, or None."""
     try:
         async with asyncio.timeout(LONGEST_SECONDS):
-            await invoke(notifier.send, notice)  # a plain method in a daemon thread: it may hang
+            await invoke_here(
+                notifier.send, notice
+            )  # a plain method in a daemon thread: it may hang
     except TimeoutError:
         text = f"{type(notifier).__name__} has not delivered the message {notice.id!r} in time."
         return NotificationError(text)

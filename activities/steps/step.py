@@ -38,7 +38,7 @@ from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_calls
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef
-from holdfast.values.code.user_calls import invoke, naming
+from holdfast.values.code.user_calls import invoke_here, naming
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
 from holdfast.workers.context.context import StepContext
@@ -108,7 +108,7 @@ class StepActivities:
         worker = agent.made_worker
         task = await self._source.task()
         with naming(f"initialize_step of agent {agent.name!r}", worker.initialize_step):
-            made: TaskStep = await invoke(worker.initialize_step, task)
+            made: TaskStep = await invoke_here(worker.initialize_step, task)
         if made.input == task.input and not made.images:
             changes: dict[str, object] = {"images": task.images}  # it does not know of images
             if not task.input and not task.images:

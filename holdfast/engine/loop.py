@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from holdfast.engine.tracebacks import shortened
 from holdfast.errors import HoldfastError
+from holdfast.values.code import user_calls
 from holdfast.values.text.logs import log
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ class LoopThread:
         """
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
+        user_calls.own_loops.add(self._loop)
         self._started = threading.Event()
         self._is_closing = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -103,24 +105,12 @@ class LoopThread:
         if self.is_inside:
             return await coro
         self._check(coro)
-        done: Future[T] = Future()
-        tasks: list[asyncio.Task[T]] = []
-
-        def start() -> None:
-            task = self._loop.create_task(coro)
-            tasks.append(task)
-            task.add_done_callback(lambda ended: _copy_outcome(ended, done))
-
-        def cancel() -> None:
-            tasks[0].cancel()
-
-        self._loop.call_soon_threadsafe(start, context=context)
-        outer = asyncio.wrap_future(done)
+        seen = user_calls.context_here() if context is None else context
+        outer, cancel = user_calls.begin_in(self._loop, coro, seen)
         try:
             await asyncio.wait([outer])
         except asyncio.CancelledError:
-            # Callbacks run in the order they were posted, so the task exists by then.
-            self._loop.call_soon_threadsafe(cancel)
+            cancel()
             await asyncio.wait([outer])
             if not outer.cancelled():
                 outer.exception()  # Retrieved, as asyncio logs exceptions never retrieved.
@@ -181,17 +171,6 @@ class LoopThread:
             log.warning("Code on %s raised %s", self._thread.name, type(error).__name__)
             return True
         return False
-
-
-def _copy_outcome(task: asyncio.Task[T], done: Future[T]) -> None:
-    """Set a future, which another thread waits for, to a task's outcome."""
-    if task.cancelled():
-        done.cancel()
-        done.set_running_or_notify_cancel()
-    elif (error := task.exception()) is not None:
-        done.set_exception(error)
-    else:
-        done.set_result(task.result())
 
 
 class _Shared:

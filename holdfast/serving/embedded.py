@@ -113,8 +113,8 @@ class LocalEngine:
     """A dev server, an archive, and workers on threads and event loops of their own.
 
     The workers have their own loop because a blocking call in the caller's loop would stop their
-    heartbeats, and a call whose worker shows no sign of life counts as lost. Tools and AgentWorkers
-    have another one, for the same reason.
+    heartbeats, and a call whose worker shows no sign of life counts as lost. AgentWorkers have
+    another one, for the same reason, and so have tools whose caller has no loop that runs.
     """
 
     def __init__(

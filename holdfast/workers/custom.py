@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.errors import InvalidArgumentError
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
-from holdfast.values.code.user_calls import invoke
+from holdfast.values.code.user_calls import invoke_here
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
@@ -93,7 +93,7 @@ class CustomAgentWorker(AgentWorker):
         """Call `next_state` with a copy of the state, and queue the next step with its result."""
         step = add_question(ctx, step)
         before = await self._before(step, ctx)
-        made = await invoke(self.next_state, {**before, "input": step.input}, ctx)
+        made = await invoke_here(self.next_state, {**before, "input": step.input}, ctx)
         state, is_last = self._returned(made)
         self._take_input(state, step.input)
         output = as_json(state.pop("output", None), f"{self._name} gave as output")

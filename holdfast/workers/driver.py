@@ -19,7 +19,7 @@ from holdfast.task.data.records import OVER_BUDGET, JournalEntry, OpenStep, Step
 from holdfast.task.data.wire import Advanced
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, as_text, canonical
-from holdfast.values.code.user_calls import calling, invoke, kept_alive, message_with_place
+from holdfast.values.code.user_calls import calling, invoke_here, kept_alive, message_with_place
 from holdfast.values.messages import Message, ToolCall, assistant, clean, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.values.text.logs import log
@@ -81,7 +81,7 @@ async def _join(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskSt
     """Make one answer of the outputs of several last steps."""
     has_rule = type(worker).join is not AgentWorker.join
     over = step.step_state.get(OVER_BUDGET) and not has_rule
-    joined = dict(ctx.inputs) if over else await invoke(worker.join, ctx.inputs)
+    joined = dict(ctx.inputs) if over else await invoke_here(worker.join, ctx.inputs)
     ctx.add(assistant(as_text(joined)))
     return TaskStepOutput(output=joined, task_step=step, is_last=True)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.values.code.user_calls import invoke, is_async
+from holdfast.values.code.user_calls import invoke_here, is_async
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
@@ -67,7 +67,7 @@ class FunctionAgentWorker(AgentWorker):
         step = add_question(ctx, step)
         first = step if self._by_step else step.input
         named = {"ctx": ctx} if self._has_ctx else {}
-        made = await invoke(self.function, first, **named)
+        made = await invoke_here(self.function, first, **named)
         if not isinstance(made, TaskStepOutput):
             made = TaskStepOutput(output=made, task_step=step, is_last=True)
         output = as_json(made.output, f"Function {self.name!r} returned")

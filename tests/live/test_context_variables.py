@@ -1,4 +1,4 @@
-"""Context variables in tools: each run sees those of its own caller."""
+"""What tools see of the caller of their run: its context variables, and its event loop."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Runner, tool
+from holdfast import Agent, AgentRunner, GuardrailFunctionOutput, Runner, input_guardrail, tool
+from holdfast.agents.hooks import AgentHooks
+from holdfast.errors import OutcomeUnknownError
 from holdfast.testing import FakeOpenAI
+from holdfast.values.code import user_calls
 from tests.support.rig import Rig
 
 tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="none")
@@ -75,3 +78,105 @@ async def test_a_worker_that_did_not_start_the_run_shows_its_tools_no_variables(
     tenant.set("caller")
     await rig.runner().chat("whose?")
     assert list(model.requests[-1].results.values()) == ["none"]
+
+
+Loops = dict[str, asyncio.AbstractEventLoop]
+
+
+class LoopHooks(AgentHooks[Any]):
+    def __init__(self, loops: Loops) -> None:
+        self.loops = loops
+
+    async def on_start(self, context: Any, agent: Any) -> None:
+        self.loops["hook"] = asyncio.get_running_loop()
+
+
+def waiting_agent(loops: Loops, answer: asyncio.Future[str]) -> Agent:
+    async def instructions(_ctx: Any, _agent: Any) -> str:
+        loops["instructions"] = asyncio.get_running_loop()
+        return "Ask."
+
+    @input_guardrail
+    async def allows(_ctx: Any, _agent: Any, _input: Any) -> GuardrailFunctionOutput:
+        loops["guardrail"] = asyncio.get_running_loop()
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    @tool(effect="read")
+    async def ask() -> str:
+        """Wait for an answer of the program."""
+        return await answer
+
+    @tool(effect="read")
+    def ask_later() -> Any:
+        """Return what is to be awaited."""
+        return ask.function()
+
+    return Agent(
+        name="agent",
+        instructions=instructions,
+        model="gpt-5-mini",
+        tools=[ask, ask_later],
+        hooks=LoopHooks(loops),
+        input_guardrails=[allows],
+    )
+
+
+async def test_async_tools_hooks_and_guardrails_run_in_the_callers_loop(model: FakeOpenAI) -> None:
+    loop, loops = asyncio.get_running_loop(), Loops()
+    answer = loop.create_future()
+    loop.call_soon(answer.set_result, "of the program")
+    agent = waiting_agent(loops, answer)
+    for called in ("ask", "ask_later"):
+        model.call(called)
+        model.reply("done")
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        await Runner.run(agent, "go", runner=runner)
+        assert list(model.requests[-1].results.values()) == ["of the program"]
+        task = await runner.create_task("go")
+        user_calls.release(task.task_id)  # as when another program had created it
+        await runner.run_task(task)
+        assert list(model.requests[-1].results.values()) == ["of the program"]
+    assert loops == dict.fromkeys(("instructions", "hook", "guardrail"), loop)
+
+
+async def test_a_call_that_the_end_of_its_loop_cuts_off_is_not_taken_for_a_failed_one() -> None:
+    begun = asyncio.Event()
+    other = asyncio.new_event_loop()
+
+    async def hang() -> None:
+        main.call_soon_threadsafe(begun.set)
+        await asyncio.Event().wait()
+
+    main = asyncio.get_running_loop()
+    running = asyncio.ensure_future(asyncio.to_thread(run_until_stopped, other))
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), other))
+    seen = contextvars.copy_context()
+    seen.run(user_calls.callers_loop.set, other)
+    call = asyncio.create_task(user_calls.invoke(hang), context=seen)
+    await begun.wait()
+    other.call_soon_threadsafe(other.stop)
+    await running
+    with pytest.raises(OutcomeUnknownError, match="The program ended the event loop"):
+        await call
+
+
+def run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop, and end it as asyncio.run does."""
+    loop.run_forever()
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+
+async def test_a_tool_of_a_worker_that_uses_another_loops_future_is_told_what_that_is(
+    rig: Rig, model: FakeOpenAI
+) -> None:
+    answer = asyncio.get_running_loop().create_future()
+    await rig.serve(waiting_agent({}, answer), own_loop=True)
+    model.call("ask")
+    model.reply("done")
+    await rig.runner().chat("go")
+    [told] = model.requests[-1].results.values()
+    assert "attached to a different loop" in told
+    assert "Make the object in the function that uses it" in told

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, tool
+from holdfast import Agent, AgentRunner, sync, tool
 from holdfast.activities.user_loop import user_loop
 from holdfast.serving import embedded as local
 from holdfast.serving import worker_host as hosting
@@ -101,13 +101,13 @@ async def test_a_runner_closes_although_a_tool_does_not_end(
 
     made = tool(effect="read", name_override="hold")(hold if kind == "sync" else hold_async)
     agent = Agent(name="a", model="gpt-5-mini", tools=[made])
-    runner = await AgentRunner.local(agent, data_dir=None).start()
+    runner = await asyncio.to_thread(sync.AgentRunner.local(agent, data_dir=None).start)
     model.call("hold")
-    await runner.create_task("q", step_mode="automatic")
+    await asyncio.to_thread(runner.create_task, "q", step_mode="automatic")
     await asyncio.to_thread(reached.wait)
     with caplog.at_level(logging.WARNING, "holdfast"):
         async with asyncio.timeout(MOST_SECONDS):
-            await runner.close()
+            await asyncio.to_thread(runner.close)
     if kind == "async":
         assert any("tool 'hold'" in text for text in caplog.messages)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.errors import WrongTypeError
+from holdfast.values.code.user_calls import with_caller
 
 ARGUMENTS = ("context", "agent")
 
@@ -34,5 +35,5 @@ async def system_prompt(
         )
         raise WrongTypeError(msg)
     made: Any = instructions(context, agent)
-    text: str | None = await made if inspect.isawaitable(made) else made
+    text: str | None = await with_caller(lambda: made) if inspect.isawaitable(made) else made
     return text

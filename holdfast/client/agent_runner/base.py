@@ -34,6 +34,7 @@ from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Seconds, check_arguments
 from holdfast.values.checks.ids import DEFAULT_APP, check_app, check_name, queue_of
+from holdfast.values.code import user_calls
 from holdfast.values.messages import Blob, ImagePart
 from holdfast.values.parts.images import Image
 from holdfast.values.text.shown import shown
@@ -318,6 +319,11 @@ class RunnerBase:
     def _worker_client(self, queue: str) -> Client | None:
         """Return the client of the worker of this process that serves a queue, if there is one."""
         return None if self._engine is None else self._engine.client_of(queue)
+
+    def _called_from_here(self, task_id: str) -> None:
+        """Have tools and hooks of a task that this process runs itself run in the caller's loop."""
+        if self.is_embedded:
+            user_calls.carry(task_id, loop_alone=True)
 
     def _require_agent(self, agent: str) -> None:
         if self._engine is not None:

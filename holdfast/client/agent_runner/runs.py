@@ -34,6 +34,7 @@ class TaskRuns(TaskCreation):
             AgentsException: The task has ended with a verdict, now or before.
             NoWorkerError: No worker process serves the task; it waits.
         """
+        self._called_from_here(id_of(task))
         await self._tasks.run_on(id_of(task))
 
     async def run_step(
@@ -108,6 +109,7 @@ class TaskRuns(TaskCreation):
     ) -> TaskStepOutput:
         """Run the step that `step_request` has described, and return its output."""
         async with self._notifying(task_id, afresh=True):
+            self._called_from_here(task_id)
             reply = await self._tasks.run(task_id, asked, request_id)
         if request_id is not None and reply.status == "waiting":  # it may be decided by now
             return await self._read.waiting(task_id, reply.n, or_done=True)
@@ -142,6 +144,7 @@ class TaskRuns(TaskCreation):
             NoWorkerError: No worker process serves the task; it waits.
         """
         task_id = id_of(task)
+        self._called_from_here(task_id)
         asked = RunRequest(round=True, tool_choice=choice_of(tool_choice))
         reply = await self._tasks.run(task_id, asked, request_id)
         if not reply.round:
@@ -171,6 +174,7 @@ class TaskRuns(TaskCreation):
             return await self._run_task(id_of(task))
 
     async def _run_task(self, task_id: str) -> TaskStepOutput:
+        self._called_from_here(task_id)
         reply = await self._tasks.run(task_id, RunRequest(all=True))
         return await self._reply(task_id, reply.n, reply.status)
 

@@ -13,7 +13,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.llms.openai import llm_of
 from holdfast.models.base import Model
 from holdfast.models.libraries.llama_index import is_llm
-from holdfast.values.code.user_calls import invoke
+from holdfast.values.code.user_calls import invoke_here
 from holdfast.values.text.shown import shown
 
 OUTPUT = "output"
@@ -112,7 +112,7 @@ class FnComponent(QueryComponent):
         """Call the function."""
         hidden = {name: self.from_state(name, state) for name in self.hidden}
         if inspect.iscoroutinefunction(self.fn):
-            made = shared_loop().run(invoke(self.fn, **hidden, **inputs))
+            made = shared_loop().run(invoke_here(self.fn, **hidden, **inputs))
         else:
             made = self.fn(**hidden, **inputs)
         return self.outputs(made)

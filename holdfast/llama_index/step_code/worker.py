@@ -20,7 +20,7 @@ from holdfast.llama_index.step_code.state import StateCodec
 from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput
 from holdfast.values import steps
 from holdfast.values.base import Json
-from holdfast.values.code.user_calls import invoke
+from holdfast.values.code.user_calls import invoke_here
 from holdfast.values.json_patch import OBJECTS
 from holdfast.values.messages import Message
 from holdfast.workers.base import AgentWorker
@@ -120,7 +120,7 @@ class StepCode(AgentWorker):
 
         async def make() -> Json:
             if is_first:
-                own = await invoke(self.worker.initialize_step, view)
+                own = await invoke_here(self.worker.initialize_step, view)
                 own.step_id, own.input = step.step_id, step.input
             else:
                 held = codec.decode(step.step_state[STATE])
@@ -151,7 +151,7 @@ class StepCode(AgentWorker):
         method = self.worker.run_step
         options = {"tool_choice": tool_choice} if _takes_options(method) else {}
         try:
-            output: TaskStepOutput = await invoke(method, step, view, **options)
+            output: TaskStepOutput = await invoke_here(method, step, view, **options)
         except NotImplementedError:
             output = await self.worker.arun_step(step, view, **options)
         return output

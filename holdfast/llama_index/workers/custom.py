@@ -15,7 +15,7 @@ from holdfast.llama_index.memory import ChatMemoryBuffer
 from holdfast.llama_index.query_pipeline.pipeline import QueryPipeline
 from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput
 from holdfast.llama_index.workers.base import BaseAgentWorker
-from holdfast.values.code.user_calls import invoke
+from holdfast.values.code.user_calls import invoke_here
 from holdfast.values.text.shown import shown
 
 RESERVED = ("sources", "memory")
@@ -89,7 +89,9 @@ class FnAgentWorker(BaseAgentWorker):
             InvalidArgumentError: It returned something else than a state and a flag.
         """
         del kwargs
-        made: object = await invoke(self.fn, state={**step.step_state, self.task_input_key: task})
+        made: object = await invoke_here(
+            self.fn, state={**step.step_state, self.task_input_key: task}
+        )
         match made:
             case (dict(), bool() as is_done):
                 state = cast("dict[str, Any]", made[0])

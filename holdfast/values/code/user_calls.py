@@ -1,7 +1,8 @@
-"""Calls the user's functions: async ones on this loop, all others in threads.
+"""Calls the user's functions: async ones on an event loop, all others in threads.
 
-The name of each call in progress is kept, so that messages can name code that hangs. A function
-sees the context variables of the caller that started its run, if that is in this process.
+The name of each call in progress is kept, so that messages can name code that hangs. If the caller
+that started its run is in this process, a function sees the caller's context variables and, if it
+is async, runs in the caller's loop, to which locks, futures and connections of the program belong.
 """
 
 from __future__ import annotations
@@ -12,17 +13,24 @@ import functools
 import inspect
 import itertools
 import queue
+import re
 import threading
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
-from holdfast.errors import HoldfastError, message_of
+from holdfast.errors import HoldfastError, OutcomeUnknownError, message_of
 from holdfast.values.checks.ids import outermost
+
+LOOK_SECONDS = 1.0
+"""How often a call that runs in the caller's loop looks whether the loop was closed."""
+
+_LOOP_ENDED = "The program ended the event loop in which this call ran."
 
 MOST_KEPT = 10_000
 """Most tasks whose context variables are kept; those of the oldest tasks are dropped."""
@@ -31,10 +39,37 @@ _lock = threading.Lock()
 _kept: OrderedDict[str, Context] = OrderedDict()
 
 
-def carry(task_id: str) -> None:
-    """Keep the caller's context variables for a task that this process runs itself."""
+own_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+"""Loops of Holdfast's own threads, which are no caller's."""
+
+callers_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar(
+    "holdfast_callers_loop", default=None
+)
+"""The loop of the program that has called, where code runs on another one on its behalf."""
+
+
+def context_here() -> Context:
+    """Return a copy of this context that knows the caller's loop."""
+    seen, loop = copy_context(), asyncio.get_running_loop()
+    if loop not in own_loops:
+        seen.run(callers_loop.set, loop)
+    return seen
+
+
+def carry(task_id: str, *, loop_alone: bool = False) -> None:
+    """Keep the caller's context variables for a task that this process runs itself.
+
+    Args:
+        task_id: The task.
+        loop_alone: Whether to keep the caller's loop, and the variables as they are kept.
+    """
+    seen = context_here()
     with _lock:
-        _kept[task_id] = copy_context()
+        if loop_alone:
+            loop = seen.get(callers_loop)
+            seen = _kept.get(task_id, Context())
+            seen.run(callers_loop.set, loop)
+        _kept[task_id] = seen
         while len(_kept) > MOST_KEPT:
             _kept.popitem(last=False)
 
@@ -331,8 +366,69 @@ def tool_threads() -> DaemonThreads:
     return DaemonThreads(MOST_THREADS, "holdfast-tool")
 
 
+def begin_in(
+    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, T], context: Context
+) -> tuple[asyncio.Future[T], Callable[[], object]]:
+    """Begin a coroutine in another thread's loop; return a future here, and what cancels it."""
+    done: Future[T] = Future()
+    tasks: list[asyncio.Task[T]] = []
+
+    def start() -> None:
+        task = loop.create_task(coro)
+        tasks.append(task)
+        task.add_done_callback(lambda ended: _copy_outcome(ended, done))
+
+    def cancel() -> None:  # callbacks run in the order they were posted, so the task exists
+        tasks[0].cancel()
+
+    loop.call_soon_threadsafe(start, context=context)
+    return asyncio.wrap_future(done), functools.partial(loop.call_soon_threadsafe, cancel)
+
+
+def _copy_outcome(task: asyncio.Task[T], done: Future[T]) -> None:
+    """Set a future, which another thread waits for, to a task's outcome."""
+    if task.cancelled():
+        done.cancel()
+        done.set_running_or_notify_cancel()
+    elif (error := task.exception()) is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(task.result())
+
+
+async def with_caller(call: Callable[[], Any]) -> Any:
+    """Await what a call returns: both in the caller's loop while that runs, else here.
+
+    Raises:
+        OutcomeUnknownError: The caller's program ended its loop meanwhile.
+    """
+    loop, asked = callers_loop.get(), False
+    if loop is None or not loop.is_running() or loop is asyncio.get_running_loop():
+        return await call()
+
+    async def there() -> Any:
+        try:
+            return await call()
+        except asyncio.CancelledError:
+            if asked or not is_cancelled():
+                raise
+            raise OutcomeUnknownError(_LOOP_ENDED) from None
+
+    outer, cancel = begin_in(loop, there(), copy_context())
+    while not outer.done():
+        try:
+            await asyncio.wait([outer], timeout=LOOK_SECONDS)
+        except asyncio.CancelledError:
+            asked = True
+        if loop.is_closed() and not outer.done():
+            raise OutcomeUnknownError(_LOOP_ENDED)
+        if asked:
+            cancel()
+    return outer.result()
+
+
 async def invoke(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call an async function on this loop, any other in a thread with the context variables.
+    """Call an async function with its caller, any other in a thread with the context variables.
 
     Cancelling this call does not stop the thread: its function can check
     `ToolContext.is_cancelled`. The thread's name includes that of the function.
@@ -342,10 +438,50 @@ async def invoke(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
         StoppedError: The function wanted to end the process.
         Exception: An error that the function raised.
     """
-    call, name = functools.partial(function, *args, **kwargs), name_of(function)
-    with calling(name), kept_alive():
-        result = call() if is_async(function) else await _in_thread(call, name)
-        return await result if inspect.isawaitable(result) else result
+    return await _invoke(with_caller, functools.partial(function, *args, **kwargs))
+
+
+async def invoke_here(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function as `invoke`, an async one on this loop: step logic calls models on it."""
+    return await _invoke(_here, functools.partial(function, *args, **kwargs))
+
+
+async def _here(call: Callable[[], Any]) -> Any:
+    return await call()
+
+
+async def _invoke(
+    where: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]], call: functools.partial[Any]
+) -> Any:
+    name = name_of(call)
+    with calling(name), kept_alive(), _loops_named():
+        if is_async(call):
+            return await where(call)
+        result = await _in_thread(call, name)
+        return await where(lambda: result) if inspect.isawaitable(result) else result
+
+
+class OtherLoopError(HoldfastError, RuntimeError):
+    """A function used what belongs to another event loop than the one in which it runs."""
+
+
+@contextmanager
+def _loops_named() -> Generator[None]:
+    """Say more than asyncio about a lock, future or connection of another event loop."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, OtherLoopError) or not _OTHER_LOOP.search(str(error)):
+            raise
+        remedy = (
+            "Async tools and hooks run in the event loop that calls the runner where that is in the"
+            " same process and still runs, else in one of Holdfast's own. Make the object in the"
+            " function that uses it, or keep one for each running loop."
+        )
+        raise OtherLoopError(message_of(error), remedy=remedy) from error
+
+
+_OTHER_LOOP = re.compile(r"different (event )?loop|Event loop is closed")
 
 
 def is_async(function: Any) -> bool:

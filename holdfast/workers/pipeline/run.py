@@ -15,7 +15,7 @@ from holdfast.errors import (
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
-from holdfast.values.code.user_calls import invoke
+from holdfast.values.code.user_calls import invoke_here
 from holdfast.values.messages import ToolCall, clean, user
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import render_result
@@ -155,7 +155,7 @@ class Run:
     ) -> Made:
         special: dict[str, Any] = {"state": state, "ctx": self._ctx}
         more = {name: special[name] for name in component.special}
-        made = await invoke(component.function, **inputs, **more)
+        made = await invoke_here(component.function, **inputs, **more)
         is_last, is_pair = True, component.name == self._flagged and isinstance(made, tuple)
         if is_pair:
             made, is_last = self._pair(made)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, as_text
-from holdfast.values.code.user_calls import calling, invoke
+from holdfast.values.code.user_calls import calling, invoke_here
 from holdfast.values.messages import Message, system
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
@@ -72,7 +72,7 @@ class SubTaskRun:
             for at, step in enumerate(output.next_steps):
                 self._enqueue(step, f"{done + 2}.{at}")
         if len(lasts) != 1:
-            return as_text(await invoke(self._worker.join, lasts)), False
+            return as_text(await invoke_here(self._worker.join, lasts)), False
         return as_text(next(iter(lasts.values()))), False
 
     async def _first(self, prompt: Message) -> TaskStep:
@@ -84,7 +84,7 @@ class SubTaskRun:
         )
 
         async def make() -> Json:
-            step: TaskStep = await invoke(self._worker.initialize_step, task)
+            step: TaskStep = await invoke_here(self._worker.initialize_step, task)
             return step.wire()
 
         made = await self._ctx.memo("first step of the sub-task", make, costly=False)
