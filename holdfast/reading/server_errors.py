@@ -17,13 +17,16 @@ from holdfast.errors import (
     GuardrailTripwireTriggered,
     HoldfastError,
     InvalidArgumentError,
+    NotFoundError,
     StepFailedError,
     TaskClosedError,
+    UserError,
 )
 from holdfast.task.data.failures import CLOSING, REMEDY, Failure
 from holdfast.task.data.state import PARKED
 from holdfast.task.refusals import verdict_of
 from holdfast.values.base import Json
+from holdfast.values.code import raised
 
 REFUSALS = frozenset(
     {
@@ -155,6 +158,10 @@ def _step_failed(failure: Failure, *, task_id: str, step_id: str) -> StepFailedE
     remedy = f"Heal the cause, then run the step again: {again}"
     if failure.remedy:  # it knows the cause; only how to run the step is not known there
         remedy = f"{failure.remedy} To run the step: {again}"
-    return StepFailedError(
+    error = StepFailedError(
         text, task_id=task_id, step_id=step_id, cause_type=failure.type, remedy=remedy
     )
+    cause = raised.take(task_id, failure.type, text)
+    if cause is None or isinstance(cause, ApplicationError | NotFoundError | UserError):
+        return error
+    return raised.also_of(error, cause)

@@ -7,11 +7,13 @@ from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from llama_index.core.agent.react.types import ObservationReasoningStep
 from llama_index.core.callbacks import trace_method  # pyright: ignore[reportUnknownVariableType]
 from llama_index.core.tools import FunctionTool
 from pydantic import Field
 
+from holdfast.errors import StepFailedError
 from holdfast.llama_index import (
     AgentChatResponse,
     AgentRunner,
@@ -242,3 +244,28 @@ def test_a_step_is_done_also_if_what_it_leaves_cannot_be_written_or_made_again()
     assert (str(output), output.metadata["by"], "secret" in output.metadata) == ("done", 2, False)
     assert [(each.content, each.raw_output) for each in output.sources] == [("a table", "a table")]
     assert (task.extra_state, runner.get_completed_steps(task)[0].output.metadata["by"]) == ({}, 2)
+
+
+class ClosedError(Exception):
+    """An error of the program's own, with data."""
+
+    def __init__(self, until: int) -> None:
+        super().__init__(f"closed until {until}")
+        self.until = until
+
+
+class Closed(Doubling):
+    """Step logic that fails."""
+
+    def run_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
+        raise ClosedError(9)
+
+
+def test_an_error_of_the_programs_own_is_raised_as_itself() -> None:
+    runner = Closed().as_agent()
+    task = runner.create_task("foo")
+    for run_step in (runner.run_step, runner.durable.run_step):
+        with pytest.raises(ClosedError, match="closed until 9") as caught:
+            run_step(task.task_id)
+        assert caught.value.until == 9
+        assert isinstance(caught.value, StepFailedError)

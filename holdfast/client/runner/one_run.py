@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from temporalio.exceptions import ApplicationError, TemporalError
+from temporalio.exceptions import TemporalError
 
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.nesting.nested_run import invocation_of
@@ -34,7 +34,6 @@ from holdfast.errors import (
     HoldfastError,
     InvalidArgumentError,
     ModelBehaviorError,
-    NotFoundError,
     StepFailedError,
     TaskClosedError,
     TaskExistsError,
@@ -388,14 +387,12 @@ def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | St
     """Return the error of the class that the Agents SDK raises; the task waits in either case."""
     if not isinstance(error, StepFailedError):
         return error
-    cause = raised.take(error.task_id, error.cause_type, str(error))
-    is_ours = cause is None or isinstance(cause, ApplicationError | NotFoundError)
-    if is_ours and error.cause_type in (TOOL_MISSING, HANDOFF_MISSING, TOOL_CHANGED):
+    if error.__cause__ is not None:  # code of the user's raised it in this process
+        return error
+    if error.cause_type in (TOOL_MISSING, HANDOFF_MISSING, TOOL_CHANGED):
         made = raised.also_of(error, ModelBehaviorError(*error.args))
         made.__cause__ = None
         return made
-    if cause is not None and not isinstance(cause, UserError):
-        return raised.also_of(error, cause)
     if error.cause_type == UserError.__name__:
         return UserError(*error.args, remedy=error.remedy)
     return error

@@ -56,7 +56,7 @@ def known_errors() -> Generator[None]:
         raise UnknownStepError(*error.args) from error
     except StepFailedError as error:
         kind = TYPED.get(error.cause_type)
-        if kind is None or isinstance(error, kind):
+        if kind is None or isinstance(error, kind):  # as where it was raised in this process
             raise
         own = {"__str__": StepFailedError.__str__}
         typed = cast("Any", type(f"StepFailedBy{kind.__name__}", (StepFailedError, kind), own))

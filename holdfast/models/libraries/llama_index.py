@@ -6,6 +6,7 @@ This module imports LlamaIndex only when such an object is called, so it need no
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -112,7 +113,7 @@ class LlamaIndexModel:
                 tools=[_foreign_tool(tool) for tool in tools],
                 chat_history=messages,
                 allow_parallel_tool_calls=settings.parallel_tool_calls is not False,
-                tool_required=request.tool_choice != "auto",
+                **_required(request.tool_choice),
                 **options,
             )
         if any(base.__name__ == "CustomLLM" for base in type(self.llm).__mro__):
@@ -162,14 +163,17 @@ def _foreign(message: Message) -> Any:
     """Write a message as LlamaIndex's ChatMessage."""
     from llama_index.core.base.llms import types
 
+    has_blocks = "blocks" in getattr(types.ChatMessage, "model_fields", ())  # since 0.12
     blocks: list[Any] = []
     for part in (message.content,) if isinstance(message.content, str) else all_parts(message):
-        if isinstance(part, str):
-            blocks += [types.TextBlock(text=part)] if part else []
-        elif isinstance(part, TextPart):
-            blocks.append(types.TextBlock(text=part.text))
-        elif isinstance(part, ImagePart):
+        if isinstance(part, str | TextPart):
+            text = part if isinstance(part, str) else part.text
+            blocks += [types.TextBlock(text=text) if has_blocks else text] if text else []
+        elif isinstance(part, ImagePart) and has_blocks:
             blocks.append(types.ImageBlock(url=_image_url(part)))
+        elif isinstance(part, ImagePart):
+            msg = "LLMs of llama-index-core before 0.12 are given no images."
+            raise ModelRequestError(msg, remedy="Install llama-index-core 0.12 or newer.")
         else:
             what = "files" if isinstance(part, FilePart) else f"parts of type {part.get('type')!r}"
             msg = f"LLMs of LlamaIndex take no {what}."
@@ -186,8 +190,18 @@ def _foreign(message: Message) -> Any:
             extra["tool_calls"] = [_openai_call(call) for call in message.calls]
     if message.role == "tool":
         extra["tool_call_id"] = message.call_id
+    given: dict[str, Any] = {"blocks": blocks} if has_blocks else {"content": "\n".join(blocks)}
     role = types.MessageRole(message.role)
-    return types.ChatMessage(role=role, blocks=blocks, additional_kwargs=extra)
+    return types.ChatMessage(role=role, additional_kwargs=extra, **given)
+
+
+def _required(tool_choice: str) -> dict[str, Any]:
+    """Say whether a tool must be called, as LLMs of this version of LlamaIndex are told it."""
+    from llama_index.core.llms.function_calling import FunctionCallingLLM
+
+    if "tool_required" in inspect.signature(FunctionCallingLLM.achat_with_tools).parameters:
+        return {"tool_required": tool_choice != "auto"}
+    return {} if tool_choice == "auto" else {"tool_choice": "required"}
 
 
 def _image_url(part: ImagePart) -> str:

@@ -320,7 +320,8 @@ class TaskUpdates(TaskEnds):
                 return None
             if failure.type == UNPROCESSED:
                 raise NotTakenError(task_id, failure.message) from error
-            raise to_error(failure, task_id=task_id, parked=is_parked(error)) from None
+            made = to_error(failure, task_id=task_id, parked=is_parked(error))
+            raise made from made.__cause__
         except RPCError as error:
             if error.status is RPCStatusCode.FAILED_PRECONDITION:
                 raise NotTakenError(task_id, error.message) from error
