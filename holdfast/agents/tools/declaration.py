@@ -87,7 +87,7 @@ def declared_policy(tool: Any) -> ToolPolicy:
         approval=tool.rule,
         is_conditional=callable(tool.is_enabled),
         guarded=bool(tool.tool_input_guardrails),
-        defaults=defaulted(tool.params_json_schema, tool.params_json_schema),
+        defaults=defaulted(tool.params_json_schema),
     )
 
 

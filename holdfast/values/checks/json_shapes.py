@@ -8,6 +8,9 @@ from urllib.parse import unquote
 
 from holdfast.values.base import Json
 
+DEEPEST_SCHEMA = 64
+"""Most levels of a schema whose defaults are looked at, with those of what it refers to."""
+
 LONGEST_INDEX = 9
 """Digits of an index in a JSON Pointer; of thousands, Python makes no number."""
 
@@ -37,46 +40,74 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def defaulted(schema: Json, root: Mapping[str, Json], deepest: int = 8) -> dict[str, Json]:
+def defaulted(schema: Json) -> dict[str, Json]:
     """Return what a JSON Schema says of values that are left out, without the rest of it.
 
+    A type may contain itself, so references stay; "$defs" has what they refer to, by reference.
+
     Args:
-        schema: The schema, or a part of it.
-        root: The whole of it, which references point into.
-        deepest: Most levels of objects and arrays that are looked at: a type may contain itself.
+        schema: The schema.
     """
-    given = as_object(schema)
-    found: dict[str, Json] = {"default": given["default"]} if "default" in given else {}
-    options = (given, *map(as_object, as_array(given.get("anyOf"))))
-    meant = [as_object(pointed_at(root, each.get("$ref"))) for each in options]
-    for part in (*options, *meant) if deepest else ():
-        inner = as_object(part.get("properties")).items()
-        named = {name: defaulted(each, root, deepest - 1) for name, each in inner}
-        if any(named.values()):
-            found["properties"] = {name: each for name, each in named.items() if each}
-        if items := defaulted(part.get("items"), root, deepest - 1):
+    root, defs = as_object(schema), dict[str, Json]()
+    defaults = 0
+
+    def kept(part: Json, deepest: int) -> dict[str, Json]:
+        nonlocal defaults
+        given, found = as_object(part), dict[str, Json]()
+        if not given or not deepest:
+            return found
+        if "default" in given:
+            found["default"], defaults = given["default"], defaults + 1
+        inner = as_object(given.get("properties")).items()
+        if named := {name: each for name, of in inner if (each := kept(of, deepest - 1))}:
+            found["properties"] = named
+        if items := kept(given.get("items"), deepest - 1):
             found["items"] = items
-    return found
+        options = as_array(given.get("anyOf"))
+        if some := [each for of in options if (each := kept(of, deepest - 1))]:
+            found["anyOf"] = list[Json](some)
+        if reference := as_text(given.get("$ref")):
+            found["$ref"] = reference
+            if reference not in defs:
+                defs[reference] = {}  # it may refer to itself
+                defs[reference] = kept(pointed_at(root, reference), deepest - 1)
+        return found
+
+    found = kept(root, DEEPEST_SCHEMA)
+    return {**found, "$defs": defs} if defaults and defs else found if defaults else {}
 
 
-def left_out(value: Json, schema: Json, at: str = "") -> dict[str, Json]:
+def left_out(
+    value: Json, schema: Json, at: str = "", defs: Mapping[str, Json] | None = None
+) -> dict[str, Json]:
     """Return the values that are filled in where some are left out, by their places: "to.city".
 
     Args:
         value: The value.
-        schema: What `defaulted` has returned.
+        schema: What `defaulted` has returned, or a part of it.
         at: Place of the value; empty for the whole.
+        defs: What references refer to; "$defs" of the schema by default.
     """
-    known, found = as_object(schema), dict[str, Json]()
-    for name, inner in as_object(known.get("properties")).items():
-        if not is_object(value):
-            break
-        if name in value:
-            found |= left_out(value[name], inner, f"{at}{name}.")
-        elif "default" in as_object(inner):
-            found[f"{at}{name}"] = as_object(inner)["default"]
-    for k, each in enumerate(as_array(value) if "items" in known else ()):
-        found |= left_out(each, known["items"], f"{at}{k}.")
+    found = dict[str, Json]()
+    defs = as_object(as_object(schema).get("$defs")) if defs is None else defs
+    for part in _alternatives(as_object(schema), defs):
+        named = as_object(part.get("properties")) if is_object(value) else {}
+        for name, inner in named.items():
+            if name in as_object(value):
+                found |= left_out(as_object(value)[name], inner, f"{at}{name}.", defs)
+            elif "default" in as_object(inner):
+                found[f"{at}{name}"] = as_object(inner)["default"]
+        for k, each in enumerate(as_array(value) if "items" in part else ()):
+            found |= left_out(each, part["items"], f"{at}{k}.", defs)
+    return found
+
+
+def _alternatives(schema: dict[str, Json], defs: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """List a schema with all that its options and references are, each once."""
+    found = [schema]
+    for part in found:  # it grows while it is read
+        meant = (*as_array(part.get("anyOf")), defs.get(as_text(part.get("$ref"))))
+        found += [each for each in map(as_object, meant) if each and each not in found]
     return found
 
 
