@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import tool
+from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import defaulted, left_out
 from holdfast.values.text.decided import for_decision, hides
 
@@ -73,6 +74,17 @@ def test_every_argument_that_is_filled_in_is_named_by_its_place() -> None:
     assert left_out(None, known) == left_out("text", known) == {}
 
 
-def test_a_type_that_contains_itself_ends() -> None:
-    node = {"properties": {"next": {"$ref": "#"}, "name": {"default": "x"}}}
-    assert left_out({"next": {"name": "y"}}, defaulted(node, node)) == {"name": "x"}
+@pytest.mark.timeout(20)
+def test_defaults_are_found_at_every_level_of_a_type_that_contains_itself_many_times() -> None:
+    """With twenty fields of its own type, eight levels written out would be 20 ** 8 values."""
+    fields: dict[str, Json] = {f"f{k}": {"$ref": "#/$defs/Node"} for k in range(20)}
+    fields["many"] = {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Node"}, {}]}}
+    fields["how"] = {"type": "string", "default": "wire"}
+    node: Json = {"type": "object", "properties": fields}
+    kept = defaulted({"$ref": "#/$defs/Node", "$defs": {"Node": node}})
+    value: Json = {"how": "cash", "f3": {"f7": {"many": [{"how": "card"}, {"f1": {}}]}}}
+    assert left_out(value, kept) == dict.fromkeys(
+        ("f3.how", "f3.f7.how", "f3.f7.many.1.how", "f3.f7.many.1.f1.how"), "wire"
+    )
+    del fields["how"]
+    assert defaulted({"$ref": "#/$defs/Node", "$defs": {"Node": node}}) == {}

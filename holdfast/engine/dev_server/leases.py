@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from holdfast.engine.dev_server.datadir import located, locked, prepare, read_json, write_json
 from holdfast.engine.dev_server.process import is_alive, start_time
@@ -123,7 +124,7 @@ def _live(folder: Path) -> list[tuple[Path, dict[str, Json]]]:
     for file in folder.glob("*.json"):
         match read_json(file):
             case {"pid": int(pid), "started": float(started), **rest} if is_alive(pid, started):
-                live.append((file, {"pid": pid, **rest}))
+                live.append((file, {**cast("dict[str, Json]", rest), "pid": pid}))
             case _:
                 file.unlink(missing_ok=True)
     return live
