@@ -392,7 +392,14 @@ class OutcomeUnknownError(HoldfastError):
 
 
 class ModelError(HoldfastError):
-    """A model call did not give an answer."""
+    """A model call did not give an answer.
+
+    Attributes:
+        client_error: What the provider's client raised, in the process that called it. It is not
+            the `__cause__`, which is recorded with the task.
+    """
+
+    client_error: Exception | None = None
 
 
 LONGEST_WAIT_SECONDS = 3600.0

@@ -16,6 +16,7 @@ from holdfast.activities.steps.kept_conversation import newest_answer
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.output_type import typed_output
+from holdfast.agents.runs.later_items import response
 from holdfast.models.base import ModelRequest
 from holdfast.models.openai.output_items import shown_items
 from holdfast.task.data.head import TaskHead
@@ -104,7 +105,7 @@ class StepHooks:
         if answered is not None and answered.answer is not None and not answered.answer.flaw:
             context = await self._made()
             with self._calling("on_llm_end", hooks.on_llm_end):
-                await invoke(hooks.on_llm_end, context, self._shown, answered.answer)
+                await invoke(hooks.on_llm_end, context, self._shown, response(answered.answer))
         for other in self._handed_to(result):
             context = await self._made()
             with self._calling("on_handoff", hooks.on_handoff):

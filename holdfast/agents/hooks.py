@@ -54,7 +54,7 @@ class AgentHooksBase(Generic[ContextT, AgentT]):
     async def on_llm_end(
         self, context: RunContextWrapper[ContextT], agent: AgentT, response: Any
     ) -> None:
-        """The model has answered; `response` is a ModelAnswer."""
+        """The model has answered; `response` is a ModelResponse."""
 
 
 class AgentHooks(AgentHooksBase[ContextT, Any]):

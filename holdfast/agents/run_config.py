@@ -22,6 +22,7 @@ from holdfast.models.base import Model, check_model
 from holdfast.models.libraries.llama_index import LLM, as_model
 from holdfast.models.resolve import check_prefix
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
+from holdfast.tracing.switch import set_tracing_export_api_key
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_data, check_fields, check_known
 from holdfast.values.money import Amount
@@ -172,7 +173,8 @@ class RunConfig:
             error for the model.
         reasoning_item_id_policy: Whether ids of reasoning items are sent back: "preserve", which is
             the default, or "omit".
-        tracing: Not served; None.
+        tracing: A dict with "api_key", for programs of the Agents SDK: as
+            `set_tracing_export_api_key`, and not kept.
         sandbox: Not served; None.
         tool_name_collision_policy: Whether an agent that has several tools or handoffs of one name
             is refused when the run begins ("error"), or the last of them is offered alone, with a
@@ -198,7 +200,7 @@ class RunConfig:
     input_guardrails: Sequence[InputGuardrail] = ()
     output_guardrails: Sequence[OutputGuardrail] = ()
     tracing_disabled: bool = False
-    tracing: None = None
+    tracing: Mapping[str, Any] | None = None
     trace_include_sensitive_data: bool | None = None
     workflow_name: str = DEFAULT_WORKFLOW_NAME
     trace_id: str | None = None
@@ -222,6 +224,9 @@ class RunConfig:
             given: object = getattr(self, name)
             if isinstance(given, Mapping):
                 object.__setattr__(self, name, kind(cast("Mapping[str, Any]", given)))
+        if isinstance(self.tracing, Mapping) and set(self.tracing) <= {"api_key"}:
+            set_tracing_export_api_key(str(self.tracing.get("api_key")))
+            object.__setattr__(self, "tracing", None)
         for name, instead in _NOT_HERE.items():
             if getattr(self, name) is not None:
                 msg = f"RunConfig cannot have {name}=: {instead}."

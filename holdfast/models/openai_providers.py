@@ -9,7 +9,8 @@ from holdfast.errors import UserError
 from holdfast.models.agents_sdk import ModelProvider
 from holdfast.models.defaults import default_api
 from holdfast.models.providers import MultiProviderMap, model_providers
-from holdfast.models.resolve import DEFAULT_MODEL
+from holdfast.models.resolve import get_default_model
+from holdfast.values.text.absent_names import SOCKET
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 PrefixMode = Literal["alias", "model_id"]
 UnknownMode = Literal["error", "model_id"]
+
+
+_ABSENT = {
+    "websocket_base_url": SOCKET,
+    "use_responses_websocket": SOCKET,
+    "responses_websocket_options": SOCKET,
+    "agent_registration": "agents are not registered at the provider",
+}
+"""Arguments of the Agents SDK's provider that are not served, and why."""
 
 
 class OpenAIProvider(ModelProvider):
@@ -33,6 +43,9 @@ class OpenAIProvider(ModelProvider):
         organization: str | None = None,
         project: str | None = None,
         use_responses: bool | None = None,
+        strict_feature_validation: bool = False,
+        buffer_streamed_tool_calls: bool = False,
+        **absent: Any,
     ) -> None:
         """Remember how to reach the server; nothing is opened yet.
 
@@ -44,10 +57,21 @@ class OpenAIProvider(ModelProvider):
             project: Project that the calls belong to.
             use_responses: Whether the Responses API is used, else Chat Completions; None takes that
                 of `set_default_openai_api`, else of HOLDFAST_MODEL_API, else the Responses API.
+            strict_feature_validation: Taken for programs of the Agents SDK: Chat Completions always
+                refuses here what it cannot do.
+            buffer_streamed_tool_calls: Likewise: a tool always waits for the whole answer.
+            absent: Arguments of the Agents SDK that are not served: None or False.
 
         Raises:
-            UserError: There is a client, and one of the settings that it has itself.
+            UserError: There is a client, and one of the settings that it has itself; or an argument
+                that is not served.
         """
+        del strict_feature_validation, buffer_streamed_tool_calls
+        for name, given in absent.items():
+            if name not in _ABSENT or given not in (None, False):
+                why = _ABSENT.get(name, "there is no such argument")
+                msg = f"OpenAIProvider cannot have {name}=: {why}."
+                raise UserError(msg)
         place = {
             "api_key": api_key,
             "base_url": base_url,
@@ -65,8 +89,8 @@ class OpenAIProvider(ModelProvider):
         self._made: dict[str, OpenAIModel] = {}
 
     def get_model(self, model_name: str | None) -> OpenAIModel:
-        """Return the model of a name; of None, that of HOLDFAST_MODEL, else gpt-5-mini."""
-        name = model_name or os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
+        """Return the model of a name; of None, that of `get_default_model`."""
+        name = model_name or get_default_model()
         if name not in self._made:
             self._made[name] = self._new(name)
         return self._made[name]
@@ -105,8 +129,11 @@ class MultiProvider(ModelProvider):
         openai_organization: str | None = None,
         openai_project: str | None = None,
         openai_use_responses: bool | None = None,
+        openai_strict_feature_validation: bool = False,
+        openai_buffer_streamed_tool_calls: bool = False,
         openai_prefix_mode: PrefixMode = "alias",
         unknown_prefix_mode: UnknownMode = "error",
+        **absent: Any,
     ) -> None:
         """Make a provider; arguments that begin with `openai_` are those of `OpenAIProvider`.
 
@@ -118,9 +145,12 @@ class MultiProvider(ModelProvider):
             openai_organization: As for OpenAIProvider.
             openai_project: As for OpenAIProvider.
             openai_use_responses: As for OpenAIProvider.
+            openai_strict_feature_validation: As for OpenAIProvider.
+            openai_buffer_streamed_tool_calls: As for OpenAIProvider.
             openai_prefix_mode: "alias": `openai/` is left out of a name. "model_id": it is a part.
             unknown_prefix_mode: "error": another prefix is refused. "model_id": it is a part of the
                 name, for servers whose models are named so.
+            absent: As for OpenAIProvider.
 
         Raises:
             UserError: There is no such mode, or as for OpenAIProvider.
@@ -140,6 +170,9 @@ class MultiProvider(ModelProvider):
             organization=openai_organization,
             project=openai_project,
             use_responses=openai_use_responses,
+            strict_feature_validation=openai_strict_feature_validation,
+            buffer_streamed_tool_calls=openai_buffer_streamed_tool_calls,
+            **{name.removeprefix("openai_"): given for name, given in absent.items()},
         )
         self._is_alias = openai_prefix_mode == "alias"
         self._refuses = unknown_prefix_mode == "error"

@@ -32,8 +32,12 @@ _SERVED: dict[str, tuple[Any, ServedModel]] = {}
 
 
 def get_default_model() -> str:
-    """Return the name of the model of an agent that names none."""
-    return os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
+    """Return the name of the model of an agent that names none.
+
+    It is that of `HOLDFAST_MODEL`, else of `OPENAI_DEFAULT_MODEL`, which the Agents SDK reads.
+    """
+    named = os.environ.get("HOLDFAST_MODEL") or os.environ.get("OPENAI_DEFAULT_MODEL", "").lower()
+    return named or DEFAULT_MODEL
 
 
 def is_gpt_5_default() -> bool:
@@ -60,7 +64,7 @@ def resolve_model(model: str | Model | LLM | AskedModel | None) -> Model:
     the Responses API, "PREFIX/NAME" what the provider of that prefix makes of the name:
     "litellm/...", "any-llm/..." or one of `model_providers`. A plain name goes to the API of
     `set_default_openai_api`, else to the one that HOLDFAST_MODEL_API names ("responses", the
-    default, or "chat"). None means the name in HOLDFAST_MODEL, else gpt-5-mini. Equal names give
+    default, or "chat"). None means that of `get_default_model`. Equal names give
     the same object.
 
     Raises:

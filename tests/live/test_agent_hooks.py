@@ -96,7 +96,8 @@ async def test_the_order_of_a_run_with_a_tool(hooked: Hooked, model: FakeOpenAI)
     prompt, items = hooks.given["llm_start"]
     assert prompt == "Be good."
     assert items[0]["role"] == "user"
-    assert hooks.given["llm_end"].text == hooks.given["end"] == "done"
+    answered = hooks.given["llm_end"]
+    assert [answered.output[0].content[0].text, hooks.given["end"]] == ["done", "done"]
     assert hooks.given["tool_end"] == "did x"
     assert hooks.contexts[0].turn_input[0]["role"] == "user"
     assert all(context.context == {"user": "anna"} for context in hooks.contexts)

@@ -7,13 +7,14 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import APIConnectionError
+from openai import APIConnectionError, AuthenticationError
 
 from holdfast import (
     Agent,
     AgentToolInvocation,
     AgentToolStreamEvent,
     GuardrailFunctionOutput,
+    ItemHelpers,
     Model,
     ModelResponse,
     ModelRetryBackoffSettings,
@@ -28,6 +29,7 @@ from holdfast import (
     StepFailedError,
     Tool,
     ToolContext,
+    TResponseInputItem,
     Usage,
     function_tool,
     output_guardrail,
@@ -35,7 +37,7 @@ from holdfast import (
 )
 from holdfast.errors import ModelRequestError, UserError
 from holdfast.models import ModelAnswer, ModelRequest
-from holdfast.testing import ScriptedModel
+from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import ToolCall
 from tests.support.rig import Rig, as_embedded
 
@@ -263,3 +265,32 @@ async def test_nested_run_in_a_task_is_watched_by_the_options_of_its_tool(run: A
     assert {each["agent"].name for each in told} == {"inner"}
     assert {each["tool_call"].call_id for each in told} == {"c1"}
     assert told[-1]["event"].item.type == "message_output_item"
+
+
+async def test_an_app_that_is_typed_with_the_sdks_names_is_typed_here(run: Any, rig: Rig) -> None:
+    agent = Agent(name="a", model=ScriptedModel(["hi", "well"]))
+    items: list[TResponseInputItem] = [{"role": "user", "content": "Hello"}]
+    result = await Runner.run(agent, items, runner=await rig.serving(agent))
+    texts = [
+        ItemHelpers.text_message_output(item)
+        for item in result.new_items
+        if item.type == "message_output_item"
+    ]
+    items = result.to_input_list()
+    items.append({"role": "user", "content": "And?"})
+    assert [*texts, (await run(agent, items)).final_output] == ["hi", "well"]
+
+
+@pytest.mark.parametrize("name", ["gpt-5-mini", "chat:gpt-5-mini"])
+async def test_error_of_openais_api_is_of_the_clients_class_and_has_no_key(
+    run: Any, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+    model.fail(401, message="Wrong key sk-of-the-tests-1.", code="invalid_api_key")
+    with pytest.raises(AuthenticationError) as caught:
+        await run(Agent(name="a", model=name))
+    error = caught.value
+    assert (error.status_code, error.code) == (401, "invalid_api_key")
+    assert isinstance(error, StepFailedError)
+    assert "sk-of-the-tests-1" not in f"{error} {error.args} {error.body} {vars(error)}"

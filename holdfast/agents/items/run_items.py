@@ -19,22 +19,6 @@ from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_text
 from holdfast.values.runs.call_decisions import ToolKey
 
-ItemType = Literal[
-    "message_output_item",
-    "tool_call_item",
-    "tool_call_output_item",
-    "handoff_call_item",
-    "handoff_output_item",
-    "reasoning_item",
-    "tool_approval_item",
-    "input_item",
-    "mcp_list_tools_item",
-    "mcp_approval_request_item",
-    "mcp_approval_response_item",
-    "tool_search_call_item",
-    "tool_search_output_item",
-    "compaction_item",
-]
 MCP_REQUEST = "mcp_approval_request"
 AGENTS = ("agent", "source_agent", "target_agent")
 """Attributes of items that are agents."""
@@ -132,7 +116,7 @@ def turn_keys(items: Sequence[RunItem]) -> list[str]:
 class MessageOutputItem(RunItemBase):
     """A message of the model."""
 
-    type: ItemType = "message_output_item"
+    type: Literal["message_output_item"] = "message_output_item"
 
 
 @dataclass
@@ -145,7 +129,7 @@ class ToolCallItem(RunItemBase):
         tool_origin: Where the tool comes from, if this process has the agent that has it.
     """
 
-    type: ItemType = "tool_call_item"
+    type: Literal["tool_call_item"] = "tool_call_item"
     description: str | None = None
     title: str | None = None
     tool_origin: ToolOrigin | None = None
@@ -173,7 +157,7 @@ class ToolCallOutputItem(RunItemBase):
     """
 
     output: Any
-    type: ItemType = "tool_call_output_item"
+    type: Literal["tool_call_output_item"] = "tool_call_output_item"
     tool_origin: ToolOrigin | None = None
 
     @property
@@ -187,7 +171,7 @@ class ToolCallOutputItem(RunItemBase):
 class HandoffCallItem(RunItemBase):
     """The model's call of a handoff."""
 
-    type: ItemType = "handoff_call_item"
+    type: Literal["handoff_call_item"] = "handoff_call_item"
 
     @property
     def call_id(self) -> str | None:
@@ -207,14 +191,14 @@ class HandoffOutputItem(RunItemBase):
 
     source_agent: AgentBase = field(repr=False)
     target_agent: AgentBase = field(repr=False)
-    type: ItemType = "handoff_output_item"
+    type: Literal["handoff_output_item"] = "handoff_output_item"
 
 
 @dataclass
 class ReasoningItem(RunItemBase):
     """Reasoning of the model."""
 
-    type: ItemType = "reasoning_item"
+    type: Literal["reasoning_item"] = "reasoning_item"
 
 
 @dataclass(eq=False)
@@ -230,7 +214,7 @@ class ToolApprovalItem(RunItemBase):
     """
 
     tool_name: str | None = None
-    type: ItemType = "tool_approval_item"
+    type: Literal["tool_approval_item"] = "tool_approval_item"
     tool_namespace: str | None = None
     approval_id: str = field(default="", kw_only=True)
     digest: str = field(default="", kw_only=True)
@@ -301,49 +285,49 @@ class ToolApprovalItem(RunItemBase):
 class InputItem(RunItemBase):
     """Input that the model got during the run: later user input, feedback, a note of the task."""
 
-    type: ItemType = "input_item"
+    type: Literal["input_item"] = "input_item"
 
 
 @dataclass
 class MCPListToolsItem(RunItemBase):
     """The provider has listed the tools of an MCP server."""
 
-    type: ItemType = "mcp_list_tools_item"
+    type: Literal["mcp_list_tools_item"] = "mcp_list_tools_item"
 
 
 @dataclass
 class MCPApprovalRequestItem(RunItemBase):
     """The provider asks whether a tool of an MCP server may be run."""
 
-    type: ItemType = "mcp_approval_request_item"
+    type: Literal["mcp_approval_request_item"] = "mcp_approval_request_item"
 
 
 @dataclass
 class MCPApprovalResponseItem(RunItemBase):
     """The answer to an MCPApprovalRequestItem."""
 
-    type: ItemType = "mcp_approval_response_item"
+    type: Literal["mcp_approval_response_item"] = "mcp_approval_response_item"
 
 
 @dataclass
 class ToolSearchCallItem(RunItemBase):
     """The model searches for tools at the provider."""
 
-    type: ItemType = "tool_search_call_item"
+    type: Literal["tool_search_call_item"] = "tool_search_call_item"
 
 
 @dataclass
 class ToolSearchOutputItem(RunItemBase):
     """Tools that a search has found."""
 
-    type: ItemType = "tool_search_output_item"
+    type: Literal["tool_search_output_item"] = "tool_search_output_item"
 
 
 @dataclass
 class CompactionItem(RunItemBase):
     """The provider has folded the conversation before it."""
 
-    type: ItemType = "compaction_item"
+    type: Literal["compaction_item"] = "compaction_item"
 
 
 def member_of(item: RunItemBase) -> str:

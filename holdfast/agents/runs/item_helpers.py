@@ -14,7 +14,7 @@ from holdfast.models.openai.items import from_response_items
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
 
-RunInput = str | Sequence[dict[str, Json]]
+RunInput = str | Sequence[Mapping[str, object]]
 
 
 class ItemHelpers:
@@ -62,6 +62,13 @@ class ItemHelpers:
     def text_message_output(cls, message: MessageOutputItem) -> str:
         """Return the text of a message of a model, without refusals."""
         return cls.extract_text(message.raw_item) or ""
+
+    @classmethod
+    def copy_tool_call_caller(cls, tool_call: Any, output_item: dict[str, Any]) -> None:
+        """Give the item of a result the `caller` of its call, if that has one: a program's."""
+        caller = member(tool_call, "caller")
+        if caller is not None:
+            output_item["caller"] = plain(caller)
 
     @classmethod
     def text_message_outputs(cls, items: Sequence[RunItem]) -> str:

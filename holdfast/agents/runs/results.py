@@ -40,11 +40,15 @@ class ModelResponse:
             their type.
         usage: Its cost.
         response_id: The provider's id of the answer, or None.
+        request_id: The provider's id of the request, where a Model of the program's has said it.
+        raw_usage: What the provider said of usage, likewise.
     """
 
     output: list[Any]
     usage: Usage
     response_id: str | None
+    request_id: str | None = None
+    raw_usage: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Leave the items unread, if they are, until they are asked for."""
@@ -149,7 +153,7 @@ class RunData:
 
     def to_input_list(
         self, *, mode: Literal["preserve_all", "normalized"] = "preserve_all"
-    ) -> list[dict[str, Json]]:
+    ) -> list[Any]:
         """Return input and new items as the input of a following run.
 
         Args:

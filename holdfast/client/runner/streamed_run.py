@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from temporalio.exceptions import TemporalError
@@ -12,6 +12,7 @@ from temporalio.exceptions import TemporalError
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.items.run_items import RunItem
+from holdfast.agents.runs.item_helpers import RunInput
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.agents.runs.summaries import summary
 from holdfast.agents.runs.teams import has_servers, team_of
@@ -39,7 +40,7 @@ from holdfast.errors import (
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.followed_runs import add_followed
 from holdfast.reading.runs.recorded import read_recorded
-from holdfast.reading.runs.run_results import run_data
+from holdfast.reading.runs.run_results import listed, run_data
 from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
@@ -86,7 +87,7 @@ class RunResultStreaming(Streamed[RunResult]):
     def __init__(
         self,
         agent: Agent,
-        given: str | Sequence[dict[str, Json]],
+        given: RunInput,
         task_id: str,
         *,
         run: Callable[[Callable[[], None]], Coroutine[Any, Any, RunResult]],
@@ -112,7 +113,7 @@ class RunResultStreaming(Streamed[RunResult]):
             resumes: Whether the task exists already: its earlier events are not yielded.
             wrap: How to reach the engine's loop.
         """
-        self._given = given if isinstance(given, str) else list(given)
+        self._given = listed(given)
         self.current_agent: Any = users_agent(agent)
         self.current_turn = 0
         self._context = context
@@ -189,7 +190,7 @@ class RunResultStreaming(Streamed[RunResult]):
 
     def to_input_list(
         self, *, mode: Literal["preserve_all", "normalized"] = "preserve_all"
-    ) -> list[dict[str, Json]]:
+    ) -> list[Any]:
         """Return input and new items as the input of a following run.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.agent_base import users_agent
@@ -245,7 +245,7 @@ def _call(approval: Approval, shown_id: str) -> RawItem | Unread:
 
 def listed(given: RunInput) -> str | list[dict[str, Json]]:
     """Return an input as a text or a list."""
-    return given if isinstance(given, str) else list(given)
+    return given if isinstance(given, str) else cast("list[dict[str, Json]]", list(given))
 
 
 def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, Json]]:

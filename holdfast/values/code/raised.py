@@ -107,7 +107,7 @@ def without_frames(error: BaseException) -> None:
             continue
         seen.add(id(each))
         each.with_traceback(None)
-        due += [each.__cause__, each.__context__]
+        due += [each.__cause__, each.__context__, getattr(each, "client_error", None)]
         if isinstance(each, BaseExceptionGroup):
             due += cast("BaseExceptionGroup[BaseException]", each).exceptions
 
@@ -124,7 +124,7 @@ def also_of(error: StepFailedError, cause: Exception) -> StepFailedError:
         The failure; the given one if no class can be made of both. Its `__cause__` is the cause,
         whose `args` and attributes it has, also where these are named like those of a failure.
     """
-    origin = cause.__cause__ if isinstance(cause, ModelError) else None
+    origin = cause.__cause__ or cause.client_error if isinstance(cause, ModelError) else None
     causes = [each for each in (cause, origin) if isinstance(each, Exception)]
     for kinds in (tuple(map(type, causes)), (type(cause),)):
         made = _made(error, kinds)

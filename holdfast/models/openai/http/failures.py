@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 import openai
 from pydantic import ValidationError
@@ -60,7 +61,36 @@ class ErrorStatus(Exception):  # noqa: N818  it stands for the provider's error
         except (ValueError, RecursionError):
             data = {"message": self.body.decode("utf-8", "replace")}
         found = as_object(data.get("error")) or data
-        return status_error(self.status, found, model=model, headers=self.headers, secret=secret)
+        made = status_error(self.status, found, model=model, headers=self.headers, secret=secret)
+        made.client_error = _of_client(made, self.status, found, self.headers)
+        return made
+
+
+def _of_client(
+    made: ModelError, status: int, body: Mapping[str, Json], headers: Mapping[str, str]
+) -> openai.APIStatusError:
+    """Make the error that the client raises for a status, without the request, which has the key.
+
+    Its own is not kept: its body and its request may hold the key.
+    """
+    other = openai.InternalServerError if status >= _SERVERS else openai.APIStatusError
+    kind = _STATUS_ERRORS.get(status, other)
+    response: Any = SimpleNamespace(status_code=status, headers=headers, request=None)
+    known = {name: body.get(name) for name in ("code", "type", "param")}
+    return kind(made.args[0], response=response, body=known)
+
+
+_SERVERS = 500
+_STATUS_ERRORS: dict[int, type[openai.APIStatusError]] = {
+    400: openai.BadRequestError,
+    401: openai.AuthenticationError,
+    403: openai.PermissionDeniedError,
+    404: openai.NotFoundError,
+    409: openai.ConflictError,
+    422: openai.UnprocessableEntityError,
+    429: openai.RateLimitError,
+}
+"""The client's class for a status."""
 
 
 def unopened(error: BaseException, *, model: str, secret: str = "") -> ModelError:
@@ -90,13 +120,13 @@ def model_error(error: openai.OpenAIError, *, model: str, secret: str = "") -> M
     """
     match error:
         case openai.APIStatusError():
-            return status_error(
-                error.status_code,
-                as_object(error.body) or {"message": error.body},
-                model=model,
-                headers=error.response.headers,
-                secret=secret,
+            found = as_object(error.body) or {"message": error.body}
+            headers = error.response.headers
+            made = status_error(
+                error.status_code, found, model=model, headers=headers, secret=secret
             )
+            made.client_error = _of_client(made, error.status_code, found, headers)
+            return made
         case openai.APIConnectionError(__cause__=ErrorStatus() as told):
             return told.error(model, secret)
         case openai.APITimeoutError():
@@ -171,10 +201,12 @@ def status_error(
 
 def too_slow(model: str) -> ModelUnavailableError:
     """Make the error for an answer that did not come in time."""
-    return ModelUnavailableError(
+    made = ModelUnavailableError(
         f"Model {model!r} did not answer in time and the call is repeated later.",
         remedy="Raise ModelSettings.timeout_seconds if its answers normally take longer.",
     )
+    made.client_error = openai.APITimeoutError(request=cast("Any", None))
+    return made
 
 
 def cut_off(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
@@ -187,10 +219,12 @@ def cut_off(model: str, reason: str, *, secret: str = "") -> ModelUnavailableErr
 
 def lost(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
     """Make the error for a connection that ended before the answer was there."""
-    return ModelUnavailableError(
+    made = ModelUnavailableError(
         f"The connection to model {model!r} failed or was cut ({cleaned(reason, secret)}); the call"
         " is repeated later."
     )
+    made.client_error = openai.APIConnectionError(message=str(made), request=cast("Any", None))
+    return made
 
 
 def malformed(model: str, reason: str, *, request_id: str | None = None) -> ModelUnavailableError:
