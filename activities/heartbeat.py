@@ -194,6 +194,9 @@ NEWS_SECONDS = 0.02
 """Shortest time between two heartbeats with news. The worker throttles them to the newest one in
 0.1 s."""
 
+ON_ITS_WAY_SECONDS = 1.0
+"""How long a heartbeat of the worker's may be on its way to the server."""
+
 
 class Pulse:
     """The heartbeats of one activity, with their details. Safe from any thread.
@@ -204,7 +207,7 @@ class Pulse:
         moved: Whether the task has continued as new since the activity was scheduled.
         failed: How many model calls of the activity have failed and are made again, those of
             earlier attempts included; each heartbeat carries it.
-        has_beaten: Whether a heartbeat was sent, or is about to be.
+        beaten: When the newest heartbeat was sent, or is about to be, a time of `now()`.
     """
 
     def __init__(self, send: Callable[..., None] = activity.heartbeat) -> None:
@@ -213,7 +216,7 @@ class Pulse:
         self.send = send
         self.moved = False
         self.failed = 0
-        self.has_beaten = False
+        self.beaten: float | None = None
         self._hasty_until = 0.0
         self._heir: Pulse | None = None
         self._home = asyncio.get_running_loop()
@@ -252,9 +255,14 @@ class Pulse:
         """Whether heartbeats follow each other fast."""
         return now() < self._hasty_until
 
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether a heartbeat may still reach the server after what is now sent past the worker."""
+        return self.beaten is not None and now() - self.beaten < ON_ITS_WAY_SECONDS
+
     def beat(self) -> None:
         """Send a heartbeat; to be called in the heartbeats' own loop."""
-        self.has_beaten = True  # before it looks at the details, which may change meanwhile
+        self.beaten = now()  # before it looks at the details, which may change meanwhile
         self.send(*self.details())
 
     def beat_soon(self) -> None:

@@ -245,7 +245,8 @@ class InlineCalls:
                     ends.add(i, left.pop(i).task)
                 if left and ends.known:
                     details["done"] = {str(i): each.wire() for i, each in ends.known.items()}
-                    pulse.show()
+                    if not await acknowledged(details, pulse):
+                        pulse.show()
         except asyncio.CancelledError:
             for each in going.values():
                 each.task.cancel()
@@ -344,7 +345,13 @@ def _retrieve(task: asyncio.Task[Outcome]) -> None:
 
 
 async def acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
-    """Hand details to the server; return whether it has them, and the attempt may go on."""
+    """Hand details to the server; return whether it has them, and the attempt may go on.
+
+    A heartbeat of the worker's that is on its way would put older details in their place: they are
+    not handed over then.
+    """
+    if pulse.is_on_its_way:
+        return False
     before = now()
     try:
         await tell_server(details)
@@ -355,7 +362,7 @@ async def acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
         log.debug("An answer could not be handed over before its tools ran: %s", error.status)
         return False
     current_lease().confirm(before)
-    if pulse.has_beaten:
+    if pulse.beaten is not None:
         # A worker that stops sends what its own newest heartbeat carried once more, which would
         # take the place of these details.
         pulse.show()
