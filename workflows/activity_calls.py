@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from datetime import timedelta
 from decimal import Decimal
@@ -31,11 +32,12 @@ from holdfast.task.data.failures import (
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.state import COMMIT, MOST_LOST, CommitRef, Described
-from holdfast.task.data.wire import Advanced, AdvanceInput, GuardInput, ToolInput
+from holdfast.task.data.wire import Advanced, AdvanceInput, GuardInput, HandedOver, ToolInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import call_label, step_label
 from holdfast.task.queries.last_page import drop, hand_over
+from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.money import NOTHING
 
 T = TypeVar("T")
@@ -54,6 +56,10 @@ LOSSES = ("TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose")
 
 LOST_TOOL = LOSSES[:1]
 """The same of a tool, which is given 30 days. Each call's event has these names."""
+
+LOST_SECONDS = 600.0
+"""How long a step is tried again whose workers are lost. One that was suspended may use up any
+number of attempts: the server gives it each until its polls have ended, after a minute or two."""
 
 COUNTED = RetryPolicy(maximum_interval=timedelta(seconds=30), non_retryable_error_types=LOSSES)
 
@@ -134,13 +140,38 @@ async def advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
 
     The server starts it again where a worker was lost, also when the agent allows fewer attempts:
     the activity itself then ends it after a model call that has failed (`AdvanceInput.attempts`).
-    Another activity would not know what the lost one had handed over by its heartbeats.
+    Once it gives up, the result is what the lost ones had handed over by their heartbeats; if that
+    is nothing, another activity follows, for LOST_SECONDS.
 
     Args:
         ledger: The task.
         n: The step.
         sent: The activity's input.
     """
+    began = now()
+    while True:
+        try:
+            return await _advance(ledger, n, sent)
+        except ActivityError as error:
+            known, task = _handed_over(error), asyncio.current_task()
+            if known is not None:
+                return known
+            is_over = ledger.find(n) is None or (task is not None and task.cancelling())
+            if is_over or not is_lost(error) or now() - began > LOST_SECONDS:
+                raise
+        ledger.tried_again(n)
+        sent = sent.model_copy(update={"tried": ledger.at(n).tried if sent.stream else 0})
+
+
+def _handed_over(error: ActivityError) -> Advanced | None:
+    """Return what the lost attempts of a step have done, as far as the server knows it."""
+    cause = error.cause
+    known = cause.last_heartbeat_details if isinstance(cause, TemporalTimeout) else ()
+    found = next((each for each in known if is_object(each) and "runs" in each), None)
+    return None if found is None else HandedOver.model_validate(found).result
+
+
+async def _advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
     described = ledger.s.described or Described(snapshot="")
     rules = described.rules(ledger.at(n).open.step.agent)
     advanced: Advanced = await workflow.execute_activity(

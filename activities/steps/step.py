@@ -202,7 +202,7 @@ class StepActivities:
         """Run the calls that may run in this activity."""
         ctx, paid = ready.ctx, None
         if ctx.record.answered is not None and advanced.answer is not None:
-            paid = ctx.record.answered.model_copy(update={"answer": advanced.answer})
+            paid = advanced.model_copy(update={"request": ctx.record.answered.request})
         done = run.written(), run.began
         batch = Batch(run.given, ready.agent, ctx.agent, ready.head, state, paid, *done)
         return await self._inline.run(batch, advanced, pulse)
@@ -211,7 +211,9 @@ class StepActivities:
         """Return an answer that was paid for, here or in a lost process, and is not recorded."""
         known = self._source.memory().unrecorded(given.n, activity.info().activity_id)
         paid = None if known is not None else handed_over().paid
-        return known if paid is None else await self._texts.resolve(paid)
+        if paid is None:
+            return known
+        return await self._texts.resolve(JournalEntry(request=paid.request, answer=paid.answer))
 
     async def _ready(self, run: StepRun, pulse: Pulse) -> Ready:
         """Collect what the step works with: the agent as the task knows it, what was said."""

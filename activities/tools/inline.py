@@ -38,7 +38,7 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome, call_digest
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import JournalEntry, OpenState
+from holdfast.task.data.records import OpenState
 from holdfast.task.data.wire import Advanced, AdvanceInput, HandedOver, ToolInput
 from holdfast.task.ledger.references import batches_of
 from holdfast.values.base import Json
@@ -86,7 +86,7 @@ class Batch(NamedTuple):
         snapshot: The agent as the task knows it, in this turn.
         head: The task's head.
         state: The step as the task will have it: journal and calls; `state` is what tools see.
-        paid: The answer that this activity paid for, as history will have it.
+        paid: What the activity's result would be without the calls, if it has paid for an answer.
         before: Results of the steps that the activity has completed before this one, as JSON data.
         began: When this one was begun after them, seconds since the epoch.
     """
@@ -96,7 +96,7 @@ class Batch(NamedTuple):
     snapshot: AgentSnapshot
     head: TaskHead
     state: OpenState
-    paid: JournalEntry | None
+    paid: Advanced | None
     before: Sequence[Json] = ()
     began: float = 0.0
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 
 import pytest
 
@@ -98,6 +100,24 @@ async def test_a_heartbeat_that_overtakes_an_answer_does_not_have_it_paid_twice(
     lab.start()
     assert (await running).output == "final look(a)"
     assert lab.asked == [0, 1]
+
+
+async def test_an_answer_is_recorded_though_a_suspended_worker_uses_up_all_attempts(
+    lab: Lab,
+) -> None:
+    lab.hold("look")
+    worker = await lab.serve(agent="asking-once")
+    task = await lab.create("look:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until_event("start", thing="a")
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGSTOP)
+    await lab.until_recorded(task, 1)
+    lab.let_go("look")
+    lab.start(agent="asking-once")
+    assert (await running).output == "final look(a)"
+    assert lab.asked == [0, 1]
+    assert (await lab.runner.get_task(task)).usage.requests == 2
 
 
 async def test_killed_inside_a_tool_that_must_not_be_repeated(lab: Lab) -> None:

@@ -13,7 +13,7 @@ from holdfast.task.data.commands import RunRequest
 from holdfast.task.data.failures import Failure, facts
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.state import Described
-from holdfast.task.data.wire import Advanced, AdvanceInput, Further
+from holdfast.task.data.wire import UNBEGUN, Advanced, AdvanceInput, Further
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.background import begin
@@ -24,9 +24,6 @@ NEXT = RunRequest()
 
 FEWEST = 2
 """Fewest steps that make it worth while to let an activity run more than one."""
-
-UNBEGUN = Advanced(result=None, unbegun=True)
-"""The activity has ended before it did anything for the step."""
 
 
 class Finish(Protocol):

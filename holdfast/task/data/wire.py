@@ -228,12 +228,16 @@ class Advanced(Value):
 NOTHING_DONE = Advanced(result=None)
 """The step wants nothing, and is not over either."""
 
+UNBEGUN = Advanced(result=None, unbegun=True)
+"""The activity has ended before it did anything for the step."""
+
 
 class HandedOver(Value):
     """What a step activity hands to the server before it runs calls: details of its heartbeats.
 
     Attributes:
-        paid: The answer that it paid for, as history would have it.
+        paid: What its result would be without those calls, if it has paid for an answer; with the
+            digest of the request.
         runs: Position of a call that it may have begun to the call's digest.
         done: Position of a call to its outcome.
         further: Results of the steps that the activity has completed before the one that those
@@ -241,11 +245,24 @@ class HandedOver(Value):
         began: When that step was begun, seconds since the epoch, if it is not the first.
     """
 
-    paid: JournalEntry | None = None
+    paid: Advanced | None = None
     runs: dict[int, str]
     done: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     further: tuple[Advanced, ...] = ()
     began: float = 0.0
+
+    @property
+    def result(self) -> Advanced | None:
+        """The result of an activity whose last attempt was lost; None if it had done nothing."""
+        last = UNBEGUN
+        if self.paid is not None:
+            cut = tuple(i for i in self.runs if i not in self.done)
+            last = self.paid.model_copy(update={"told": {**self.paid.told, **self.done}, "cut": cut})
+        elif not self.further:
+            return None
+        last = last.model_copy(update={"began": self.began})
+        first, *further = (*self.further, last)
+        return first.model_copy(update={"further": tuple(further)}) if further else first
 
 
 STEPS_DONE = "steps_done"

@@ -152,18 +152,22 @@ class Ledger(UpcomingSteps):
                 stream=current.stream,
                 tried=current.tried,
             )
-        described = self.s.described
-        starts = described.rules(opened.step.agent).starts if described is not None else 0
         changes: dict[str, object] = {
             "open": opened,
             "failure": None,
             "owner": owner,
             "stream": current.stream or asked.stream,
-            "tried": current.tried + starts,
         }
         self._put(current.model_copy(update=changes))
+        self.tried_again(n)
         self.change(failure=None)
         self.try_children_again(n)
+
+    def tried_again(self, n: int) -> None:
+        """Count the starts that the newest activity of a step may have had: another one follows."""
+        current, described = self.at(n), self.s.described
+        starts = described.rules(current.open.step.agent).starts if described is not None else 0
+        self._put(current.model_copy(update={"tried": current.tried + starts}))
 
     def advance_input(
         self,
