@@ -217,6 +217,8 @@ class Pulse:
         self.moved = False
         self.failed = 0
         self.beaten: float | None = None
+        self._since = now()
+        self._turn = asyncio.Lock()
         self._hasty_until = 0.0
         self._heir: Pulse | None = None
         self._home = asyncio.get_running_loop()
@@ -260,8 +262,32 @@ class Pulse:
         """Whether a heartbeat may still reach the server after what is now sent past the worker."""
         return self.beaten is not None and now() - self.beaten < ON_ITS_WAY_SECONDS
 
+    async def tell(self) -> None:
+        """Send a heartbeat past the worker, as `tell_server`, after those that are on their way."""
+        async with self._turn:
+            await tell_server(*self.details())
+
+    async def is_told(self, longest: float) -> bool:
+        """Send a heartbeat past the worker, unless the worker is to send it.
+
+        The worker counts its own ones only, and learns of a cancellation from them; but nobody can
+        know when one has reached the server.
+
+        Args:
+            longest: Time between two heartbeats of the worker's, seconds.
+        """
+        if self.send is not activity.heartbeat or now() - (self.beaten or self._since) > longest:
+            return False
+        try:
+            await self.tell()
+        except AsyncActivityCancelledError:
+            return False
+        except RPCError as error:
+            return error.status is not RPCStatusCode.NOT_FOUND
+        return True
+
     def beat(self) -> None:
-        """Send a heartbeat; to be called in the heartbeats' own loop."""
+        """Have the worker send a heartbeat; to be called in the heartbeats' own loop."""
         self.beaten = now()  # before it looks at the details, which may change meanwhile
         self.send(*self.details())
 
@@ -379,7 +405,9 @@ async def _beat(pulse: Pulse) -> None:
             async with asyncio.timeout(pause):  # wait_for may swallow the cancellation at the end
                 await pulse.news.wait()
         except TimeoutError:
-            pulse.beat()
+            longest = timeout.total_seconds() if timeout else 0.0
+            if pulse.is_hasty or not await pulse.is_told(longest):
+                pulse.beat()
             continue
         pulse.news.clear()
         pulse.beat()

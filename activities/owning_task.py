@@ -8,11 +8,14 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
-from temporalio.exceptions import TemporalError
+from temporalio.exceptions import ApplicationError, TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.activities.heartbeat import current
+from holdfast.engine.search_attributes import HF_STATUS
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, LongCall
 from holdfast.task.data.wire import STEPS_DONE, StepsDone
+from holdfast.values.runs.status import CLOSED
 from holdfast.values.text.logs import log
 
 ASKING = timedelta(seconds=10)
@@ -97,6 +100,29 @@ class OwningTask:
             log.exception("Task %r cannot be asked about a call that runs for long", self.id)
             return True
         return call_id in awaited
+
+
+async def ensure_wanted(root: str) -> None:
+    """Return unless the task has ended that a nested one works for, before it asks a model.
+
+    The request to end comes down from one nested task to the next, which takes its time.
+
+    Raises:
+        ApplicationError: It has, and no such request has come since.
+    """
+    try:
+        found = await activity.client().get_workflow_handle(root).describe(rpc_timeout=ASKING)
+    except RPCError as error:
+        if not is_not_found(error):
+            return  # what cannot be asked now is no reason to stop
+    else:
+        known = found.typed_search_attributes.get(HF_STATUS)
+        if found.status is WorkflowExecutionStatus.RUNNING and known not in CLOSED:
+            return
+    current.get().hasten()
+    await asyncio.sleep(ASKING.total_seconds())
+    msg = f"No model is asked: task {root!r}, which this one works for, has ended."
+    raise ApplicationError(msg, type="TaskClosedError", non_retryable=True)
 
 
 def is_not_found(error: BaseException) -> bool:

@@ -243,7 +243,7 @@ class StepRun:
         """
         pulse.carry(lambda: details)
         # Side by side: with a fast model, waiting for the server is most of a step.
-        is_there, no_news = await asyncio.gather(acknowledged(details, pulse), self._has_no_news())
+        is_there, no_news = await asyncio.gather(acknowledged(pulse), self._has_no_news())
         return is_there and no_news
 
     async def _has_no_news(self) -> bool:

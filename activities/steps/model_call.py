@@ -13,7 +13,8 @@ from temporalio.service import RPCError
 
 from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.source import Source
-from holdfast.activities.heartbeat import FAILED, Pulse, ensure_ours, tell_server
+from holdfast.activities.heartbeat import FAILED, Pulse, ensure_ours
+from holdfast.activities.owning_task import ensure_wanted
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.kept_conversation import Continuation
@@ -92,7 +93,7 @@ async def counting_failed(pulse: Pulse) -> AsyncGenerator[None]:
             # Else the worker sends an older one at the end, which would replace this.
             pulse.beat_soon()
             with suppress(RPCError, AsyncActivityCancelledError):
-                await tell_server(*pulse.details())
+                await pulse.tell()
 
 
 class Asking:
@@ -160,6 +161,8 @@ class Asking:
         which is named from here on.
         """
         await ensure_ours("model call")  # before hooks see the request
+        if self._given.root:
+            await ensure_wanted(self._given.root)
         request = request.model_copy(update={"model": self._model.name})
         if self._continuation is None:
             return await self._ask(request)

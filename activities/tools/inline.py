@@ -29,7 +29,6 @@ from holdfast.activities.heartbeat import (
     Signs,
     begin_part,
     current_lease,
-    tell_server,
 )
 from holdfast.activities.user_loop.work import inline_calls
 from holdfast.agents.agent import Agent
@@ -170,7 +169,7 @@ class InlineCalls:
         pulse.carry(lambda: details)
         if batch.paid is None:
             pulse.show()
-        elif not await acknowledged(details, pulse):
+        elif not await acknowledged(pulse):
             return advanced
         with inline_calls():
             return await self._outcomes(batch, advanced, inputs, details, pulse)
@@ -245,7 +244,7 @@ class InlineCalls:
                     ends.add(i, left.pop(i).task)
                 if left and ends.known:
                     details["done"] = {str(i): each.wire() for i, each in ends.known.items()}
-                    if not await acknowledged(details, pulse):
+                    if not await acknowledged(pulse):
                         pulse.show()
         except asyncio.CancelledError:
             for each in going.values():
@@ -344,17 +343,17 @@ def _retrieve(task: asyncio.Task[Outcome]) -> None:
         task.exception()
 
 
-async def acknowledged(details: dict[str, Json], pulse: Pulse) -> bool:
+async def acknowledged(pulse: Pulse) -> bool:
     """Hand details to the server; return whether it has them, and the attempt may go on.
 
-    A heartbeat of the worker's that is on its way would put older details in their place: they are
-    not handed over then.
+    They are what the activity's heartbeats carry from now on. They are not handed over while one of
+    the worker's is on its way, which would put older ones in their place.
     """
     if pulse.is_on_its_way:
         return False
     before = now()
     try:
-        await tell_server(details)
+        await pulse.tell()
     except AsyncActivityCancelledError:
         pulse.show()  # the worker learns of the cancellation only from a heartbeat of its own
         return False

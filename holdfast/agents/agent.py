@@ -52,7 +52,7 @@ from holdfast.models.base import Model
 from holdfast.models.libraries.llama_index import LLM
 from holdfast.models.openai.default_settings import default_settings, were_given
 from holdfast.models.resolve import get_default_model
-from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.agent_snapshot import MAX_DEPTH, AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
@@ -230,6 +230,7 @@ class Agent(DeclaredAgent[ContextT]):
         input_builder: InputBuilder | None = None,
         include_input_schema: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
         on_stream_max_pending_events: int | None = 1024,
+        max_depth: int = MAX_DEPTH,
     ) -> AgentTool:
         """Make a tool of this agent: other agents' models call it, and go on with its answer.
 
@@ -260,6 +261,8 @@ class Agent(DeclaredAgent[ContextT]):
                 `params`, `summary` and `json_schema`.
             include_input_schema: Whether the nested input shows the JSON Schema of `parameters`.
             on_stream_max_pending_events: Any positive number will do: events wait in the record.
+            max_depth: How many nested runs may be inside each other: a call that would be one more,
+                as of an agent that is a tool of itself, is refused, and the model is told.
 
         Raises:
             UserError: An option cannot be served.
@@ -273,6 +276,7 @@ class Agent(DeclaredAgent[ContextT]):
             is_enabled=is_enabled,
             needs_approval=needs_approval,
             max_turns=max_turns,
+            max_depth=max_depth,
             run_config=run_config,
             failure_error_function=failure_error_function,
             parameters=parameters,

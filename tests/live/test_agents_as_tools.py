@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from holdfast import tool
+from holdfast import ToolContext, tool
+from holdfast.activities import owning_task
 from holdfast.activities.tools import child_result as collecting
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
@@ -20,6 +22,7 @@ from holdfast.errors import (
     StepFailedError,
     TaskNotFoundError,
     UndoRefusedError,
+    UserError,
 )
 from holdfast.reading.runs.recorded import Recorded, read_recorded
 from holdfast.testing import FakeOpenAI, call
@@ -280,7 +283,51 @@ async def test_pausing_and_abandoning_a_task_reaches_those_that_work_for_it_at_a
     await runner.abandon(task, "enough", by="ann")
     for each in (task, child, lowest):
         assert "enough" in (await until_status(runner, each, "abandoned")).error
+    assert (await runner.get_task(task)).usage.requests == 3  # as far as answers have arrived
     model.release()
+
+
+async def test_an_agent_that_is_a_tool_of_itself_goes_as_deep_as_it_may(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    agent = make_agent(name="agent")
+    agent.tools = [agent.as_tool(tool_name="again", max_depth=2)]
+    runner = await rig.serving(agent)
+    for _ in range(3):
+        model.call("again", {"input": "deeper"})
+    for answer in ("bottom", "middle", "top"):
+        model.reply(answer)
+    task = await runner.create_task("q")
+    assert str(await runner.run_task(task)) == "top"
+    assert "'again' was not called" in model.requests[3].messages[-1].text
+    with pytest.raises(UserError, match="max_depth must be at least 1"):
+        agent.as_tool(max_depth=0)
+
+
+async def test_a_task_that_works_for_one_that_has_ended_asks_no_model(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owning_task, "ASKING", timedelta(seconds=1))
+
+    @tool(effect="read")
+    async def end_all(ctx: ToolContext) -> str:
+        """End the first task of all, of which those below do not hear."""
+        root = runner.client.get_workflow_handle(ctx.task_id.partition("~")[0])
+        await root.terminate()
+        ended.set()
+        return "ended"
+
+    low = make_agent(end_all, name="low")
+    runner = await serve_nested(rig, make_agent, low.as_tool())
+    model.call("helper", {"input": "a"})
+    model.call("low", {"input": "b"})
+    model.call("end_all", {})
+    ended = asyncio.Event()
+    task = await runner.create_task("q", step_mode="automatic")
+    lowest = f"{task.task_id}~0.1.0.0~0.1.0.0"
+    await ended.wait()
+    assert "has ended" in (await until_status(runner, lowest, "needs_attention")).error
+    assert len(model.requests) == 3
 
 
 async def test_a_call_is_forked_and_a_fork_does_not_own_what_its_steps_called(  # noqa: PLR0917  fixtures

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -127,8 +128,13 @@ class Children:
         current, given = ledger.at(n), ledger.given
         place = (ledger.s.branch, n, batches_of(current), i)
         name = child_id(ledger.task_id, place, self._known())
+        above = given.parent
         parent = ParentRef(
-            task=ledger.task_id, step=current.open.step.step_id, call=current.calls[i].id
+            task=ledger.task_id,
+            step=current.open.step.step_id,
+            call=current.calls[i].id,
+            root="" if above is None else above.first,
+            depth=1 if above is None else above.depth + 1,
         )
         head, changed = plan.task.head, ledger.s.changed
         if not ledger.takes_settings:  # what it has of this run is not changed either
@@ -370,6 +376,15 @@ class Children:
         """End the call of a child without an outcome: the child's questions are not asked here."""
         self.emit_span(name, status=status)
         self.change(name, left=True, approvals=(), held=False)
+
+    async def ended(self) -> None:
+        """Wait until the children have ended, so that their cost is known; but not for long."""
+        with suppress(TimeoutError):
+            await workflow.wait_condition(
+                lambda: all(child.closed for child in self._known().values()),
+                timeout=HEAR_SECONDS,
+                timeout_summary="child tasks end",
+            )
 
     def close(self, status: str) -> None:
         """Emit the spans of the calls that this task leaves open when it closes."""

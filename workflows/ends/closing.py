@@ -79,6 +79,8 @@ class Closing:
         core.children.close(status)
         if status == "abandoned":
             core.children.end("abandon", core.ending.why)
+            if core.ledger.s.children:  # all below look at it before they ask a model
+                publish(core.ledger, status)
         core.ledger.note(
             "closed",
             now=now(),
@@ -92,6 +94,8 @@ class Closing:
         In this order: a turn in a session is never without the record that it came from.
         """
         core = self._core
+        if sent.status == "abandoned":
+            await core.children.ended()
         stored = await calls.close(core.ledger, sent, again=core.ending.failures > 0)
         session = core.given.head.session
         if session is not None and stored.turn is not None:

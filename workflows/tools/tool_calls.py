@@ -42,6 +42,7 @@ from holdfast.workflows.tools.tool_runs import (
     lost_text,
     not_known_text,
     run_tool,
+    too_deep,
     unknown_tool,
 )
 
@@ -235,6 +236,10 @@ class ToolCalls:
     async def _nest(self, call: Call) -> Failure | None:
         """Start the task that a call of an agent is, unless the call has its outcome before."""
         ledger, n, i, edited = self._ledger, call.n, call.i, call.edited
+        depth = 0 if ledger.given.parent is None else ledger.given.parent.depth
+        if depth >= call.policy.max_depth:
+            ledger.outcome(n, i, too_deep(call.asked, depth))
+            return None
         given = ledger.tool_input(n, i, edited)
         plan = await quick(ledger, "nest", given, Nesting, longest=LONGEST_TOOL)
         if call.is_left:

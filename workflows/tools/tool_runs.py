@@ -48,6 +48,15 @@ def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:
     return Outcome(content=text, is_error=True, status="failed", attempts=0)
 
 
+def too_deep(call: ToolCall, depth: int) -> Outcome:
+    """Return the result of a call of an agent in a task that is nested as deep as it may be."""
+    text = (
+        f"Agent {call.name!r} was not called: this is a call of a call already, {depth} deep, and"
+        " no further one is run. Answer with what is known here."
+    )
+    return Outcome(content=text, is_error=True, status="failed", attempts=0)
+
+
 def lost_text(call: ToolCall, times: int) -> str:
     """Say that workers were lost inside a call that may or may not have taken effect."""
     if times > 1:

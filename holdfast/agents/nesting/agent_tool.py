@@ -28,7 +28,7 @@ from holdfast.agents.tools.invoker import Invoker
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.models.base import ToolSpec
-from holdfast.task.data.agent_snapshot import ToolPolicy
+from holdfast.task.data.agent_snapshot import MAX_DEPTH, ToolPolicy
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -90,6 +90,7 @@ class AgentTool(Tool[..., Any]):
             only field.
         extractor: Makes the tool's result from the nested run's; None for its final output.
         max_turns: Most model calls of the nested run; None for no limit.
+        max_depth: How many nested tasks may be inside each other for a call to be run.
         run_config: Settings of the nested run; None for those of the calling run.
         input_builder: Makes the nested run's input from the arguments.
         shows_schema: Whether the described input holds the whole JSON Schema.
@@ -102,6 +103,7 @@ class AgentTool(Tool[..., Any]):
     is_structured: bool = False
     extractor: Extractor | None = None
     max_turns: int | None = DEFAULT_MAX_TURNS
+    max_depth: int = MAX_DEPTH
     run_config: RunConfig | None = None
     input_builder: InputBuilder | None = None
     shows_schema: bool = False
@@ -145,7 +147,11 @@ class AgentTool(Tool[..., Any]):
         """Describe as data how a task runs the tool."""
         if self.is_replaced:  # nothing is known of what the function does
             return super().policy().model_copy(update={"effect": "irreversible"})
-        return super().policy().model_copy(update={"agent": self.agent.name})
+        return (
+            super()
+            .policy()
+            .model_copy(update={"agent": self.agent.name, "max_depth": self.max_depth})
+        )
 
     def parse(self, arguments: str) -> dict[str, Any]:
         """Return the validated arguments as JSON data: what the nested run is told.
@@ -255,6 +261,7 @@ def as_tool(
     failure_error_function: FailureFormatter | Literal["default"] | None,
     run_config: RunConfig | Mapping[str, Any] | None,
     max_turns: int | None,
+    max_depth: int,
     extractor: Extractor | None,
     input_builder: InputBuilder | None,
     shows_schema: bool,
@@ -263,6 +270,9 @@ def as_tool(
     """Make a tool of an agent; see `Agent.as_tool`."""
     if max_turns is not None and max_turns < 0:
         msg = f"max_turns must be at least 0, or None for no limit; it was {max_turns}."
+        raise UserError(msg)
+    if max_depth < 1:
+        msg = f"max_depth must be at least 1, as the agent's own task counts; it was {max_depth}."
         raise UserError(msg)
     check_run_options(options)
     takes = _checked(parameters, agent) if parameters is not None else ToolInputText
@@ -280,6 +290,7 @@ def as_tool(
         is_structured=parameters is not None or input_builder is not None,
         extractor=extractor,
         max_turns=max_turns,
+        max_depth=max_depth,
         run_config=_own_config(run_config),
         input_builder=input_builder,
         shows_schema=shows_schema and parameters is not None,

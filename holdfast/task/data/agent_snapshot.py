@@ -26,6 +26,10 @@ TimeoutBehavior = Literal["error_as_result", "raise_exception"]
 DEFAULT_MAX_OUTPUT_BYTES = 1_048_576
 
 
+MAX_DEPTH = 16
+"""How many tasks of agents as tools may be inside each other, unless a tool says otherwise."""
+
+
 class ToolPolicy(Value):
     """The rules for running one tool; those of a plain `@tool` serialise to `{}`.
 
@@ -47,6 +51,7 @@ class ToolPolicy(Value):
         is_conditional: Whether a predicate decides for each turn if it is offered.
         guarded: Whether guardrails see a call before it is run.
         agent: For an agent as a tool: its name; a call is a task of that agent.
+        max_depth: For an agent as a tool: at which depth of nested tasks it is not called.
         handoff: For a handoff: name of the agent that goes on with the task.
         handoff_name: The name that the models know that agent by, if it is another one.
         call_kind: Type that the items of its calls have; empty for function calls.
@@ -70,6 +75,7 @@ class ToolPolicy(Value):
     is_conditional: bool = False
     guarded: bool = False
     agent: str = ""
+    max_depth: int = MAX_DEPTH
     handoff: str = ""
     handoff_name: str = ""
     call_kind: CallKind = ""

@@ -44,11 +44,20 @@ class ParentRef(Value):
         task: Its id.
         step: Id of its step that made the call.
         call: The model's id of the call.
+        root: The first task of all, which no call has started; empty if the parent is that.
+        depth: How many tasks are above.
     """
 
     task: str
     step: str = ""
     call: str = ""
+    root: str = ""
+    depth: int = 1
+
+    @property
+    def first(self) -> str:
+        """Id of the first task of all."""
+        return self.root or self.task
 
 
 class UndoAnswer(Value):

@@ -69,6 +69,7 @@ class AdvanceInput(Value):
         attempts: Number of the attempt whose failed model call stops the step, where the server
             would start the activity more often, for lost workers; else 0.
         further: What the activity may run beyond this step; None for nothing.
+        root: Of a call of an agent: the first task of all that it works for.
     """
 
     n: int
@@ -87,6 +88,7 @@ class AdvanceInput(Value):
     head: str = ""
     attempts: int = 0
     further: Further | None = None
+    root: str = ""
 
 
 class GuardInput(Value):
@@ -257,7 +259,8 @@ class HandedOver(Value):
         last = UNBEGUN
         if self.paid is not None:
             cut = tuple(i for i in self.runs if i not in self.done)
-            last = self.paid.model_copy(update={"told": {**self.paid.told, **self.done}, "cut": cut})
+            told = {**self.paid.told, **self.done}
+            last = self.paid.model_copy(update={"told": told, "cut": cut})
         elif not self.further:
             return None
         last = last.model_copy(update={"began": self.began})

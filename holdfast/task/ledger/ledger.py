@@ -220,6 +220,7 @@ class Ledger(UpcomingSteps):
             head=self.head_digest if n == 1 and not current.journal else self.changed_head,
             attempts=rules.attempts if rules.attempts < rules.starts else 0,
             further=further,
+            root="" if self.given.parent is None else self.given.parent.first,
         )
 
     def _begun_anew(self, current: OpenState) -> OpenState:
