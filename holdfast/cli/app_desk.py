@@ -37,7 +37,13 @@ async def serve(
     tokens: TokensOption = None,
 ) -> ExitCode | None:
     """Serve every task in a browser, an inbox for people, and an API for programs."""
-    if ctx.invoked_subcommand is not None:
+    if ctx.invoked_subcommand is not None:  # what was given here holds there, too
+        sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
+        typed = (
+            name for name, source in sources.items() if source and source.name == "COMMANDLINE"
+        )
+        given = {name: ctx.params[name] for name in typed}
+        ctx.default_map = {"token": dict.fromkeys(("make", "list", "revoke"), given)}
         return None
     from holdfast.cli.commands.desk import desk_command
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from holdfast.cli.app import app
 from holdfast.cli.exits import exit_code_of
@@ -62,6 +63,17 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(url: str) ->
     with pytest.raises(InvalidArgumentError, match="set HOLDFAST_ARCHIVE") as caught:
         _ = common(address="host:7233", archive=url).embedded
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", [["--tokens", "t.json"], ["--data-dir", "d"]])
+def test_an_option_of_the_desk_holds_for_the_commands_below_it(
+    place: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke
+    assert run(app, ["desk", *place, "token", "make", "ann"]).exit_code == 0
+    assert "ann" in run(app, ["desk", "token", "list", *place]).output
+    assert "ann" not in run(app, ["desk", *place, "token", "list", "--tokens", "other"]).output
 
 
 def test_no_option_takes_an_api_key() -> None:

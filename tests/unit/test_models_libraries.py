@@ -238,6 +238,15 @@ def test_a_name_without_what_the_library_needs_is_refused(name: str) -> None:
         resolve_model(name)
 
 
+@pytest.mark.parametrize("kind", [LitellmModel, AnyLLMModel])
+def test_a_name_that_is_no_text_is_refused_however_deep_it_is(kind: Any) -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(InvalidArgumentError, match="<list that cannot be shown> lacks the name"):
+        kind(deep)
+
+
 @pytest.mark.parametrize(("prefix", "package"), [("litellm", "litellm"), ("any-llm", "any_llm")])
 def test_a_missing_extra_is_named_with_its_command(
     prefix: str, package: str, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ from holdfast.models.openai.http.failures import malformed, too_slow
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_array, as_object
 from holdfast.values.settings import ModelSettings
+from holdfast.values.text.shown import shown
 
 
 class LibraryModel(ABC):
@@ -41,8 +42,9 @@ class LibraryModel(ABC):
             InvalidArgumentError: The name is empty.
         """
         if not isinstance(cast("object", model), str) or not model.strip("/ "):
+            known = f"{self.library}/{model}" if isinstance(cast("object", model), str) else model
             msg = (
-                f"Model name {self.library + '/' + str(model)!r} lacks the name: write"
+                f"Model name {shown(known)} lacks the name: write"
                 f" {self.library}/PROVIDER/NAME, as {self.library}/anthropic/claude-sonnet-4-5."
             )
             raise InvalidArgumentError(msg)
