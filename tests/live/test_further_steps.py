@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Task
+from holdfast.errors import CommandRefusedError
 from holdfast.task.data.wire import STEPS_DONE, StepsDone
 from holdfast.testing import FakeOpenAI, Reply, hang
 from holdfast.workers import FunctionCallingAgentWorker
@@ -89,6 +90,25 @@ async def test_feedback_is_in_the_next_request_whichever_step_it_meets(
     assert heard == [k >= held for k in range(4)]
     said = [m.text for m in model.requests[-1].messages if "mind the gap" in m.text]
     assert len(said) == 1
+    await end(runner, task)
+
+
+async def test_an_undo_of_the_newest_step_takes_back_none_that_nobody_has_seen(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    for what in "ab":
+        model.call("look", {"what": what})
+    model.add(hang_then_look("c"))
+    model.reply("done")
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await model.until_held()
+    with pytest.raises(CommandRefusedError, match=r"'s1' .* another step has begun since: .* 's3'"):
+        await runner.undo_step(task)
+    assert len(await runner.get_completed_steps(task)) >= 2
+    model.release()
+    assert str(await running) == "done"
     await end(runner, task)
 
 

@@ -42,6 +42,10 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
     if state.mode == "release":
         stop_undo(ledger)
         return None
+    unseen = undo.outdated(ledger, state.asked)  # an activity has brought several steps meanwhile
+    if unseen is not None:
+        stop_undo(ledger)
+        return unseen
     described = ledger.s.described
     targets = await _targets(ledger, state)
     recall(ledger, targets)
