@@ -153,6 +153,7 @@ async def advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
         try:
             return await _advance(ledger, n, sent)
         except ActivityError as error:
+            # Before another activity, which would not know of it: what is paid for is recorded.
             known, task = _handed_over(error), asyncio.current_task()
             if known is not None:
                 return known

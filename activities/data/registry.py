@@ -113,6 +113,12 @@ class Registry:
         self._named |= newer._named
         self.prices, self.notifies = newer.prices, newer.notifies
 
+    @property
+    def servers(self) -> dict[int, Any]:
+        """The MCP servers of the agents that keep a connection, by their identity."""
+        found = (each for agent in self._agents.values() for each in agent.mcp_servers)
+        return {id(each): each for each in found if hasattr(each, "let_go")}
+
     def _drop(self, name: str) -> None:
         """Drop a lent agent by name; runs in progress keep the object itself, see `of`."""
         del self._lent[name]

@@ -151,6 +151,7 @@ class ClientServer(MCPServer, Generic[ParamsT]):
         self._listed: list[MCPTool] | None = None
         self._is_stale = True
         self._inquiries = Inquiries()
+        self._is_held = False
         self._connection = Connection(
             self._name,
             self._connector,
@@ -206,6 +207,7 @@ class ClientServer(MCPServer, Generic[ParamsT]):
             MCPConnectionError: The server cannot be reached now.
             UserError: It cannot be started as it is described.
         """
+        self._is_held = True
         await on_loop(self._connected())
 
     async def _connected(self) -> None:
@@ -213,7 +215,13 @@ class ClientServer(MCPServer, Generic[ParamsT]):
 
     async def cleanup(self) -> None:
         """End the connection, and the process of a stdio server."""
+        self._is_held = False
         await on_loop(self._connection.close())
+
+    async def let_go(self) -> None:
+        """End the connection that tasks have opened, but none that the program has."""
+        if not self._is_held:
+            await self.cleanup()
 
     @property
     def cached_tools(self) -> list[MCPTool] | None:

@@ -250,6 +250,9 @@ class LocalEngine:
         served.note.close()
         if self._host is not None:
             await self._host.stop(served.workers, GRACE)
+        used = {key for each in _all for key in each.activities.registry.servers}
+        servers = served.activities.registry.servers.items()
+        await asyncio.gather(*(each.let_go() for key, each in servers if key not in used))
 
     def _let_go(self, queue: str) -> None:
         """Forget the agent of a queue whose worker was stopped."""

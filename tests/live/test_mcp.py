@@ -20,6 +20,7 @@ from holdfast import (
     RunContextWrapper,
     Runner,
     Tool,
+    ToolCall,
     ToolCallItem,
     ToolCallOutputItem,
     ToolGuardrailFunctionOutput,
@@ -34,7 +35,7 @@ from holdfast import (
 )
 from holdfast.errors import StepFailedError, UserError
 from holdfast.mcp import MCPServerStdio, ToolFilterContext, create_static_tool_filter
-from holdfast.testing import FakeOpenAI, ask_approval, call, hosted, reply
+from holdfast.testing import FakeOpenAI, ScriptedModel, ask_approval, call, hosted, reply
 from tests.support import forked
 from tests.support.rig import MakeAgent, Rig, activities_of
 from tests.support.tool_servers import Place
@@ -288,6 +289,18 @@ async def test_a_server_that_died_is_started_again_and_what_may_be_repeated_is(
     await run(runner, model, "look")
     assert place.calls["look:x"] == 6
     assert model.requests[-1].holds("The connection was lost 3 times while tool 'look'")
+
+
+async def test_a_server_that_tasks_have_started_ends_with_the_runner(place: Place) -> None:
+    script = [ToolCall(id="", name="look", arguments='{"thing": "x"}'), "seen"]
+    server = place.stdio()
+    agent = Agent(name="agent", model=ScriptedModel(script), mcp_servers=[server])
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        assert str(await runner.run_task(await runner.create_task("q"))) == "seen"
+        [pid] = place.pids
+        os.kill(pid, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 async def test_a_call_that_may_have_happened_asks_a_person_when_its_server_dies(
