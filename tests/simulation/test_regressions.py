@@ -107,21 +107,10 @@ def test_a_request_that_waits_is_answered_once_an_undo_asks_a_person() -> None:
 
 
 @pytest.mark.parametrize("first", ["lost", "dead"])
-def test_a_step_goes_on_once_a_worker_that_was_suspended_has_used_up_its_attempts(
-    first: str,
-) -> None:
-    schedule = Schedule(
-        plan=[[["look", {"what": "1"}]], "done"],
-        real=True,
-        choices=[
-            ("fate", "step", first),
-            *[("fate", "step", "dead")] * 9,
-            ("deploy", []),
-            ("run", 0, "r1", {"all": True}),
-            *[("settle",), ("wait", 60)] * 10,
-            ("settle",),
-        ],
-    )
-    played = play(schedule)
+def test_a_step_goes_on_once_a_suspended_worker_has_used_up_its_attempts(first: str) -> None:
+    fates = [("fate", "step", fate) for fate in (first, *["dead"] * 9)]
+    goes_on = [("run", 0, "r1", {"all": True}), *[("settle",), ("wait", 60)] * 11]
+    plan = [[["look", {"what": "1"}]], "done"]
+    played = play(Schedule(plan=plan, real=True, choices=[*fates, ("deploy", []), *goes_on]))
     assert not played.violation, "\n".join([*played.trace, played.violation])
     assert sum(entry.startswith('{"step"') for entry in played.ledger) == 2

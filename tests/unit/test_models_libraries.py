@@ -240,7 +240,7 @@ def test_a_name_without_what_the_library_needs_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("kind", [LitellmModel, AnyLLMModel])
 def test_a_name_that_is_no_text_is_refused_however_deep_it_is(kind: Any) -> None:
-    deep: list[Any] = []
+    deep: Any = None
     for _ in range(5000):
         deep = [deep]
     with pytest.raises(InvalidArgumentError, match="<list that cannot be shown> lacks the name"):
