@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 # Two stages of one environment, each made again only when what it is made of has changed.
 DEMO := $(VENV)/.demo
 STAMP := $(VENV)/.dev
+COMPILED := $(VENV)/.compiled
 define INSTALL
 @command -v $(PYTHON) >/dev/null || { \
     echo "error: there is no '$(PYTHON)'. Install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
@@ -68,7 +69,13 @@ format: $(STAMP) ## Format the code and apply safe fixes
 test: style ## Check style and types, and pass every test
 	@$(MAKE) --no-print-directory --jobs=3 pytest mypy pyright
 
-pytest: $(STAMP) chromium
+# One process compiles what the tests import, before several would do it at once. A module that
+# cannot be imported is told by the tests themselves.
+$(COMPILED): $(STAMP)
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null || true
+	@touch $@
+
+pytest: chromium $(COMPILED)
 	@mkdir -p $(dir $(REPORT))
 	@rm -f $(REPORT)
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal --junitxml=$(REPORT) || { \
