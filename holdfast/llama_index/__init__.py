@@ -5,7 +5,7 @@ workflow, the memory is a session, and a program that was killed goes on where i
 started again. See docs/llama_index.md.
 """
 
-from holdfast.llama_index.agent_runner import AgentRunner
+from holdfast.llama_index.agent_runner import AgentRunner, BaseAgent
 from holdfast.llama_index.agents import (
     CoAAgentPack,
     FunctionCallingAgent,
@@ -41,6 +41,7 @@ from holdfast.llama_index.workers.react import (
     MultimodalReActAgentWorker,
     ReActAgentWorker,
     ReActChatFormatter,
+    ReActOutputParser,
 )
 from holdfast.llama_index.workers.tools import (
     CoAAgentWorker,
@@ -52,6 +53,7 @@ from holdfast.llama_index.workers.tools import (
 __all__ = [
     "AgentChatResponse",
     "AgentRunner",
+    "BaseAgent",
     "BaseAgentWorker",
     "BaseTool",
     "ChatMemoryBuffer",
@@ -82,6 +84,7 @@ __all__ = [
     "ReActAgent",
     "ReActAgentWorker",
     "ReActChatFormatter",
+    "ReActOutputParser",
     "Settings",
     "StreamingAgentChatResponse",
     "StructuredPlannerAgent",

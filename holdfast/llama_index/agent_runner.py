@@ -34,7 +34,11 @@ from holdfast.models.libraries.llama_index import LlamaIndexModel, as_model
 from holdfast.values.steps import UndoReceipt
 
 
-class AgentRunner(TaskReads):
+class BaseAgent(TaskReads):
+    """What every agent of this package is, for `isinstance`."""
+
+
+class AgentRunner(BaseAgent):
     """Runs an agent: whole chats, or tasks step by step.
 
     Attributes:

@@ -10,14 +10,17 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.llms import ChatMessage, ChatResponse, MockLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.objects import ObjectRetriever, SimpleToolNodeMapping
+from llama_index.core.program import FunctionCallingProgram
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool
+from pydantic import BaseModel
 
 from holdfast import Agent, AgentRunner, ToolCall
 from holdfast.agents.tools.decorator import to_tool
 from holdfast.errors import ModelRequestError
+from holdfast.llama_index import OpenAI
 from holdfast.models import from_response_items
 from holdfast.models.base import ModelRequest
 from holdfast.models.libraries.llama_index import LlamaIndexModel
@@ -136,3 +139,16 @@ async def test_an_llm_is_not_told_a_file_or_a_sound_in_the_place_of_words() -> N
         asked = from_response_items([{"role": "user", "content": [part]}])
         with pytest.raises(ModelRequestError, match=said):
             await LlamaIndexModel(MockLLM()).respond(ModelRequest(model="m", messages=asked))
+
+
+class Sum(BaseModel):
+    """A sum."""
+
+    value: int
+
+
+def test_a_model_of_holdfast_in_a_program_of_llama_index_says_what_serves() -> None:
+    llm = cast("Any", OpenAI(model="offline"))
+    program = cast("Any", FunctionCallingProgram).from_defaults(Sum, "What is 1 + 1?", llm=llm)
+    with pytest.raises(AttributeError, match="need an LLM of LlamaIndex: keep"):
+        program()

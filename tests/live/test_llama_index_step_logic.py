@@ -17,6 +17,7 @@ from holdfast.errors import StepFailedError
 from holdfast.llama_index import (
     AgentChatResponse,
     AgentRunner,
+    BaseAgent,
     BaseAgentWorker,
     ChatMessage,
     ChatResponse,
@@ -26,6 +27,7 @@ from holdfast.llama_index import (
     QueryPipelineAgentWorker,
     ReActAgent,
     ReActChatFormatter,
+    ReActOutputParser,
     Task,
     TaskStep,
     TaskStepOutput,
@@ -269,3 +271,32 @@ def test_an_error_of_the_programs_own_is_raised_as_itself() -> None:
             run_step(task.task_id)
         assert caught.value.until == 9
         assert isinstance(caught.value, StepFailedError)
+
+
+def test_members_of_old_programs_are_there() -> None:
+    def end(task: Task, state: dict[str, Any]) -> tuple[str, bool]:
+        del state
+        return task.input, True
+
+    def begin(task: Task, state: dict[str, Any]) -> dict[str, Any]:
+        return {"task": task, **state}
+
+    manager, first = object(), AgentInputComponent(begin)
+    worker = QueryPipelineAgentWorker(QueryPipeline(chain=[first, AgentFnComponent(end)]), manager)
+    assert worker.callback_manager is manager
+    assert worker.agent_input_component is worker.agent_components[0]
+    assert (worker.task_key, worker.step_state_key) == ("task", "step_state")
+    assert isinstance(worker.as_agent(), BaseAgent)
+    task = Task("t", "foo", None, {})
+    step = Doubling().initialize_step(task)
+    output = Doubling().stream_step(step, task)
+    assert output.next_steps
+
+
+def test_parser_of_react_reads_actions_and_answers() -> None:
+    read = ReActOutputParser().parse('Thought: x\nAction: add\nAction Input: {"a": 1}')
+    assert (read.thought, read.action, read.action_input) == ("x", "add", {"a": 1})
+    done = ReActOutputParser().parse("Thought: y\nAnswer: 3")
+    assert (done.is_done, done.response) == (True, "3")
+    with pytest.raises(ValueError, match="Could not parse output"):
+        ReActOutputParser().parse("Action Input: {}")

@@ -121,13 +121,16 @@ def build(directory: Path) -> None:
     _check("uv", "build", "--quiet", *here, str(source))
 
 
-def make_environment(directory: Path, *wanted: str, base: Environment | None = None) -> Environment:
-    """Make an environment and install distributions, in the versions that are locked.
+def make_environment(
+    directory: Path, *wanted: str, base: Environment | None = None, locked: bool = True
+) -> Environment:
+    """Make an environment and install distributions.
 
     Args:
         directory: Where to make it.
         wanted: Requirements, as arguments of `pip install`.
         base: An environment to begin with: its files, compiled modules too, are linked.
+        locked: Whether to take the versions that are locked.
     """
     made = Environment(directory / "env", directory / "work")
     made.work.mkdir(parents=True)
@@ -135,9 +138,9 @@ def make_environment(directory: Path, *wanted: str, base: Environment | None = N
         venv.create(made.root, symlinks=True)
     else:
         shutil.copytree(base.root, made.root, symlinks=True, copy_function=os.link)
-    locked = ROOT / "requirements-dev.lock"
     command = ["uv", "pip", "install", "--quiet", "--python", str(made.root / "bin" / "python")]
-    _check(*command, "--no-verify-hashes", "--constraint", str(locked), *wanted)
+    lock = ("--no-verify-hashes", "--constraint", str(ROOT / "requirements-dev.lock"))
+    _check(*command, *(lock if locked else ()), *wanted)
     return made
 
 

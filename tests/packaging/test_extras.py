@@ -217,3 +217,35 @@ def test_an_extra_alone_is_enough_for_what_it_promises(make: Make, extra: str) -
     keys = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
     done = make(extra).python(EXTRAS[extra], AWS_DEFAULT_REGION="us-east-1", **keys)
     assert done.returncode == 0, done.stderr
+
+
+OLD_LLM = """
+from llama_index.core import __version__
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LLMMetadata
+from llama_index.core.llms import CustomLLM
+from holdfast.llama_index import ReActAgent
+
+class Parrot(CustomLLM):
+    @property
+    def metadata(self):
+        return LLMMetadata(model_name="parrot", is_chat_model=True)
+    def complete(self, prompt, formatted=False, **options):
+        raise NotImplementedError
+    stream_complete = complete
+    def chat(self, messages, **options):
+        said = "Thought: done.\\nAnswer: " + messages[-1].content.upper()
+        return ChatResponse(message=ChatMessage(role="assistant", content=said))
+
+print(__version__, ReActAgent.from_tools([], llm=Parrot()).chat("What is it?"))
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("version", ["0.10.68", "0.11.23", "0.12.52"])
+def test_a_llama_index_llm_of_the_agent_apis_time_is_shown_the_conversation(
+    wheel: Path, tmp_path: Path, version: str
+) -> None:
+    ours = f"holdfast-agents[local] @ {wheel.as_uri()}"
+    made = make_environment(tmp_path, ours, f"llama-index-core=={version}", locked=False)
+    done = made.python(OLD_LLM)
+    assert f"{version} WHAT IS IT?" in done.stdout, done.stderr

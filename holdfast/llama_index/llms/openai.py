@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
@@ -145,6 +145,17 @@ class ChatModel:
     async def respond(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request of an agent."""
         raise NotImplementedError
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what serves where a program of LlamaIndex's own wants more of a model."""
+            msg = (
+                f"{type(self).__name__!r} object has no attribute {name!r}. Programs, engines and"
+                " workflows of LlamaIndex need an LLM of LlamaIndex: keep its import (from"
+                " llama_index.llms.openai import OpenAI). Agents of holdfast.llama_index take it."
+            )
+            raise AttributeError(msg)
 
     async def achat(self, messages: Sequence[Any], **options: Any) -> ChatResponse:
         """Go on with a conversation.

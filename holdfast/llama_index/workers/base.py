@@ -59,6 +59,14 @@ class BaseAgentWorker:
         """Do one step; called when there is no `run_step`."""
         raise NotImplementedError
 
+    def stream_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
+        """Do one step; runners call `run_step` for a streamed one, too."""
+        return self.run_step(step, task, **kwargs)
+
+    async def astream_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
+        """Do one step, as `arun_step` does."""
+        return await self.arun_step(step, task, **kwargs)
+
     def finalize_task(self, task: Task, **kwargs: Any) -> None:
         """Put into `task.memory` what the conversation keeps; nothing: question and answer."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.errors import InvalidArgumentError
@@ -13,6 +14,7 @@ from holdfast.llama_index.workers.tools import ToolAgentWorker
 from holdfast.models.base import ToolSpec
 from holdfast.values.text.shown import shown
 from holdfast.workers import base
+from holdfast.workers.react import parser
 from holdfast.workers.react import prompt as react_prompt
 from holdfast.workers.react.multimodal import MultimodalReActAgentWorker as MultimodalReAct
 from holdfast.workers.react.multimodal import multimodal_instructions
@@ -69,6 +71,59 @@ class ReActChatFormatter:
         known: dict[str, Any] = {"system_header": self.system_header, "context": self.context}
         made = Formatter.from_defaults(**{key: each for key, each in known.items() if each})
         return made.format(tools, list(chat_history), list(current_reasoning or ()))
+
+
+@dataclass
+class ReasoningStep:
+    """What a reply of a ReAct model says.
+
+    Attributes:
+        thought: The reasoning before.
+        action: Name of the tool that is to be called; empty for an answer.
+        action_input: Its arguments.
+        response: The answer.
+        is_done: Whether it is an answer.
+        is_streaming: Whether more of it may come.
+    """
+
+    thought: str
+    action: str = ""
+    action_input: dict[str, Any] = field(default_factory=dict[str, Any])
+    response: str = ""
+    is_done: bool = False
+    is_streaming: bool = False
+
+    def get_content(self) -> str:
+        """Return the reply in the form of ReAct."""
+        if self.is_done:
+            return f"Thought: {self.thought}\nAnswer: {self.response}"
+        return f"Thought: {self.thought}\nAction: {self.action}\nAction Input: {self.action_input}"
+
+
+class ReActOutputParser:
+    """Reads replies of ReAct models, as ReActAgentWorker does."""
+
+    def parse(self, output: str, is_streaming: bool = False) -> ReasoningStep:
+        """Read a reply.
+
+        Args:
+            output: The reply.
+            is_streaming: Whether more of it may come.
+
+        Raises:
+            ValueError: It is neither an action nor an answer.
+        """
+        match parser.parse(output):
+            case parser.Action() as said:
+                given = json.loads(said.arguments)
+                return ReasoningStep(said.thought, said.tool, given, is_streaming=is_streaming)
+            case parser.Answer() as said:
+                return ReasoningStep(
+                    said.thought, response=said.text, is_done=True, is_streaming=is_streaming
+                )
+            case failure:
+                msg = f"Could not parse output: {failure.text}"
+                raise ValueError(msg)
 
 
 class ReActAgentWorker(ToolAgentWorker):
