@@ -17,7 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.archive.bytestore import LocalStore, open_store
-from holdfast.archive.names import ID_FILE, KEY_FILE, blob_path, record_name, record_path
+from holdfast.archive.names import (
+    ID_FILE,
+    KEY_FILE,
+    OWNER_FILE,
+    blob_path,
+    record_name,
+    record_path,
+)
 from holdfast.errors import (
     ArchiveError,
     BlobMissingError,
@@ -208,18 +215,33 @@ class Archive:
             ArchiveError: The archive cannot be read or written.
         """
         if self._id is None:
-            with self._failures("written", ID_FILE):
-                if self._store.size(ID_FILE) is None:
-                    self._store.create(ID_FILE, canonical({"id": secrets.token_hex(8)}))
-            match self._read_json(ID_FILE):
-                case {"id": str(found)}:
-                    self._id = found
-                case _:
-                    raise ArchiveError(
-                        f"{self._where(ID_FILE)!r} is not the id file of an archive.",
-                        remedy="Name another place, or restore the file from a backup.",
-                    )
+            self._id = self._first(ID_FILE, secrets.token_hex(8))
         return self._id
+
+    def owner(self, namespace: str) -> str:
+        """Return the namespace whose tasks are stored here: the first that has asked.
+
+        Args:
+            namespace: The one that asks, by an id that no other has.
+
+        Raises:
+            ArchiveError: The archive cannot be read or written.
+        """
+        return self._first(OWNER_FILE, namespace)
+
+    def _first(self, file: str, id: str) -> str:
+        """Return the id in a file, which is this one if there was no file yet."""
+        with self._failures("written", file):
+            if self._store.size(file) is None:
+                self._store.create(file, canonical({"id": id}))
+        match self._read_json(file):
+            case {"id": str(found)}:
+                return found
+            case _:
+                raise ArchiveError(
+                    f"{self._where(file)!r} is not the id file of an archive.",
+                    remedy="Name another place, or restore the file from a backup.",
+                )
 
     def mac(self, text: str) -> str:
         """Return a keyed code (HMAC) of a text: 32 hexadecimal digits.
@@ -350,6 +372,10 @@ class Archive:
     async def aarchive_id(self) -> str:
         """Run `archive_id` in a thread."""
         return await asyncio.to_thread(self.archive_id)
+
+    async def aowner(self, namespace: str) -> str:
+        """Run `owner` in a thread."""
+        return await asyncio.to_thread(self.owner, namespace)
 
     async def amac(self, text: str) -> str:
         """Run `mac` in a thread, unless the key is known already."""

@@ -11,6 +11,7 @@ from holdfast.values.base import digest
 from holdfast.values.text.shown import shown
 
 ID_FILE = "archive.json"
+OWNER_FILE = "namespace.json"
 KEY_FILE = "archive.key"
 _BLOBS = "blobs"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -48,7 +49,7 @@ def record_path(name: str) -> str:
     """Return the path of a record, which is its name."""
     parts = name.split("/")
     is_outside = "\\" in name or any(part in {"", ".", ".."} for part in parts)
-    if is_outside or parts[0] in {_BLOBS, ID_FILE, KEY_FILE}:
+    if is_outside or parts[0] in {_BLOBS, ID_FILE, OWNER_FILE, KEY_FILE}:
         raise InvalidArgumentError(
             f"{name!r} cannot name a record. Use a relative path such as tasks/a.json, and"
             " record_name(...) for ids with special characters."

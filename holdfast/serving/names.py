@@ -9,6 +9,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from holdfast.archive.archive import Archive
+from holdfast.archive.names import OWNER_FILE
 from holdfast.errors import ArchiveMismatchError, ConnectError
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import ARCHIVE_WORKFLOW
@@ -20,8 +21,10 @@ async def check_archive(client: Client, archive: Archive) -> None:
     The first archive used with a namespace is recorded as the memo of a workflow that never runs:
     it is the one record that every client of a namespace can read and none can write twice.
 
+    The archive has a record of the namespace in turn: tasks of two have the same ids.
+
     Raises:
-        ArchiveMismatchError: Another archive is recorded.
+        ArchiveMismatchError: Another archive is recorded, or another namespace in the archive.
     """
     mine = await archive.aarchive_id()
     try:
@@ -32,12 +35,22 @@ async def check_archive(client: Client, archive: Archive) -> None:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             memo={"archive": mine, "url": archive.url},
         )
-        memo = await (await handle.describe()).memo()
+        found = await handle.describe()
+        memo = await found.memo()
     except RPCError as error:
         msg = f"The namespace's archive could not be looked up: {error.message}"
         raise ConnectError(msg) from error
     if memo.get("archive") != mine:
         raise ArchiveMismatchError(_mismatch(archive.url, mine, memo))
+    asks = f"{client.namespace} {found.run_id}"
+    owner = await archive.aowner(asks)
+    if owner != asks:
+        raise ArchiveMismatchError(
+            f"The archive {archive.url!r} has the tasks of another namespace, {owner!r}; this"
+            f" one is {asks!r}, and tasks of both may have one id. Nothing was changed.",
+            remedy="Name another archive. If that namespace is gone for good, delete the file"
+            f" {OWNER_FILE!r} of the archive: the next namespace to use it takes it over.",
+        )
 
 
 def _mismatch(url: str, mine: str, memo: Mapping[str, Json]) -> str:

@@ -25,6 +25,7 @@ from temporalio.worker import Worker
 
 import holdfast
 from holdfast.archive.archive import Archive
+from holdfast.archive.names import OWNER_FILE
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server import launch, leases, server, watch
 from holdfast.engine.dev_server.datadir import read_json, write_json
@@ -443,6 +444,9 @@ async def test_what_is_deleted_under_its_server_is_begun_anew_and_an_archive_is_
     assert is_gone(second.pid)
     client = await connect_embedded(third)
     await check_archive(client, Archive(data_dir / "archive"))
+    (data_dir / "archive" / OWNER_FILE).write_text('{"id": "prod 1234"}')
+    with pytest.raises(ArchiveMismatchError, match=f"'prod 1234'.* delete the file '{OWNER_FILE}'"):
+        await check_archive(client, Archive(data_dir / "archive"))
     shutil.rmtree(data_dir / "archive")
     with pytest.raises(ArchiveMismatchError, match="was deleted or replaced") as refused:
         await check_archive(client, Archive(data_dir / "archive"))

@@ -114,3 +114,10 @@ def test_a_step_goes_on_once_a_suspended_worker_has_used_up_its_attempts(first: 
     played = play(Schedule(plan=plan, real=True, choices=[*fates, ("deploy", []), *goes_on]))
     assert not played.violation, "\n".join([*played.trace, played.violation])
     assert sum(entry.startswith('{"step"') for entry in played.ledger) == 2
+
+
+def test_hundreds_of_questions_of_one_answer_take_several_workflow_tasks() -> None:
+    plan = [[["pay", {"amount": k}] for k in range(650)], "done"]
+    played = play(Schedule(plan=plan, choices=[("run", 0, "r1", {"all": True}), ("settle",)]))
+    assert not played.violation, "\n".join([*played.trace, played.violation])
+    assert sum("workflow task of t" in line for line in played.trace) >= 5

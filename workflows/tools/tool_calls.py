@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
@@ -24,7 +25,7 @@ from holdfast.task.data.wire import Nesting, Probed
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, decisions, standing
 from holdfast.task.people.questions import question_text
-from holdfast.task.tool_calls import Call, Room, Running, ready_calls
+from holdfast.task.tool_calls import MOST_AT_ONCE, Call, Room, Running, ready_calls
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
     failure_of,
@@ -48,6 +49,9 @@ from holdfast.workflows.tools.tool_runs import (
 
 BLOCKED = "Blocked"
 """Type of the failure of a call that blocks the event loop of its worker."""
+
+BREATH = timedelta(milliseconds=1)
+"""After as many calls as may go at once, the next ones wait for another workflow task."""
 
 OF_CALLS = frozenset({"tool", "rejoin"})
 """Types of the activities in which a tool runs."""
@@ -113,6 +117,8 @@ class ToolCalls:
                     break
                 await workflow.wait_condition(has_news)
                 taken.settle()
+                if len(ready) >= MOST_AT_ONCE:  # thousands of questions are no single workflow task
+                    await workflow.sleep(BREATH, summary="more calls follow")
         except (asyncio.CancelledError, ActivityError):  # not `finally`, as in `Steps._run_lanes`
             await taken.cancel()
             raise
