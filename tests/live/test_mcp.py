@@ -292,7 +292,7 @@ async def test_a_server_that_died_is_started_again_and_what_may_be_repeated_is(
 
 
 async def test_a_server_that_tasks_have_started_ends_with_the_runner(place: Place) -> None:
-    script = [ToolCall(id="", name="look", arguments='{"thing": "x"}'), "seen"]
+    script: list[Any] = [ToolCall(id="", name="look", arguments='{"thing": "x"}'), "seen"]
     server = place.stdio()
     agent = Agent(name="agent", model=ScriptedModel(script), mcp_servers=[server])
     async with AgentRunner.local(agent, data_dir=None) as runner:
