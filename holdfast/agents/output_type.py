@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -14,6 +17,7 @@ from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError,
 from holdfast.models.base import OutputSpec
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
+from holdfast.values.checks.lenient_json import NotReadableError, read_value
 from holdfast.values.text.shown import shown
 
 NAME = "final_output"
@@ -180,15 +184,24 @@ class AgentOutputSchema(AgentOutputSchemaBase):
             ModelBehaviorError: It is not JSON, or does not fit the type.
         """
         try:
-            data = from_json(text, allow_inf_nan=False)
-            if self._is_wrapped:
-                data = data[WRAPPER]
-            self.load(data)
+            return self._unwrapped(from_json(text, allow_inf_nan=False))
         except (ValueError, TypeError, KeyError) as cause:  # a ValidationError is a ValueError
+            for meant in readings(text):
+                with suppress(ValueError, TypeError, KeyError):
+                    return self._unwrapped(meant)
+                with suppress(ValueError):
+                    if self._is_wrapped:
+                        self.load(meant)
+                        return meant
             why = f"no member {WRAPPER!r}" if isinstance(cause, TypeError | KeyError) else cause
             msg = f"Invalid JSON when parsing {text} for {self.name()}; {why}"
             raise ModelBehaviorError(msg) from cause
-        return data
+
+    def _unwrapped(self, data: Any) -> Json:
+        """Return the output that is in a model's data, if it fits."""
+        found: Json = data[WRAPPER] if self._is_wrapped else data
+        self.load(found)
+        return found
 
     def read_bare(self, text: str) -> Json:
         """Validate JSON text that is the output itself, without a wrapper.
@@ -228,6 +241,46 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         except (PydanticSerializationError, ValueError, ModelBehaviorError, TypeError) as cause:
             raise _unfit(value, self.name(), cause) from cause  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         return data, f'{{"{WRAPPER}":{text}}}' if self._is_wrapped else text
+
+
+_THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
+_BEGIN = re.compile(r"[{\[]")
+
+
+def readings(text: str) -> Iterator[Json]:
+    """Yield what an answer can only mean that is not the JSON which was asked for.
+
+    It may stand in a Markdown fence or among words, begin with a block of thoughts, have the small
+    faults that `lenient_json` reads, write whole numbers as 3.0, or be a list of the one object.
+    Where a second value follows, or one that is cut off, nothing is yielded.
+    """
+    text = _THOUGHT.sub("", text, count=1) if _THOUGHT.match(text) else text
+    begin = _BEGIN.search(text)
+    if begin is None:
+        return
+    try:
+        data, end = read_value(text, begin.start())
+    except NotReadableError:
+        return
+    if _BEGIN.search(text, end):
+        return
+    yield data
+    yield (whole := _whole(data))
+    if isinstance(data, list) and len(whole) == 1:
+        yield whole[0]
+
+
+def _whole(data: Any) -> Any:
+    """Return JSON data with whole numbers for those like 3.0."""
+    match data:
+        case float() if data.is_integer() and abs(data) < 2**53:
+            return int(data)
+        case list():
+            return [_whole(each) for each in cast("list[Any]", data)]
+        case dict():
+            return {key: _whole(each) for key, each in cast("dict[str, Any]", data).items()}
+        case _:
+            return data
 
 
 def check_output_type(output_type: Any) -> None:

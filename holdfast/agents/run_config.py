@@ -169,8 +169,10 @@ class RunConfig:
             the record does not change.
         tool_error_formatter: Makes the model's text for a failed tool call.
         tool_execution: Limits on running tools.
-        tool_not_found_behavior: Whether a call of an unknown tool ends the run or is answered by an
-            error for the model.
+        tool_not_found_behavior: "raise_error", as the Agents SDK does by default: a call of an
+            unknown tool ends the run. With None the model reads which tools there are, and an
+            approved call whose tool was lost waits for it; "return_error_to_model" gives such a
+            call up, too.
         reasoning_item_id_policy: Whether ids of reasoning items are sent back: "preserve", which is
             the default, or "omit".
         tracing: A dict with "api_key", for programs of the Agents SDK: as
@@ -184,6 +186,10 @@ class RunConfig:
             returns it for an OutputGuardrailBlockedMessageArgs, or None for the usual text.
         max_dollars: US dollars that the model calls of the run may cost, agents as tools included;
             a call that may cost more ends it with MaxTurnsExceeded.
+        max_output_attempts: How often a turn asks the model for a final output that fits the
+            agent's type, each time with what was wrong, before the run waits for a person. With
+            None the first that does not fit ends the run with ModelBehaviorError, as in the Agents
+            SDK. An error handler for "invalid_final_output" answers at the first.
 
     `model_settings`, `tool_execution` and `session_settings` may be dicts of their fields.
 
@@ -213,10 +219,11 @@ class RunConfig:
     reasoning_item_id_policy: ReasoningItemIdPolicy | None = None
     sandbox: None = None
     tool_execution: ToolExecutionConfig = field(default_factory=ToolExecutionConfig)
-    tool_not_found_behavior: ToolNotFoundBehavior = "raise_error"
+    tool_not_found_behavior: ToolNotFoundBehavior | None = None
     tool_name_collision_policy: ToolNameCollisionPolicy = "warn"
     output_guardrail_blocked_message: str | OutputGuardrailBlockedMessageFormatter | None = None
     max_dollars: Amount | None = field(default=None, kw_only=True)
+    max_output_attempts: Annotated[int, Field(ge=1)] | None = field(default=3, kw_only=True)
 
     def __post_init__(self) -> None:
         """Make objects of dicts and check the fields."""

@@ -11,6 +11,7 @@ from typing import Any
 import agents
 import pytest
 
+from holdfast import RunConfig as HoldfastRunConfig
 from holdfast import Runner as HoldfastRunner
 from holdfast import function_tool
 from holdfast.testing import FakeOpenAI
@@ -70,6 +71,12 @@ class Holdfast(Lib):
         self.rig = rig
         self._served: Any = None
 
+    def RunConfig(self, **options: Any) -> Any:  # noqa: N802  the name of both
+        """Make settings that end a run as the Agents SDK does."""
+        options.setdefault("max_output_attempts", None)
+        options.setdefault("tool_not_found_behavior", "raise_error")
+        return HoldfastRunConfig(**options)
+
     def function_tool(self, function: Any, **options: Any) -> Any:
         """Make a tool with the names of Holdfast's options, strict as the Agents SDK's are."""
         if "timeout" in options:  # a call of any other tool that is cut off is unknown here
@@ -84,6 +91,8 @@ class Holdfast(Lib):
             await self.rig.serve(agent)
             self._served = agent
         given_options: dict[str, Any] = {"runner": self.rig.runner(agent.name), **options}
+        if not hasattr(given, "get_interruptions"):  # a state goes on as its run began
+            given_options.setdefault("run_config", self.RunConfig())
         if self.is_streamed:
             started: Any = getattr(HoldfastRunner, "run_streamed")(agent, given, **given_options)  # noqa: B009
             result = await started if inspect.isawaitable(started) else started

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentOutputSchemaBase, ModelBehaviorError, RunContextWrapper, RunState
+from holdfast import (
+    Agent,
+    AgentOutputSchemaBase,
+    ModelBehaviorError,
+    RunConfig,
+    RunContextWrapper,
+    RunState,
+)
 from holdfast.agents.handoffs.handoff import Handoff
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent
@@ -76,7 +83,7 @@ async def test_an_output_schema_of_the_user_reads_the_answer(run: Runs, model: F
     assert (sent["strict"], sent["schema"]) == (False, Numbers().json_schema())
     model.reply('{"text": "one"}')
     with pytest.raises(ModelBehaviorError, match="one"):
-        await run("q")
+        await run("q", run_config=RunConfig(max_output_attempts=None))
 
 
 async def test_a_handoff_made_by_hand_hands_the_run_over(

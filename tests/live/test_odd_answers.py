@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
 
-from holdfast import AgentRunner, Tool, tool
-from holdfast.errors import StalledTaskError, StepFailedError
+from holdfast import AgentRunner, RunConfig, Runner, Tool, tool
+from holdfast.errors import ModelBehaviorError, StalledTaskError, StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import Answer, CallSpec
-from tests.support.rig import MakeRunner
+from tests.support.rig import MakeAgent, MakeRunner, Rig
 
 CUT = "Not run: the answer was cut off"
 
@@ -125,3 +126,44 @@ async def test_a_step_without_a_word_fails_and_may_be_started_anew(
         with pytest.raises(StalledTaskError, match=r'incomplete.*restart="step"'):
             await runner.run_step(task)
     assert (await runner.run_step(task, restart="step")).output == "done"
+
+
+class Order(BaseModel):
+    """What a model is asked for."""
+
+    id: int
+
+
+async def test_an_output_that_does_not_fit_is_asked_for_again_with_what_is_wrong_then_waits(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    await rig.serve(make_agent(output_type=Order))
+    runner = rig.runner()
+    for text in ('{"id": "x"}', "none", '{"id": 1.5}', '{"id": 7}'):
+        model.reply(text)
+    task = await runner.create_task("q")
+    with pytest.raises(StalledTaskError, match=r"does not fit, asked 3 times.*1\.5"):
+        await runner.run_step(task)
+    assert "valid integer" in str(model.requests[1].body)
+    assert (await runner.run_step(task, restart="step")).output == {"id": 7}
+
+
+@pytest.mark.parametrize("most", [3, None])
+async def test_a_run_goes_on_after_an_unknown_tool_and_an_unfit_output_unless_told_otherwise(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, look: Tool, most: int | None
+) -> None:
+    agent = make_agent(look, output_type=Order)
+    await rig.serve(agent)
+    if most:
+        model.call("lok", {})
+    model.reply("none")
+    config = RunConfig(max_output_attempts=most)
+    if most is None:
+        with pytest.raises(ModelBehaviorError, match="Invalid JSON"):
+            await Runner.run(agent, "q", runner=rig.runner(), run_config=config)
+        return
+    model.reply('```json\n{"id": 7.0}\n```')
+    done = await Runner.run(agent, "q", runner=rig.runner(), run_config=config)
+    assert done.final_output == Order(id=7)
+    assert [done.context_wrapper.usage.requests, len(model.requests)] == [3, 3]
+    assert "Tool 'lok' not found" in str(model.requests[1].body)

@@ -59,7 +59,8 @@ def switch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
     if request.param == "environment":
         monkeypatch.setenv(SENSITIVE, "false")
     wanted = False if request.param == "run" else None
-    return Switch(request.param == "told", RunConfig(trace_include_sensitive_data=wanted))
+    config = RunConfig(trace_include_sensitive_data=wanted, tool_not_found_behavior="raise_error")
+    return Switch(request.param == "told", config)
 
 
 @pytest.mark.parametrize("switch", ["told", "environment"], indirect=True)

@@ -68,6 +68,7 @@ SETTINGS: tuple[tuple[str, Any, str, Any], ...] = (
     ("max_function_tool_concurrency", 2, "run.tool_concurrency", 2),
     ("pre_approval_tool_input_guardrails", True, "run.guards_before_approval", True),
     ("tool_not_found_behavior", TELLS_MODEL, "run.tool_not_found", TELLS_MODEL),
+    ("max_output_attempts", 5, "run.output_attempts", 5),
     ("reasoning_item_id_policy", "omit", "run.reasoning_ids", "omit"),
     ("output_guardrail_blocked_message", "blocked", "run.blocked_message", "blocked"),
 )

@@ -229,7 +229,7 @@ class ToolCalls:
     def _refuse(self, call: Call) -> Failure | None:
         """Tell the model that there is no such tool, or end the run where its rules say so."""
         head, name = self._ledger.given.head, call.asked.name
-        if head.dialect.unknown_tool == "raise":
+        if head.dialect.unknown_tool == "raise" and head.run.tool_not_found == "raise_error":
             text = f"Tool {name} not found in agent {call.agent or head.agent}"
             return Failure(type="ModelBehaviorError", message=text)
         self._ledger.outcome(call.n, call.i, unknown_tool(call.asked, list(call.policies)))

@@ -118,7 +118,9 @@ class RunRules(Value):
         model_input_filter: Reference to the filter of the input of each model call.
         tool_error_formatter: Reference to the formatter of the tool errors that models read.
         tool_not_found: Whether a call of an unknown tool ends the run, or returns an error to the
-            model.
+            model; "tell" does so, too, but no approved call whose tool was lost is given up.
+        output_attempts: How often a turn asks for a final output that fits its type before it waits
+            for a person; 0 ends the run at the first that does not.
         tool_concurrency: Most tool calls that run at once; 0 for all.
         handoff_filter: Reference to the input filter of handoffs that have none of their own.
         nests_history: Whether handoffs fold the earlier conversation into one message.
@@ -155,7 +157,8 @@ class RunRules(Value):
     retry_policy: str = ""
     model_input_filter: str = ""
     tool_error_formatter: str = ""
-    tool_not_found: Literal["raise_error", "return_error_to_model"] = "raise_error"
+    tool_not_found: Literal["raise_error", "return_error_to_model", "tell"] = "tell"
+    output_attempts: int = Field(default=3, ge=0)
     tool_concurrency: int = Field(default=0, ge=0)
     handoff_filter: str = ""
     nests_history: bool = False
@@ -255,6 +258,7 @@ RunSetting = Literal[
     "call_model_input_filter",
     "tool_error_formatter",
     "tool_not_found_behavior",
+    "max_output_attempts",
     "tool_execution",
     "handoff_input_filter",
     "nest_handoff_history",
@@ -276,6 +280,7 @@ _IN_RULES: Mapping[RunSetting, tuple[str, ...]] = {
     "call_model_input_filter": ("model_input_filter",),
     "tool_error_formatter": ("tool_error_formatter",),
     "tool_not_found_behavior": ("tool_not_found",),
+    "max_output_attempts": ("output_attempts",),
     "tool_execution": ("tool_concurrency", "guards_before_approval"),
     "handoff_input_filter": ("handoff_filter",),
     "nest_handoff_history": ("nests_history",),

@@ -6,7 +6,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from holdfast.errors import ModelBehaviorError, ModelRefusalError
+from holdfast.errors import (
+    ModelBehaviorError,
+    ModelRefusalError,
+    StalledTaskError,
+)
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import RUN_BY_PROVIDER
 from holdfast.models.openai.item_checks import kind_of
@@ -15,7 +19,7 @@ from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import KIND, REFUSAL, TURN_FOLLOWS
 from holdfast.task.handoff_calls import IGNORED, called_handoff, handed_to, transfer_message
 from holdfast.values.base import Json
-from holdfast.values.messages import Message, ToolCall, clean
+from holdfast.values.messages import Message, ToolCall, clean, user
 from holdfast.values.steps import TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.text.redact import redact
 from holdfast.workers.tool_use import FIRST, is_named, may_be_final
@@ -143,6 +147,8 @@ BUDGET_REACHED = (
 )
 ONE_AT_A_TIME = "Not run: call one tool at a time. Call it again if it is still needed."
 LONGEST_REFUSAL = 2000
+INVALID_OUTPUT = "invalid_final_output"
+UNFIT_OUTPUT = "Your answer cannot be used: {}\nAnswer again, with nothing but JSON that fits."
 NO_OUTPUT = "Model returned no final output for the structured output type."
 
 
@@ -177,9 +183,36 @@ def refusal(answer: ModelAnswer) -> ModelRefusalError:
 def invalid_output(text: str, *, again: bool = False) -> ModelBehaviorError:
     """Make the error for an answer that does not fit the agent's output type."""
     verdict = ModelBehaviorError(text)
-    facts: dict[str, Json] = {KIND: "invalid_final_output"}
+    facts: dict[str, Json] = {KIND: INVALID_OUTPUT}
     verdict.facts = {**facts, TURN_FOLLOWS: True} if again else facts
     return verdict
+
+
+def asks_for_output_again(error: ModelBehaviorError, ctx: StepContext, asked: int) -> bool:
+    """Tell the model why its final output does not fit; False where the error is a verdict.
+
+    Args:
+        error: Why it does not fit; another error of a model's answer is a verdict.
+        ctx: The context of the step, which has the answer.
+        asked: How often the turn has asked.
+
+    Raises:
+        StalledTaskError: It was asked often enough: the step waits for a person.
+    """
+    most = ctx.rules.output_attempts
+    is_output = (error.facts or {}).get(KIND) == INVALID_OUTPUT
+    if not most or not is_output or INVALID_OUTPUT in ctx.rules.error_handlers:
+        return False
+    if asked >= most or ctx.finished:
+        raise StalledTaskError(
+            f"The model's final output does not fit, asked {asked} times: {error}",
+            remedy='run_step(task, restart="step") asks again, feedback before it says more to the'
+            " model, and undo_step goes back.",
+        )
+    schema_error = error.__cause__
+    why = (schema_error and schema_error.__cause__) or error  # without the answer once more
+    ctx.add(user(UNFIT_OUTPUT.format(clean(str(why))[:LONGEST_REFUSAL])))
+    return True
 
 
 def allot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -63,8 +64,25 @@ class FunctionCallingAgentWorker(AgentWorker):
         return hash(type(self))
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        """Call the model once; end the step with its tool calls, or the task with its answer."""
+        """Call the model; end the step with its tool calls, or the task with its answer.
+
+        It is called again only for a final output that does not fit its type.
+        """
         used = _take_in(step, ctx)
+        for asked in itertools.count(1):
+            try:
+                return await self._turn(step, ctx, used)
+            except ModelBehaviorError as error:
+                if not turn.asks_for_output_again(error, ctx, asked):
+                    raise
+        raise RuntimeError  # unreachable: the loop returns or raises
+
+    async def _turn(self, step: TaskStep, ctx: StepContext, used: int) -> TaskStepOutput:
+        """Call the model once.
+
+        Raises:
+            ModelBehaviorError: Its answer does not fit the agent's output type.
+        """
         exhausted = self.max_function_calls is not None and used >= self.max_function_calls
         no_tools = exhausted or ctx.limit_reached
         answer = await ctx.call_model(tool_choice="none" if no_tools else ctx.tool_choice)
