@@ -287,9 +287,9 @@ class AgentTask(Opening):
         description='Take the newest step back, with its effects. {"by": "ann", "reason": "..."};'
         ' "to": 1 keeps the first step only.',
     )
-    async def undo_update(self, asked: UndoRequest = THE_NEWEST) -> RunReply:
+    async def undo_update(self, asked: UndoRequest = THE_NEWEST) -> dict[str, Json]:
         """Move the head back, effects and all; answers when done, or when a person must decide."""
-        return await self.updates.undo(asked)
+        return (await self.updates.undo(asked)).model_dump(mode="json")
 
     @undo_update.validator
     def check_undo(self, asked: UndoRequest = THE_NEWEST) -> None:

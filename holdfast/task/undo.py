@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.records import Entry, ForkOf, SegmentRef, StepRecord
+from holdfast.task.data.records import Entry, EventRecord, ForkOf, SegmentRef, StepRecord
 from holdfast.task.data.state import Carried
 from holdfast.task.data.undo import Before, FollowUp, Undoable, UndoRequest, Waiting, WaitingChange
 from holdfast.task.happenings import StepsUndone, noted_of
@@ -30,7 +30,7 @@ from holdfast.task.ledger.queue_changes import (
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json
 from holdfast.values.messages import ImagePart, Message, user
-from holdfast.values.steps import TaskStep
+from holdfast.values.steps import TaskStep, UndoReceipt
 
 UNDONE = "undone"
 """Kind of the event, and mark of the note to the model, which keeps it out of sessions."""
@@ -66,6 +66,17 @@ def path_to(entries: Iterable[Entry], wanted: StepRecord) -> list[StepRecord]:
 def without_undo_notes(messages: Iterable[Message]) -> list[Message]:
     """Leave out the notes about undos, which concern their task alone."""
     return [said for said in messages if (said.role, said.call_id) != ("system", UNDONE)]
+
+
+def is_of(event: EventRecord, request: str) -> bool:
+    """Whether an event is of the undo that a request asked for."""
+    return event.kind == UNDONE and event.body.get("request") == request
+
+
+def receipt_of(event: EventRecord) -> UndoReceipt:
+    """Return what an undo did, of its event."""
+    named = ("steps", "undone", "remains", "check")
+    return UndoReceipt.model_validate({name: event.body.get(name, ()) for name in named})
 
 
 def departure(

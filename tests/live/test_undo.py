@@ -292,6 +292,11 @@ async def test_an_undo_that_needs_approval_waits_for_it_also_over_a_rollover(
     again = await runner.undo_step(task, request_id="u2")
     assert (again.status, again.undone) == ("done", ('book({"city": "rome"})',))
     assert (await runner.run_step(task)).status == "done"  # the task goes on
+    assert (await runner.undo_step(task, request_id="u3")).status == "waiting"
+    await runner.approve(await ask(runner, task), "ben")
+    await until_steps(runner, task, 0)
+    third = await runner.undo_step(task, request_id="u3")  # the server has kept "waiting"
+    assert (third.status, third.undone) == ("done", ('book({"city": "oslo"})',))
 
 
 async def test_undo_of_a_running_step_cancels_the_model_call(

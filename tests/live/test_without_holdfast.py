@@ -152,7 +152,13 @@ async def test_what_temporals_clients_start_and_end_is_read_or_refused_in_words(
     with pytest.raises(WorkflowUpdateFailedError) as below:
         await later.execute_update("undo", {"to": -3, "by": "ann"})
     assert "0 for none, -1 for all but the last" in str(below.value.cause)
-    await later.execute_update("undo")
+    assert await later.execute_update("undo") == {
+        "status": "done",
+        "steps": ["s1"],
+        "undone": [],
+        "remains": [],
+        "check": [],
+    }
     assert await runner.get_completed_steps(later.id) == []
     await later.execute_update("run")
     assert len(await runner.get_completed_steps(later.id)) == 1

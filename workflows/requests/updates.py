@@ -6,7 +6,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from holdfast.engine.rests import may_rest
-from holdfast.task import refusals
+from holdfast.task import refusals, undo
 from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import REMEDY, Failure
 from holdfast.task.data.state import PARKED
@@ -15,6 +15,7 @@ from holdfast.task.people import approvals
 from holdfast.task.requests import checks
 from holdfast.task.requests.phase import ALLOWED, Update
 from holdfast.task.requests.run_requests import Pending, caller_of
+from holdfast.values.steps import UndoReceipt
 from holdfast.workflows.core import Core
 from holdfast.workflows.requests.commands import Commands
 
@@ -42,6 +43,8 @@ def result_of(pending: Pending) -> RunReply:
         raise refusal(pending.reply, parked=pending.parked)
     return pending.reply
 
+
+DONE = UndoReceipt()
 
 MOST_WAITING = 6
 """Most requests to run that wait at the same time; others ask again every two seconds.
@@ -257,7 +260,7 @@ class Updates:
         if not core.closed:
             raise refusal(core.ledger.s.failure or refusals.CLOSED, parked=True)
 
-    async def undo(self, asked: UndoRequest) -> RunReply:
+    async def undo(self, asked: UndoRequest) -> UndoReceipt:
         """Move the head back; answers when done, or when a person must decide.
 
         Raises:
@@ -267,7 +270,7 @@ class Updates:
         core.updates += 1
         s, request = core.ledger.s, _request_id()
         if request in s.seen:
-            return s.seen[request]
+            return self._receipt(request)
         if s.undo is None:  # else this is the request in progress, sent again by its client
             explicit = asked.model_copy(update={"to": checks.last_kept(core.ledger, asked)})
             if asked.to == ALL_BUT_THE_LAST and asked.newest is None:
@@ -279,9 +282,14 @@ class Updates:
         if core.ending.status is not None:
             raise refusal(core.ending.refusal())
         if core.ledger.s.undo is not None:
-            return RunReply(n=core.ledger.s.steps, status="waiting")
+            return UndoReceipt(status="waiting")
         _raise(core.undo_failure)
-        return RunReply(n=core.ledger.s.steps)
+        return self._receipt(request)
+
+    def _receipt(self, request: str) -> UndoReceipt:
+        """Return what an undo did; of one that is archived already, only that it is done."""
+        events = (entry.event for entry in reversed(self._core.ledger.entries))
+        return next((undo.receipt_of(e) for e in events if e and undo.is_of(e, request)), DONE)
 
     def _undo_rests(self) -> bool:
         """Whether the undo is over, waits for a person, or was cut short by an end of the task."""

@@ -18,13 +18,20 @@ from holdfast.task.data.records import Entry, EventRecord, ForkOf, InputRef, Ste
 from holdfast.task.data.state import Carried
 from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
-from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.archived_steps import answer_of, lines_after
 from holdfast.task.ledger.queue_changes import with_queue
 from holdfast.task.ledger.recording import CREATED
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.ledger.upcoming_steps import DONE_KEPT
-from holdfast.task.undo import UNDONE, active_steps, departure, path_to, undone_meanwhile
+from holdfast.task.undo import (
+    UNDONE,
+    active_steps,
+    departure,
+    is_of,
+    path_to,
+    receipt_of,
+    undone_meanwhile,
+)
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, extend
 from holdfast.values.checks.arguments import check_arguments
@@ -291,20 +298,14 @@ class TimeTravel(TaskCreation):
     async def _undo(
         self, task: TaskLike, asked: UndoRequest, request_id: str | None
     ) -> UndoReceipt:
-        reply = await self._tasks.undo(id_of(task), asked, request_id)
+        request_id = request_id_of(request_id)
+        receipt = await self._tasks.undo(id_of(task), asked, request_id)
+        if receipt.steps:
+            return receipt
+        # It waits, or did when the server kept this reply; or what it did is in the archive.
         events = [entry.event for entry in await self._read.entries(id_of(task))]
-        undos = (noted_of(event) for event in events if event is not None)
-        done = [each.event.body for each in undos if isinstance(each, StepsUndone)]
-        own = [body for body in done if request_id and body.get("request") == request_id]
-        if reply.status == "waiting" and not own:
-            return UndoReceipt(status="waiting")
-        body = (own or done or [{}])[-1]
-        return UndoReceipt(
-            steps=tuple(body.get("steps", ())),
-            undone=tuple(body.get("undone", ())),
-            remains=tuple(body.get("remains", ())),
-            check=tuple(body.get("check", ())),
-        )
+        own = [event for event in events if event is not None and is_of(event, request_id)]
+        return receipt_of(own[-1]) if own else receipt
 
 
 def _check_input(text: str | None) -> None:

@@ -42,7 +42,7 @@ from holdfast.values.base import Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.ids import LONGEST_NAME
 from holdfast.values.pauses import pauses
-from holdfast.values.steps import Task
+from holdfast.values.steps import Task, UndoReceipt
 
 NOT_TAKEN_SECONDS = 5.0
 """How long an update is sent again that worker processes fail at, or complete a task without."""
@@ -165,9 +165,7 @@ class TaskUpdates(TaskEnds):
             return RunReply(n=Task.model_validate(reply.task).steps)
         raise closed_error(task_id)
 
-    async def undo(
-        self, task_id: str, asked: UndoRequest, request_id: str | None = None
-    ) -> RunReply:
+    async def undo(self, task_id: str, asked: UndoRequest, request_id: str) -> UndoReceipt:
         """Send an `undo` update and wait for its reply.
 
         Raises:
@@ -177,8 +175,8 @@ class TaskUpdates(TaskEnds):
             NoWorkerError: No worker process serves it.
         """
         self._caller.follow(task_id, forget=True)
-        reply = await self._send(task_id, "undo", request_id_of(request_id), RunReply, asked)
-        if isinstance(reply, RunReply):
+        reply = await self._send(task_id, "undo", request_id, UndoReceipt, asked)
+        if isinstance(reply, UndoReceipt):
             return reply
         raise closed_error(task_id)
 
