@@ -194,7 +194,11 @@ def __getattr__(name: str) -> object:
     except ImportError as error:
         instead, cause = str(error), error
     if instead is None:
-        msg = f"module 'holdfast' has no attribute {name!r}"
+        from difflib import get_close_matches
+
+        near = [] if name.startswith("_") else get_close_matches(name, _PLACES, n=1)
+        hint = f". Did you mean {near[0]!r}?" if near else ""
+        msg = f"module 'holdfast' has no attribute {name!r}{hint}"
         raise AttributeError(msg)
     msg = f"holdfast has no {name}: {instead}. See docs/from_agents_sdk.md."
     # Python asks for the names of an import statement in this function of its own.

@@ -54,6 +54,7 @@ from holdfast.models.openai.default_settings import default_settings, were_given
 from holdfast.models.resolve import get_default_model
 from holdfast.task.data.agent_snapshot import MAX_DEPTH, AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
+from holdfast.values.checks.arguments import known_as
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.settings import ModelSettings
@@ -128,6 +129,10 @@ class Agent(DeclaredAgent[ContextT]):
             reset_tool_choice: bool = True,
         ) -> None: ...
 
+    else:
+        __init__ = known_as("Agent")(DeclaredAgent.__init__)
+
+    @known_as("Agent.clone")
     def clone(self, **changes: Any) -> Agent[ContextT]:
         """Return a copy with some fields changed; lists that are not given are the same lists."""
         return replace(self, **changes)
@@ -211,6 +216,7 @@ class Agent(DeclaredAgent[ContextT]):
         """
         return walk([self], lambda agent: [each.agent for each in agent.made_handoffs])[1:]
 
+    @known_as("Agent.as_tool")
     def as_tool(  # noqa: PLR0917  the Agents SDK's signature
         self,
         tool_name: str | None = None,

@@ -9,6 +9,7 @@ from typing import Any, Generic, overload
 
 from holdfast.errors import DeclarationError, UserError, WrongTypeError
 from holdfast.task.data.guard_rules import GuardRule
+from holdfast.values.checks.arguments import known_as
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.runs.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown
@@ -166,6 +167,7 @@ def input_guardrail(
 ) -> Callable[[GuardrailFunction], InputGuardrail]: ...
 
 
+@known_as("input_guardrail")
 def input_guardrail(
     func: GuardrailFunction | None = None,
     /,
@@ -200,6 +202,7 @@ def output_guardrail(
 ) -> Callable[[GuardrailFunction], OutputGuardrail]: ...
 
 
+@known_as("output_guardrail")
 def output_guardrail(
     func: GuardrailFunction | None = None, /, *, name: str | None = None
 ) -> OutputGuardrail | Callable[[GuardrailFunction], OutputGuardrail]:

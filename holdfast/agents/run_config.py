@@ -24,7 +24,7 @@ from holdfast.models.resolve import check_prefix
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, includes_sensitive_data
 from holdfast.tracing.switch import set_tracing_export_api_key
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import check_data, check_fields, check_known
+from holdfast.values.checks.arguments import check_data, check_fields, check_known, known_as
 from holdfast.values.money import Amount
 from holdfast.values.runs.retries import ModelRetryBackoffSettings, ModelRetrySettings
 from holdfast.values.settings import ModelSettings, as_model_settings
@@ -140,6 +140,7 @@ def _check_collision_policy(given: object) -> None:
         raise InvalidArgumentError(msg)
 
 
+@known_as("RunConfig")
 @dataclass
 class RunConfig:
     """Settings of one run. Functions are run by the worker process, see `docs/runner.md`.

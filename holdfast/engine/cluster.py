@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
 from temporalio.api.operatorservice.v1 import (
@@ -15,6 +16,7 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
     DescribeTaskQueueRequest,
     DescribeTaskQueueResponse,
+    ListWorkersRequest,
 )
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -27,6 +29,9 @@ from holdfast.engine.search_attributes import (
     SEARCH_ATTRIBUTES,
 )
 from holdfast.errors import ConnectError
+
+if TYPE_CHECKING:
+    from temporalio.api.worker.v1 import WorkerListInfo
 
 POLLER_SECONDS = 70.0
 """Most age of a live poller's last access: that is the start of its long poll of up to 60 s."""
@@ -129,6 +134,16 @@ def _failed(client: Client, error: RPCError) -> str:
         f"The Temporal server did not answer for namespace {client.namespace!r}:"
         f" {error.status.name}: {error.message}. Check that it runs, then try again."
     )
+
+
+async def known_workers(client: Client) -> list[WorkerListInfo]:
+    """List the worker processes that have reported to the server; none of one that keeps none."""
+    asked = ListWorkersRequest(namespace=client.namespace, page_size=500)
+    try:
+        found = await client.workflow_service.list_workers(asked, timeout=_POLLERS_TIMEOUT)
+    except RPCError:
+        return []
+    return [*found.workers]
 
 
 async def has_workers(client: Client, queue: str) -> bool:

@@ -18,6 +18,7 @@ import temporalio
 
 from holdfast import errors
 from holdfast.errors import HoldfastError
+from holdfast.values.checks.arguments import known_as, misfit_call
 
 C = TypeVar("C", bound=type[Any])
 E = TypeVar("E", bound=BaseException)
@@ -43,22 +44,24 @@ def shortened(error: E) -> E:
 
 
 def without_plumbing(kind: C) -> C:
-    """Wrap the public async methods of a class, so that Holdfast's errors have short tracebacks."""
+    """Wrap the public methods of a class: their errors have short tracebacks, and the class's name.
+
+    A call that does not fit is refused in the name of this class, also of an inherited method.
+    """
     for name in dir(kind):
-        if name.startswith("_"):
+        if name.startswith("_") and name != "__init__":
             continue
-        found = inspect.getattr_static(kind, name)
-        if isinstance(found, classmethod | staticmethod):
-            wrapped = _wrapped(found.__func__)  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]  any method
-            if wrapped is not None:
-                setattr(kind, name, type(found)(wrapped))  # pyright: ignore[reportUnknownArgumentType]  as above
-        elif (wrapped := _wrapped(found)) is not None:
-            setattr(kind, name, wrapped)
+        static: Any = inspect.getattr_static(kind, name)
+        known = kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
+        if type(static) in (classmethod, staticmethod):
+            setattr(kind, name, type(static)(_wrapped(static.__func__, known)))
+        elif inspect.isfunction(static):
+            setattr(kind, name, _wrapped(static, known))
     return kind
 
 
-def _wrapped(method: Any) -> Callable[..., Any] | None:
-    """Return a method that shortens the errors of the given one; None if that is not async."""
+def _wrapped(method: Any, known: str) -> Callable[..., Any]:
+    """Return a method that shortens the errors of the given one, if it is async."""
     if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)
@@ -67,21 +70,26 @@ def _wrapped(method: Any) -> Callable[..., Any] | None:
                 return await method(*args, **options)
             except HoldfastError as error:
                 raise shortened(error)  # noqa: B904  it is the same error
+            except TypeError as error:
+                if (wrong := misfit_call(error, known, method, options)) is None:
+                    raise
+                raise wrong from None
 
         return call
+    named = known_as(known)(method)
     if inspect.isasyncgenfunction(method):
 
         @functools.wraps(method)
         async def items(*args: Any, **options: Any) -> AsyncGenerator[Any]:
             try:
-                async with aclosing(method(*args, **options)) as given:
+                async with aclosing(named(*args, **options)) as given:
                     async for item in given:
                         yield item
             except HoldfastError as error:
                 raise shortened(error)  # noqa: B904  as above
 
         return items
-    return None
+    return named
 
 
 _PLUMBING = (

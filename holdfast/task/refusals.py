@@ -53,10 +53,6 @@ NONE_FOLLOWED = Failure(
     message="The task has no upcoming steps to run: the last step that ran was not the last one of"
     " the task, and queued none. Undo it with undo_step, mend its AgentWorker, and run it again.",
 )
-NOT_LAST = Failure(
-    type="InvalidArgumentError",
-    message="finalize_response can only be called on the last step output",
-)
 NOT_FAILED = Failure(
     type="InvalidArgumentError",
     message='restart="step" is for a step that has failed and waits for nobody.',

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.records import Entry, EventRecord, ForkOf, SegmentRef, StepRecord
+from holdfast.task.data.records import DEPARTED, Entry, EventRecord, ForkOf, SegmentRef, StepRecord
 from holdfast.task.data.state import Carried
 from holdfast.task.data.undo import Before, FollowUp, Undoable, UndoRequest, Waiting, WaitingChange
 from holdfast.task.happenings import StepsUndone, noted_of
@@ -65,7 +65,8 @@ def path_to(entries: Iterable[Entry], wanted: StepRecord) -> list[StepRecord]:
 
 def without_undo_notes(messages: Iterable[Message]) -> list[Message]:
     """Leave out the notes about undos, which concern their task alone."""
-    return [said for said in messages if (said.role, said.call_id) != ("system", UNDONE)]
+    marks = (UNDONE, DEPARTED)
+    return [said for said in messages if said.role != "system" or said.call_id not in marks]
 
 
 def is_of(event: EventRecord, request: str) -> bool:

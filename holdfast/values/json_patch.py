@@ -48,7 +48,8 @@ def written(data: Any, path: str = "value") -> Json:
     try:
         made = to_jsonable_python(data)
     except ValueError as cause:  # also pydantic's own, and circles
-        raise InvalidArgumentError(str(cause)) from cause
+        hint = " (did you forget await?)" if "'coroutine'" in str(cause) else ""
+        raise InvalidArgumentError(f"{cause}{hint}") from cause
     return _entering(plain(made, path), path)
 
 

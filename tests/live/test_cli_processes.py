@@ -80,6 +80,8 @@ def test_a_worker_of_a_cluster_is_named_by_address_and_archive(cli: Cli) -> None
         with cli.running("worker", "my_agents:calc", *cluster, "--json") as worker:
             worker.first_json()
             assert cli("run", "calc", QUESTION, *cluster).out == f"{ANSWER}\n"
+            other = cli("run", "clac", QUESTION, *cluster, "--json", expect=5)
+            assert "Did you mean agent 'calc' (queue" in other.json["error"]["message"]
             assert worker.end().code == 0
         assert len(cli("tasks", *cluster, "--json").lines) == 1
         other = cli("tasks", *cluster[:2], "--archive", "elsewhere", "--json", expect=5)

@@ -10,7 +10,14 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.context import Effect
-from holdfast.errors import CommandRefusedError, MaxTurnsExceeded, NoUpcomingStepsError
+from holdfast.errors import (
+    CommandRefusedError,
+    InvalidArgumentError,
+    MaxTurnsExceeded,
+    NoUpcomingStepsError,
+    StepNotFoundError,
+    TaskClosedError,
+)
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Message, Usage, user
 from holdfast.workers import (
@@ -136,6 +143,31 @@ async def test_an_input_that_comes_with_the_request_to_run_follows_earlier_feedb
     await runner.run_step(task, input="something else")
     said = [m.text for m in model.requests[-1].messages if m.role == "user"]
     assert said == ["no", "something else"]
+
+
+async def test_a_refusal_names_the_approval_that_waits_the_steps_that_there_are_and_who_has_ended(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    runner = await make_runner(look, pay)
+    model.call("look")
+    model.call("pay")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    approval = await ask(runner, task)
+    with pytest.raises(InvalidArgumentError, match=rf"person is to decide '{approval.id}' \(pay\)"):
+        await runner.finalize_response(task)
+    with pytest.raises(StepNotFoundError, match=r"s9. The completed steps.*are: s1\."):
+        await runner.rewind(task, to="s9")
+    await runner.abandon(task, "enough", by="ann")
+    await until_status(runner, task, "abandoned")
+    for ask_it in (runner.run_step(task), runner.give_feedback(task, "x"), runner.undo_step(task)):
+        with pytest.raises(TaskClosedError, match=r"abandoned by ann: enough.*fork\(task, at="):
+            await ask_it
 
 
 # ---- the queue

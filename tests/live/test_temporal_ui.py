@@ -75,7 +75,7 @@ async def test_a_task_tells_its_story_in_temporals_ui(
         "",
         f"Waits for a person to decide `{approval.id}`: `pay {{to: bob, cents: 363}}`",
         "",
-        "- s1: multiply `363`",
+        "- s1: `multiply {a: 121, b: 3}` gave `363`",
     ]
     handle = runner.client.get_workflow_handle(task.task_id)
     decision = {"approval": approval.id, "by": "ann", "arguments": {"to": "bob", "cents": 300}}

@@ -33,6 +33,7 @@ from holdfast.errors import (
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy
 from holdfast.task.handoff_calls import transfer_message
+from holdfast.values.checks.arguments import known_as
 from holdfast.values.runs.run_context import ContextT
 from holdfast.values.text.logs import log
 from holdfast.values.text.shown import shown
@@ -258,6 +259,7 @@ class HandoffTool(Tool):
         return transfer_message(wanted.name)
 
 
+@known_as("handoff")
 def handoff(  # noqa: PLR0917  the Agents SDK's signature
     agent: AgentT,
     tool_name_override: str | None = None,

@@ -18,6 +18,7 @@ from holdfast.agents.tools.hooks import (
 )
 from holdfast.errors import DeclarationError
 from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect
+from holdfast.values.checks.arguments import check_known
 from holdfast.values.runs.approval_rules import ApprovalRule
 from holdfast.values.text.shown import shown
 
@@ -98,8 +99,10 @@ def read_options(
 
     Raises:
         DeclarationError: Its signature cannot be described to a model, or an option is not served.
+        WrongTypeError: There is no such option.
     """
     given = cast("dict[str, Any]", dict(options))
+    check_known("options of a tool", given, ToolOptions.__annotations__)
     names = [given.pop("name", None), given.pop("name_override", None)]
     texts = [given.pop("description", None), given.pop("description_override", None)]
     if "timeout" in given:

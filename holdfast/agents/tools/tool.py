@@ -36,6 +36,7 @@ from holdfast.task.data.agent_snapshot import (
     ToolPolicy,
 )
 from holdfast.values.base import Json
+from holdfast.values.checks.arguments import known_as
 from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import qualified_name
 from holdfast.values.runs.approval_rules import ApprovalRule
@@ -50,6 +51,7 @@ _BY_UNDO: Any = None  # no effect given: __post_init__ derives it from `undo`
 _BY_CLASS: Any = None  # no on_invoke_tool given: the class has a `run` of its own
 
 
+@known_as("Tool")
 @dataclass(eq=False, repr=False)
 class Tool(Generic[P, R]):
     """A tool that a model may call; `FunctionTool` is another name of it.

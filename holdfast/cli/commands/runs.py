@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from difflib import get_close_matches
 from typing import Literal
 
 from holdfast.cli import output
@@ -14,7 +15,8 @@ from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.following.live import LiveView
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
-from holdfast.engine.cluster import has_workers
+from holdfast.engine.cluster import has_workers, known_workers
+from holdfast.engine.search_attributes import TASKS
 from holdfast.errors import (
     AgentNotFoundError,
     HoldfastError,
@@ -25,6 +27,7 @@ from holdfast.values.checks.ids import (
     DEFAULT_APP,
     check_app,
     check_name,
+    is_own,
     no_worker,
     queue_of,
     serves,
@@ -34,6 +37,12 @@ from holdfast.values.steps import AgentResponse, Task, TaskStepOutput
 
 Mode = Literal["watched", "detached", "manual"]
 """How a new task runs: to its end while this waits, left to the workers, or step by step."""
+
+NEWEST = 100
+"""How many tasks an error looks at for queues."""
+
+MOST_NAMED = 20
+"""Most queues that an error looks at, to name what is served."""
 
 LOOKS = (0.2, 0.5, 1.0, 0.0)
 """Waits after each look for workers: one that has just started is known once its poll arrives."""
@@ -122,7 +131,8 @@ async def require_worker(engine: Engine, app: str, agent: str, own: str | None =
             return
         await asyncio.sleep(seconds)
     error = no_worker(queue)
-    error.args = (f"No worker process serves {serves(queue)}, so no task was created.",)
+    others = await _served(engine, queue)
+    error.args = (f"No worker process serves {serves(queue)}, so no task was created.{others}",)
     error.remedy = (
         "Start yours, or leave the task to a later one with --detach."
         if own
@@ -131,6 +141,19 @@ async def require_worker(engine: Engine, app: str, agent: str, own: str | None =
         " worker with --detach."
     )
     raise error
+
+
+async def _served(engine: Engine, wanted: str) -> str:
+    """Say what is served in place of a queue, the nearest name first; empty for nothing."""
+    known = {each.task_queue for each in await known_workers(engine.client)}  # after a minute
+    newest = engine.client.list_workflows(TASKS, page_size=NEWEST, limit=NEWEST)
+    known |= {task.task_queue async for task in newest}
+    own = sorted(each for each in known - {queue_of(DEFAULT_APP)} if is_own(each))
+    polled = [each for each in own[:MOST_NAMED] if await has_workers(engine.client, each)]
+    near = get_close_matches(wanted, polled, n=1)
+    if near:
+        return f" Did you mean {serves(near[0])}?"
+    return f" Served are: {', '.join(map(serves, polled))}." if polled else ""
 
 
 def _created(common: Common, task: Task, mode: Mode) -> ExitCode:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Never, Self, cast
 
 from temporalio.client import Client
 
@@ -32,7 +32,7 @@ from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.state import Described
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json
-from holdfast.values.checks.arguments import Seconds, check_arguments
+from holdfast.values.checks.arguments import Seconds, check_arguments, check_known
 from holdfast.values.checks.ids import DEFAULT_APP, check_app, check_name, queue_of
 from holdfast.values.code import user_calls
 from holdfast.values.messages import Blob, ImagePart
@@ -41,6 +41,11 @@ from holdfast.values.text.shown import shown
 
 Images = Sequence[Image | ImagePart]
 """Images of an input; a part of an earlier message may be given again as it is."""
+
+
+_DEFAULTS = ("default_tool_choice", "default_extra_state", "default_session")
+OPTIONS = ("queue", "heartbeat", "roll_events", *_DEFAULTS, "roles", "verbose")
+"""Arguments of AgentRunner that `local` and `connect` pass on."""
 
 
 class RunnerBase:
@@ -150,6 +155,8 @@ class RunnerBase:
                 as tools.
         """
         _check_agents(agents)
+        own = ("data_dir", "app", "prices", "notify")
+        check_known("arguments of AgentRunner.local", options, (*own, *OPTIONS))
         check_arguments(RunnerBase.local, data_dir=data_dir, prices=prices)
         name = DEFAULT_APP if app is None else check_app(app)
         where = None if data_dir is None else _directory(data_dir)
@@ -191,6 +198,8 @@ class RunnerBase:
             ConnectError: The cluster cannot be used, or no server runs in the data_dir.
             ArchiveError: The archive cannot be used, or is not the namespace's.
         """
+        own = ("data_dir", "namespace", "archive", "app", "tls", "api_key")
+        check_known("arguments of AgentRunner.connect", options, (*own, *OPTIONS))
         check_arguments(
             RunnerBase.connect,
             address=address,
@@ -248,6 +257,23 @@ class RunnerBase:
         """Start."""
         return await self.start()
 
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> Never:
+            """Say what to write.
+
+            Raises:
+                InvalidArgumentError: Always.
+            """
+            msg = (
+                "Write `async with AgentRunner.local(...)`, in an `async def`. In a program without"
+                " async, use `with` and the AgentRunner of holdfast.sync."
+            )
+            raise InvalidArgumentError(msg)
+
+        def __exit__(self, *_: object) -> None:
+            """Be there, so that `__enter__` is called."""
+
     async def __aexit__(self, *_: object) -> None:
         """Close."""
         await self.close()
@@ -270,7 +296,10 @@ class RunnerBase:
     @property
     def _read(self) -> Reader:
         if self._reader is None:
-            msg = "This AgentRunner is not started: use `async with runner:` or runner.start()."
+            msg = (
+                "This AgentRunner is not started, or was closed: use it in `async with runner:`, or"
+                " after runner.start()."
+            )
             raise InvalidArgumentError(msg)
         return self._reader
 

@@ -11,10 +11,10 @@ from holdfast.client.agent_runner.creation import TaskCreation
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.task_client.caller import request_id_of
 from holdfast.client.agent_runner.task_ids import StepLike, TaskLike, id_of, new_id, step_id_of
-from holdfast.errors import InvalidArgumentError, StepNotFoundError
+from holdfast.errors import InvalidArgumentError, StepNotFoundError, TaskClosedError
 from holdfast.task.data.commands import LONGEST_REASON
 from holdfast.task.data.head import SessionRef, TaskHead
-from holdfast.task.data.records import Entry, EventRecord, ForkOf, InputRef, StepRecord
+from holdfast.task.data.records import DEPARTED, Entry, EventRecord, ForkOf, InputRef, StepRecord
 from holdfast.task.data.state import Carried
 from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
@@ -24,7 +24,6 @@ from holdfast.task.ledger.recording import CREATED
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.ledger.upcoming_steps import DONE_KEPT
 from holdfast.task.undo import (
-    UNDONE,
     active_steps,
     departure,
     is_of,
@@ -50,6 +49,9 @@ LEFT = (
     "This task departs from step {} of task {}, which was undone there: what its tools did may have"
     " been taken back. Check before you rely on it."
 )
+
+STEPS_NAMED = 10
+"""Most steps that an error names."""
 
 Residue = Literal["refuse", "keep"]
 
@@ -91,7 +93,10 @@ class TimeTravel(TaskCreation):
         check_by(by)
         task_id, request_id = id_of(task), request_id_of(request_id)
         await self._tasks.expect_worker(task_id, request_id)
-        newest = await self._read.query(task_id, "newest", Newest)
+        try:
+            newest = await self._read.query(task_id, "newest", Newest)
+        except TaskClosedError:
+            raise await self._tasks.closed_error(task_id) from None
         to = newest.to if newest.opened else -1
         asked = UndoRequest(to=to, newest=newest, residue=residue, by=by, reason=reason)
         return await self._undo(task, asked, request_id)
@@ -267,7 +272,7 @@ class TimeTravel(TaskCreation):
         for record in path:
             state = merge_patch.apply(state, record.patch)
         said = LEFT.format(path[-1].step.step_id, mark.body["from"])
-        left = Message(role="system", content=said, call_id=UNDONE)
+        left = Message(role="system", content=said, call_id=DEPARTED)
         begun = departure(
             path,
             state,
@@ -361,7 +366,8 @@ def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:
         same = not isinstance(wanted, TaskStepOutput) or wanted.branch == record.branch
         if same and record.step.step_id == step_id:
             return record
-    msg = f"Could not find step_id: {step_id}"
+    known = ", ".join(record.step.step_id for record in steps[-STEPS_NAMED:]) or "none"
+    msg = f"Could not find step_id: {step_id}. The completed steps, the newest last, are: {known}."
     raise StepNotFoundError(msg)
 
 

@@ -28,6 +28,7 @@ from holdfast.client.runner.run_call import RUNNER, RunCall, reviver_of
 from holdfast.errors import InvalidArgumentError, UserError, remedy_of
 from holdfast.task.data.head import FollowedRun
 from holdfast.values.base import Json
+from holdfast.values.checks.arguments import check_known
 from holdfast.values.checks.ids import (
     DEFAULT_APP,
     check_by,
@@ -66,10 +67,7 @@ def checked_call(
         UserError: A value cannot be served, or two agents that the run may reach have one name.
         TypeError: The hooks or the config are of a wrong type, or there is no such argument.
     """
-    unknown = [name for name in given if name not in RunArguments.__annotations__]
-    if unknown:
-        msg = f"A run takes no argument {unknown[0]!r}."
-        raise TypeError(msg)
+    check_known("arguments of Runner", given, RunArguments.__annotations__)
     follows, known_by = _followed(input, given), agent
     if isinstance(input, RunState):
         if input.after is not None:

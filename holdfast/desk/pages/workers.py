@@ -9,9 +9,8 @@ from datetime import UTC, timedelta
 from nicegui import ui
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWorkersRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.parts import (
@@ -28,7 +27,7 @@ from holdfast.desk.pages.parts import (
 )
 from holdfast.desk.views.words import age, clock, counted
 from holdfast.desk.views.workers import Queue, Worker, queues_of, seen
-from holdfast.engine.cluster import POLLER_SECONDS
+from holdfast.engine.cluster import POLLER_SECONDS, known_workers
 from holdfast.engine.search_attributes import OPEN_TASKS, TASKS
 from holdfast.reading.listing import agent_of
 from holdfast.reading.server_errors import server_errors
@@ -119,19 +118,13 @@ async def read_queues(client: Client) -> list[Queue]:
 
 async def _workers(client: Client) -> dict[tuple[str, str], Worker]:
     """Return what worker processes say of themselves, by queue and identity."""
-    try:
-        found = await client.workflow_service.list_workers(
-            ListWorkersRequest(namespace=client.namespace, page_size=500), timeout=_SECONDS
-        )
-    except RPCError:  # a server that does not keep them
-        return {}
     return {
         (each.task_queue, each.worker_identity): Worker(
             identity=each.worker_identity,
             since=each.start_time.ToDatetime(tzinfo=UTC).timestamp(),
             version=each.deployment_version.build_id,
         )
-        for each in found.workers
+        for each in await known_workers(client)
     }
 
 

@@ -9,6 +9,7 @@ from holdfast.models.openai.local_items import LOCAL_CALLS, LOCAL_RESULTS, local
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.json_shapes import as_text, is_array, is_object
+from holdfast.values.text.shown import type_shown
 
 _ROLES = ("user", "assistant", "system", "developer")
 _TEXTS = {
@@ -38,7 +39,7 @@ def check_item(index: int, item: object) -> dict[str, Json]:
         InvalidArgumentError: It cannot; the text names the index and what is wrong.
     """
     if not is_object(item):
-        _refuse(index, f"it is of type {type(item).__name__}, not a dict")
+        _refuse(index, f"it is of type {type_shown(item)}, not a dict")
     if wrong := gate.flaw(item, "it"):
         _refuse(index, wrong.removesuffix("."))
     kind = kind_of(item)

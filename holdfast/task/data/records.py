@@ -39,6 +39,10 @@ class InputRef(NamedTuple):
     digest: str
 
 
+DEPARTED = "departed"
+"""Mark of a fork's first note, which is about the steps before its input."""
+
+
 class OpenStep(Value):
     """The part of a step's input that the AgentWorker reads.
 

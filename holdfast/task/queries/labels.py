@@ -13,7 +13,7 @@ from typing import cast
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import StepRecord
-from holdfast.task.ledger.archived_steps import line_of
+from holdfast.task.ledger.archived_steps import TOOLS_KEPT, line_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals
 from holdfast.values.base import Json, as_text
@@ -136,9 +136,16 @@ def _newest(ledger: Ledger) -> Iterator[StepRecord]:
 
 def _done(record: StepRecord) -> str:
     line = line_of(record)
-    tools = f" {', '.join(line.tools)}" if line.tools else ""
+    calls = _calls(record, line.tools) if line.tools else ""
     said = f" {_as_code(line.output)}" if line.output else ""  # `line_of` has redacted it
-    return f"- {line.step_id}:{tools}{said}"
+    return f"- {line.step_id}:{calls}{said}"
+
+
+def _calls(record: StepRecord, tools: tuple[str, ...]) -> str:
+    made = [*(call for entry in record.journal for call in entry.calls), *record.calls]
+    pairs = zip(tools, made[:TOOLS_KEPT], strict=False)
+    named = [_as_code(call_label(call)) + tool[len(call.name) :] for tool, call in pairs]
+    return f" {', '.join((*named, *tools[len(named) :]))} gave"
 
 
 def _steps(count: int) -> str:

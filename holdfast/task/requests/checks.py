@@ -15,6 +15,11 @@ from holdfast.task.requests.phase import ALLOWED, Agenda, Answer, Ending, Phase,
 from holdfast.task.requests.run_requests import caller_of
 from holdfast.task.undo import outdated
 
+NOT_LAST = "finalize_response can only be called on the last step output"
+"""As LlamaIndex says it."""
+
+MOST_NAMED = 5
+
 
 def refused_by(answer: Answer, ending: Ending) -> Failure | None:
     """Return the failure with which a phase refuses a request; None when it does not.
@@ -157,7 +162,13 @@ def asks_further(ledger: Ledger, asked: RunRequest) -> bool:
 
 def refuse_finalize(ledger: Ledger) -> Failure | None:
     """Return why an open task cannot be finalized."""
-    return None if ledger.s.answered else refusals.NOT_LAST
+    if ledger.s.answered:
+        return None
+    asked = approvals.asked_everywhere(ledger)[:MOST_NAMED]
+    named = ", ".join(f"{each.id!r} ({each.tool or each.kind})" for each in asked)
+    why = f"a person is to decide {named}" if asked else "run_task runs it"
+    text = f"{NOT_LAST}: the task has no answer yet, {why}."
+    return Failure(type="InvalidArgumentError", message=text)
 
 
 def refuse_undo(ledger: Ledger, asked: UndoRequest) -> Failure | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Collection
 from difflib import get_close_matches
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -13,6 +14,8 @@ from holdfast.errors import InvalidArgumentError, UserError, WrongTypeError
 from holdfast.values.checks import gate
 from holdfast.values.text.misfits import misfit
 from holdfast.values.text.shown import shown
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -74,6 +77,59 @@ def check_known(what: str, given: Collection[object], known: Collection[str]) ->
         hint = f" Did you mean {near[0]!r}?" if near else ""
         msg = f"Unknown {what}: {', '.join(unknown)}.{hint} There are: {', '.join(known)}."
         raise WrongTypeError(msg)
+
+
+def misfit_call(
+    error: TypeError, name: str, function: Callable[..., Any], given: Collection[str]
+) -> WrongTypeError | None:
+    """Return the error of a call that does not fit its function, in the caller's words.
+
+    Args:
+        error: What the call raised.
+        name: What the caller knows the function as.
+        function: The function.
+        given: Names of the arguments that were given by name.
+
+    Returns:
+        The error; None if the function has begun, and has raised its own.
+    """
+    at = error.__traceback__
+    if at is None or at.tb_next is not None:
+        return None
+    taken = inspect.signature(function).parameters.items()
+    known = [each for each, how in taken if each not in ("self", "cls") and "*" not in str(how)]
+    try:
+        check_known(f"arguments of {name}", given, known)
+    except WrongTypeError as wrong:
+        return wrong
+    return WrongTypeError(str(error).replace(f"{function.__qualname__}()", f"{name}()"))
+
+
+def known_as(name: str) -> Callable[[F], F]:
+    """Make a function or class refuse calls that do not fit it, and say which argument was meant.
+
+    Args:
+        name: What callers know it as: a class that only holds the function for us is no part of it.
+    """
+
+    def named(function: Any) -> Any:
+        if isinstance(function, type):
+            made: Any = function
+            made.__init__ = named(made.__init__)
+            return made
+
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            try:
+                return function(*args, **options)
+            except TypeError as error:
+                if (wrong := misfit_call(error, name, function, options)) is None:
+                    raise
+                raise wrong from None
+
+        return call
+
+    return named
 
 
 def check_data(owner: str, name: str, given: object) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value
-from holdfast.values.text.shown import shown
+from holdfast.values.text.shown import shown, type_shown
 
 DEEPEST = 64
 """Most levels of lists and objects in one value.
@@ -212,7 +212,7 @@ def _alone(value: Any) -> tuple[int, str]:
             wrong = f"is {value!r}; numbers must be finite. Write it as null or as a text."
             return _LEAST, "" if math.isfinite(value) else wrong
         case _:
-            return 0, f"is of type {type(value).__name__}, which JSON cannot say."
+            return 0, f"is of type {type_shown(value)}, which JSON cannot say."
 
 
 def _wrong_key(key: Any) -> str:

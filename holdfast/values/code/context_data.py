@@ -18,7 +18,7 @@ from holdfast.values.checks.json_shapes import as_object, is_array, is_object
 from holdfast.values.code.checker_imports import adapter_of, note_parts
 from holdfast.values.code.code_refs import refer
 from holdfast.values.text.logs import log
-from holdfast.values.text.shown import shown
+from holdfast.values.text.shown import shown, type_shown
 
 KEY = "context"
 """Member of a task's extra_state that holds the context."""
@@ -35,7 +35,7 @@ def dump(context: Any) -> Json:
     except InvalidArgumentError as cause:
         reason = str(cause).rstrip(".")
         msg = (
-            f"The context of type {type(context).__name__} cannot be stored as JSON: {reason}. A"
+            f"The context of type {type_shown(context)} cannot be stored as JSON: {reason}. A"
             " run may outlive this process, so its context must be data: None, a dict, a dataclass"
             " or a pydantic model. Let tools open connections and the like themselves."
         )

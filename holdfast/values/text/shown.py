@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 
 LONGEST_SHOWN = 80
@@ -24,7 +25,16 @@ def shown(given: object, longest: int = LONGEST_SHOWN) -> str:
         text = repr(given)[:longest]
     except Exception:  # noqa: BLE001  the __repr__ of a user's class may raise anything
         return f"<{type(given).__name__} that cannot be shown>"
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text.encode("utf-8", "backslashreplace").decode() + _unawaited(given)
+
+
+def type_shown(given: object) -> str:
+    """Return the name of a value's type, for an error about it."""
+    return f"{type(given).__name__}{_unawaited(given)}"
+
+
+def _unawaited(given: object) -> str:
+    return " (did you forget await?)" if isinstance(given, Awaitable) else ""
 
 
 def time_shown(seconds: float) -> str:

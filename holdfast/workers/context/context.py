@@ -10,7 +10,7 @@ from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
 from holdfast.models.choices import MessageLike, ToolChoice, choice_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import Dialect, RunRules, TaskHead
-from holdfast.task.data.records import JournalEntry, OpenStep
+from holdfast.task.data.records import DEPARTED, JournalEntry, OpenStep
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.messages import Message, ToolCall
@@ -231,7 +231,8 @@ class StepContext:
         check_message(message, "ctx.add")
         waited = self._waited if len(self.adds) == len(self.notes) else None
         is_input = waited and (waited.role, waited.content) == (message.role, message.content)
-        self.adds.insert(0 if is_input else len(self.adds), message)
+        departs = bool(self.notes) and self.notes[0].call_id == DEPARTED
+        self.adds.insert(int(departs) if is_input else len(self.adds), message)
 
     async def call_model(
         self,

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.segments import has_record
@@ -106,7 +107,7 @@ class TaskEnds:
             closed = await has_record(self._reader.archive, task_id) or await self.is_known(task_id)
         except HoldfastError as cause:
             return cause
-        return closed_error(task_id) if closed else TaskNotFoundError(task_id)
+        return await self.closed_error(task_id) if closed else TaskNotFoundError(task_id)
 
     async def is_known(self, task_id: str) -> bool:
         """Whether Temporal has a task of this id, open or closed."""
@@ -116,10 +117,16 @@ class TaskEnds:
             return False
         return found.workflow_type == AGENT_TASK
 
+    async def closed_error(self, task_id: str) -> TaskClosedError:
+        """Return the error for a request to a closed task: how it ended, and how to go on."""
+        how = ""
+        with suppress(HoldfastError, TemporalError):
+            task = await self._reader.task(task_id)
+            how = f" ({task.error.partition(': ')[2] or task.status})"
+        return TaskClosedError(
+            f"Task {task_id!r} is closed{how}: it can be read, not changed. To go on from one of"
+            " its steps, fork it: fork(task, at=step)."
+        )
+
     async def _describe(self, task_id: str) -> WorkflowExecutionDescription:
         return await self._reader.describe(task_id)
-
-
-def closed_error(task_id: str) -> TaskClosedError:
-    """Return the error for a request to a closed task."""
-    return TaskClosedError(f"Task {task_id!r} is closed: it can be read, not changed.")

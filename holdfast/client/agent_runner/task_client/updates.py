@@ -21,7 +21,6 @@ from holdfast.client.agent_runner.task_client.ends import (
     GROWTH,
     LONGEST_PAUSE_SECONDS,
     TaskEnds,
-    closed_error,
 )
 from holdfast.errors import (
     CommandRefusedError,
@@ -163,7 +162,7 @@ class TaskUpdates(TaskEnds):
             return reply
         if asked.all:  # the task came to its end without this request
             return RunReply(n=Task.model_validate(reply.task).steps)
-        raise closed_error(task_id)
+        raise await self.closed_error(task_id)
 
     async def undo(self, task_id: str, asked: UndoRequest, request_id: str) -> UndoReceipt:
         """Send an `undo` update and wait for its reply.
@@ -178,7 +177,7 @@ class TaskUpdates(TaskEnds):
         reply = await self._send(task_id, "undo", request_id, UndoReceipt, asked)
         if isinstance(reply, UndoReceipt):
             return reply
-        raise closed_error(task_id)
+        raise await self.closed_error(task_id)
 
     async def finalize(self, task_id: str) -> None:
         """Commit the task to its session and close it.
@@ -246,7 +245,7 @@ class TaskUpdates(TaskEnds):
                     await self._raise_parked(task_id)
                 run_id = found or ""
             await asyncio.sleep(pause)
-        raise closed_error(task_id)
+        raise await self.closed_error(task_id)
 
     async def expect_worker(self, task_id: str, request_id: str) -> None:
         """Check that a request would be carried out soon, and not later when it is not wanted.
@@ -263,7 +262,7 @@ class TaskUpdates(TaskEnds):
         if presence.is_fresh(queue):
             return
         if (await self._describe(task_id)).close_time is not None:
-            raise closed_error(task_id)
+            raise await self.closed_error(task_id)
         await presence.expect(queue, task_id=task_id, request_id=request_id)
 
     async def _raise_parked(self, task_id: str) -> None:
