@@ -70,9 +70,8 @@ async def _failure(notifier: Notifier, notice: Notice) -> Exception | None:
     """Send a message by one notifier; return why it was not delivered, or None."""
     try:
         async with asyncio.timeout(LONGEST_SECONDS):
-            await invoke_here(
-                notifier.send, notice
-            )  # a plain method in a daemon thread: it may hang
+            # A plain method runs in a daemon thread: it may hang.
+            await invoke_here(notifier.send, notice)
     except TimeoutError:
         text = f"{type(notifier).__name__} has not delivered the message {notice.id!r} in time."
         return NotificationError(text)
