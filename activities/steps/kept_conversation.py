@@ -35,13 +35,16 @@ class Continuation:
     is_first: bool
 
     @classmethod
-    def of(cls, head: TaskHead, opened: OpenStep, n: int) -> Continuation | None:
+    def of(
+        cls, head: TaskHead, opened: OpenStep, n: int, journal: Sequence[JournalEntry]
+    ) -> Continuation | None:
         """Return the continuation of a step; None when the provider keeps nothing."""
         kept = head.run.kept
         if kept is None:
             return None
-        said = str(opened.step.step_state.get(RESPONSE, ""))
-        return cls(kept, said, is_first=n == 1)
+        unfit = newest_answer(journal)  # the step asks again
+        said = unfit.response_id if unfit else str(opened.step.step_state.get(RESPONSE, ""))
+        return cls(kept, said, is_first=n == 1 and unfit is None)
 
     def shortened(self, request: ModelRequest) -> ModelRequest:
         """Return a request with what the provider does not have yet.

@@ -231,7 +231,7 @@ class StepActivities:
         opened = await self._texts.whole(recorded)
         seen = await seen_before(source, head, opened.step, given.at)
         hooks = StepHooks(agent, registry, source, head, opened, before=seen.given)
-        continuation = Continuation.of(head, opened, given.n)
+        continuation = Continuation.of(head, opened, given.n, journal)
         asking = Asking(
             await code.model(),
             code,

@@ -167,3 +167,16 @@ async def test_a_run_goes_on_after_an_unknown_tool_and_an_unfit_output_unless_to
     assert done.final_output == Order(id=7)
     assert [done.context_wrapper.usage.requests, len(model.requests)] == [3, 3]
     assert "Tool 'lok' not found" in str(model.requests[1].body)
+
+
+async def test_a_conversation_that_the_provider_keeps_goes_on_from_the_output_that_did_not_fit(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, look: Tool
+) -> None:
+    agent = make_agent(look, output_type=Order)
+    await rig.serve(agent)
+    model.call("look", {})
+    model.reply("none")
+    model.reply('{"id": 7}')
+    await Runner.run(agent, "q", runner=rig.runner(), auto_previous_response_id=True)
+    before = [each.body.get("previous_response_id") for each in model.requests]
+    assert (before[0], len(set(before)), len(model.requests[2].body["input"])) == (None, 3, 1)
