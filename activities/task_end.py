@@ -13,6 +13,7 @@ from holdfast.activities.heartbeat import current_lease, ensure_ours, heartbeats
 from holdfast.activities.spans import tell_of_closed
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.guardrails import OutputGuardrailBlockedMessageArgs
+from holdfast.archive.archive import Archive
 from holdfast.archive.segments import (
     read_archived,
     read_messages,
@@ -22,7 +23,7 @@ from holdfast.archive.segments import (
 )
 from holdfast.archive.session_commits import ensure_session
 from holdfast.task.blocked_output import WITHHELD, after_block
-from holdfast.task.data.closing import Closed, CloseInput
+from holdfast.task.data.closing import Closed, CloseInput, EntriesPage
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import (
@@ -30,7 +31,6 @@ from holdfast.task.data.records import (
     OpenState,
     OpenStep,
     SegmentRef,
-    StepRecord,
     archived_entries,
 )
 from holdfast.task.data.state import CommitRef, TaskRecord
@@ -100,40 +100,17 @@ class ClosingActivities:
         source = self._source
         head = await source.head(given.head)
         task, page, entries = await source.record(given.ledger)
-        segment = page.segment
-        archived = archived_entries(segment)
-        entries = entries[: given.ledger.length - archived]  # without what came since it closes
-        if entries:
-            segment = await write_segment(source.archive, entries, segment)
+        # Without what came since it closes.
+        entries = entries[: given.ledger.length - archived_entries(page.segment)]
         turn = await self._turn(head, task, given, page.opens) if given.commit else None
-        last = await self._last_step(segment, entries)
-        record = TaskRecord(
-            task=closed_task(task, given.status, given.failure).wire(),
-            head=head,
-            segment=segment,
-            failure=given.failure,
-            output=last.output if last else None,
-            stored=last.stored if last else None,
-            transcript=given.at,
-            opens=page.opens,
-            ledger=given.ledger,
-            turn=turn,
-            prepared=prepared,
-        )
+        made = await record_of(source.archive, given, head, task, page, entries)
+        record = made.model_copy(update={"turn": turn, "prepared": prepared})
         await ensure_ours("writing of the record")  # the task may have come to another end since
         sealed = await write_record(source.archive, task_id(), record)
         at = closed_at(entries)
         tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
         source.cache.drop(task_id())
         return Closed(seal=sealed, turn=turn)
-
-    async def _last_step(
-        self, segment: SegmentRef | None, entries: list[Entry]
-    ) -> StepRecord | None:
-        steps = active_steps(entries)
-        if not steps or any(e.event is not None and e.event.kind == UNDONE for e in entries):
-            steps = active_steps(await read_archived(self._source.archive, segment))
-        return steps[-1] if steps else None
 
     async def _turn(
         self, head: TaskHead, task: Task, given: CloseInput, opens: Sequence[OpenState]
@@ -223,6 +200,43 @@ class ClosingActivities:
         """Store a full page of a session's turns."""
         with typed_failures():
             return await self._source.archive.aput(canonical([c.wire() for c in commits]))
+
+
+async def record_of(  # noqa: PLR0917  as they are read of a task
+    archive: Archive,
+    given: CloseInput,
+    head: TaskHead,
+    task: Task,
+    page: EntriesPage,
+    entries: list[Entry],
+) -> TaskRecord:
+    """Store the rest of the ledger of a task that ends, and make its record.
+
+    Args:
+        archive: The namespace's archive.
+        given: The end.
+        head: Agent, session and rules.
+        task: The task, as while it was open.
+        page: Its open steps, and the newest segment.
+        entries: The entries of its ledger that are not archived.
+    """
+    segment = page.segment
+    if entries:
+        segment = await write_segment(archive, entries, segment)
+    steps = active_steps(entries)
+    if not steps or any(e.event is not None and e.event.kind == UNDONE for e in entries):
+        steps = active_steps(await read_archived(archive, segment))
+    return TaskRecord(
+        task=closed_task(task, given.status, given.failure).wire(),
+        head=head,
+        segment=segment,
+        failure=given.failure,
+        output=steps[-1].output if steps else None,
+        stored=steps[-1].stored if steps else None,
+        transcript=given.at,
+        opens=page.opens,
+        ledger=given.ledger,
+    )
 
 
 def closed_at(entries: list[Entry]) -> float:

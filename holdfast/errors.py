@@ -27,6 +27,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     │   ├── ConnectError
     │   ├── NoWorkerError               waits for a worker
     │   ├── QueryFailedError
+    │   │   └── StuckTaskError
     │   └── ArchiveError
     │       ├── ArchiveMismatchError
     │       ├── BlobMissingError
@@ -360,6 +361,10 @@ class NoWorkerError(EngineError):
 
 class QueryFailedError(EngineError):
     """A task or session could not answer a question; it was not touched by it. Ask again."""
+
+
+class StuckTaskError(QueryFailedError):
+    """Workflow code fails in this task: it answers nothing, and goes on once that is mended."""
 
 
 class ArchiveError(EngineError):

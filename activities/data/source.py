@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -13,7 +12,6 @@ from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import WorkflowHandle
-from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.data.cache import TaskMemory
 from holdfast.activities.data.conversation import Conversation
@@ -21,6 +19,7 @@ from holdfast.activities.data.large_values import LargeValues
 from holdfast.archive.contents import read_json
 from holdfast.archive.segments import archived_step, read_back, read_messages
 from holdfast.errors import DigestMismatchError, QueryFailedError
+from holdfast.reading.queries import while_busy
 from holdfast.task.data.calls import call_digest
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.head import TaskHead
@@ -44,9 +43,6 @@ from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import Task
 
 T = TypeVar("T")
-
-BUSY_PAUSES = (0.1, 0.2, 0.5, 1, 2, 3, 5, 5, 5, 5)
-"""Waits between the attempts to ask a task that others ask, too."""
 
 _left_queue: ContextVar[bytes] = ContextVar("holdfast_left_queue", default=b"")
 """Task token of the activity attempt that has left the queue of a worker that may be dead."""
@@ -309,16 +305,7 @@ class Source(LargeValues):
             raise QueryFailedError(msg)
         handle = await self._reach()
         async with self.memory().asking:
-            for pause in (*BUSY_PAUSES, 0.0):
-                try:
-                    found: T = await handle.query(name, args=list(args), result_type=kind)
-                except RPCError as error:
-                    if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED or not pause:
-                        raise
-                else:
-                    return found
-                await asyncio.sleep(pause)
-            raise RuntimeError  # unreachable: the last attempt returns or raises
+            return await while_busy(lambda: handle.query(name, args=list(args), result_type=kind))
 
     async def _reach(self) -> WorkflowHandle[object, object]:
         """Return the task's handle, after leaving the queue of a worker that may be dead."""

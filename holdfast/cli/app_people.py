@@ -257,11 +257,15 @@ async def abandon(
     task: TaskArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why; kept with the task.")],
     by: ByOption = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="End a task in which workflow code fails.")
+    ] = False,
 ) -> ExitCode | None:
     """End a task without an answer; nothing reaches its session."""
     from holdfast.cli.commands.control import abandon_command
 
-    return await abandon_command(common, task, by=by or login_name(), reason=reason)
+    who = by or login_name()
+    return await abandon_command(common, task, by=who, reason=reason, force=force)
 
 
 @people.command(epilog=EPILOG)

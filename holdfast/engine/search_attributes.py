@@ -45,6 +45,10 @@ SEAL_MEMO = "seal"
 AGENT_TASK = "AgentTask"
 """Workflow type of a task."""
 
+SPLIT = "A query brought a part of this workflow task"
+"""How the failure of a workflow task begins that comes again as a whole; all that a query that
+fails with it is told."""
+
 TASKS = f"WorkflowType = '{AGENT_TASK}'"
 """Query for all runs of all tasks."""
 

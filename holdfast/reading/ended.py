@@ -1,16 +1,23 @@
-"""Tasks that Temporal has closed and that left no record of their own."""
+"""What the server alone knows of a task: why it has ended without a record, or stands still."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from temporalio.api.common.v1 import WorkflowExecution as Run
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import (
     Client,
     WorkflowExecution,
+    WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowFailureError,
 )
 from temporalio.exceptions import ApplicationError, FailureError
 
-from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS
+from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS, SPLIT
 from holdfast.errors import EngineError
 from holdfast.reading.server_errors import server_errors
 from holdfast.values.text.logs import log
@@ -39,8 +46,77 @@ async def why_ended(client: Client, found: WorkflowExecution) -> str:
     except EngineError as error:
         log.warning("Why run %r of %r has ended cannot be read: %s", found.run_id, found.id, error)
     except WorkflowFailureError as error:
-        cause = error.cause
-        kind = (cause.type if isinstance(cause, ApplicationError) else "") or type(cause).__name__
-        said = cause.message if isinstance(cause, FailureError) else str(cause)
-        return redact(f"{kind}: {said}")
+        return _said(error.cause)
     return ""
+
+
+LOOKED_AT = 30
+"""Newest events among which the failure of a workflow task is: it is the last but for requests."""
+
+
+async def why_it_stands(client: Client, found: WorkflowExecutionDescription) -> str:
+    """Say in a line what an open task waits for that has failed and is tried again; else nothing.
+
+    Args:
+        client: Temporal client; it is asked once more if the workflow task fails.
+        found: What the server says of the task.
+
+    Raises:
+        ConnectError: The server could not be reached.
+    """
+    if stuck := await why_stuck(client, found):
+        return stuck
+    for each in found.raw_description.pending_activities:
+        if each.HasField("last_failure"):
+            name = each.activity_type.name
+            why = await _cause(client, each.last_failure)
+            due = each.next_attempt_schedule_time.seconds
+            when = f" begins at {_clock(due)}" if due else " is under way"
+            return f"Activity {name!r} has failed: {why}; attempt {each.attempt}{when}"
+    return ""
+
+
+async def why_stuck(client: Client, found: WorkflowExecutionDescription) -> str:
+    """Say why workflow code fails in an open task, and since when; nothing if it does not.
+
+    Args:
+        client: As for `why_it_stands`.
+        found: As there.
+
+    Raises:
+        ConnectError: As there.
+    """
+    attempt = found.raw_description.pending_workflow_task.attempt
+    if attempt <= 1:
+        return ""
+    asked = GetWorkflowExecutionHistoryReverseRequest(
+        namespace=client.namespace,
+        execution=Run(workflow_id=found.id, run_id=found.run_id),
+        maximum_page_size=LOOKED_AT,
+    )
+    with server_errors():
+        page = await client.workflow_service.get_workflow_execution_history_reverse(asked)
+    for event in page.history.events:
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            break
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+            why = await _cause(client, event.workflow_task_failed_event_attributes.failure)
+            since = _clock(event.event_time.seconds)
+            told = f"Workflow code fails, attempt {attempt}, since {since}: {why}"
+            return "" if SPLIT in why else told
+    return ""
+
+
+def _clock(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+async def _cause(client: Client, failure: Failure) -> str:
+    return _said(await client.data_converter.decode_failure(failure))
+
+
+def _said(cause: BaseException | None) -> str:
+    """Return the type of a failure and what it says."""
+    kind = (cause.type if isinstance(cause, ApplicationError) else "") or type(cause).__name__
+    said = cause.message if isinstance(cause, FailureError) else str(cause)
+    return redact(f"{kind}: {said}")

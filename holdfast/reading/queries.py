@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from temporalio.client import (
@@ -17,8 +18,16 @@ from temporalio.client import (
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.errors import EngineError, QueryFailedError, TaskClosedError, TaskNotFoundError
-from holdfast.reading.ended import has_begun
+from holdfast.engine.search_attributes import SPLIT
+from holdfast.errors import (
+    ConnectError,
+    EngineError,
+    QueryFailedError,
+    StuckTaskError,
+    TaskClosedError,
+    TaskNotFoundError,
+)
+from holdfast.reading.ended import has_begun, why_stuck
 from holdfast.reading.presence import PATIENCE_SECONDS, Presence
 from holdfast.reading.server_errors import server_errors
 from holdfast.values.checks.ids import no_worker
@@ -29,6 +38,9 @@ QUESTIONS = 3
 """How often a task is asked the same while no answer comes. A worker drops the questions that wait
 behind another when it evicts the task's run from its cache (temporalio/sdk-rust#672 is similar);
 the server then holds the caller until the request times out."""
+
+FIRST_SECONDS = 1.0
+"""How long an answer may take before it is asked whether workflow code fails in the task."""
 
 BUSY_PAUSES = (0.05, 0.1, 0.2, 0.5, *(1.0,) * 30)
 """Waits between the attempts to query a task while the server refuses: it is busy with others."""
@@ -124,21 +136,39 @@ class TaskQueries:
 
         try:
             with server_errors(*_PASSING):
-                return await self._patiently(lambda: _while_busy(ask), task_id)
+                return await self._patiently(lambda: while_busy(ask), task_id)
         except WorkflowQueryRejectedError as cause:
             msg = f"Task {task_id!r} is closed."
             raise TaskClosedError(msg) from cause
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise TaskNotFoundError(task_id) from error
+            await self._refuse_stuck(task_id)
             queue = await self.presence.queue_if_known(task_id)
             raise unanswered(error, task_id, name, queue) from error
         except WorkflowQueryFailedError as error:
+            await self._refuse_stuck(task_id)
             raise QueryFailedError(
                 f"{task_id!r} could not answer {name!r}: {error}.",
                 remedy="It goes on as before; ask again, and see the worker's log if that does not"
                 " help.",
             ) from error
+
+    async def _refuse_stuck(self, task_id: str) -> None:
+        """Say what stands in the way of an answer, if workflow code fails in the task.
+
+        Raises:
+            StuckTaskError: It does.
+        """
+        why = ""
+        with suppress(ConnectError, TaskNotFoundError):  # the query itself finds that out
+            why = await why_stuck(self.client, await self.describe(task_id))
+        if why:
+            raise StuckTaskError(
+                f"{task_id!r} cannot answer. {why}.",
+                remedy="Mend the code and start the workers again: the task goes on by itself. Or"
+                " end it: `holdfast abandon --force`.",
+            )
 
     async def _patiently(self, ask: Callable[[], Coroutine[Any, Any, T]], task_id: str) -> T:
         """Wait for an answer for as long as there is a worker process to give it.
@@ -148,6 +178,9 @@ class TaskQueries:
         asked = [asyncio.ensure_future(ask())]
         open_ = set(asked)
         try:
+            await asyncio.wait(open_, timeout=FIRST_SECONDS)
+            if not asked[0].done():
+                await self._refuse_stuck(task_id)
             while True:
                 done, open_ = await asyncio.wait(
                     open_, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
@@ -156,6 +189,7 @@ class TaskQueries:
                     if not _is_lost(each.exception()) or (len(asked) >= QUESTIONS and not open_):
                         return each.result()
                 await self.presence.require(task_id)
+                await self._refuse_stuck(task_id)
                 if len(asked) < QUESTIONS:
                     asked.append(asyncio.ensure_future(ask()))
                     open_.add(asked[-1])
@@ -194,13 +228,16 @@ def _is_lost(error: BaseException | None) -> bool:
     return isinstance(error, RPCError) and error.status in _LOST
 
 
-async def _while_busy(ask: Callable[[], Awaitable[T]]) -> T:
+async def while_busy(ask: Callable[[], Awaitable[T]]) -> T:
     """Ask, and ask again while others keep the task busy: the server holds few questions to it."""
     for pause in BUSY_PAUSES:
         try:
             return await ask()
         except RPCError as error:
             if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
+                raise
+        except WorkflowQueryFailedError as error:
+            if SPLIT not in str(error):
                 raise
         await asyncio.sleep(pause)
     return await ask()

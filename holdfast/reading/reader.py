@@ -14,10 +14,11 @@ from holdfast.errors import (
     NoWorkerError,
     QueryFailedError,
     StepNotFoundError,
+    StuckTaskError,
     TaskClosedError,
     TaskNotFoundError,
 )
-from holdfast.reading.ended import has_begun, why_ended
+from holdfast.reading.ended import has_begun, why_ended, why_it_stands
 from holdfast.reading.queries import TaskQueries
 from holdfast.reading.records import Records
 from holdfast.reading.visibility import listed
@@ -109,6 +110,24 @@ class Reader(TaskQueries):
         if task.stored is None:
             return task
         return task.model_copy(update={"input": await self.text(task.stored), "stored": None})
+
+    async def standing(self, task_id: str) -> Task:
+        """Describe a task as `task` does, and say why it stands still while it is to run.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+        """
+        task = None
+        try:
+            task = await self.task(task_id)
+        except StuckTaskError:
+            found = await self.describe(task_id)
+        else:
+            if task.status != "running":
+                return task
+            found = await self.describe(task_id)
+        why = await why_it_stands(self.client, found)
+        return (task or await listed(found)).model_copy(update={"stands": why})
 
     async def entries(self, task_id: str) -> list[Entry]:
         """Read the whole ledger, oldest first."""

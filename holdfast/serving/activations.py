@@ -13,6 +13,8 @@ from typing import Any
 
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance
 
+from holdfast.engine.search_attributes import SPLIT
+
 _BESIDE = {"query_workflow", "remove_from_cache"}
 # Commands of which each is one event. One that is cancelled in the same workflow task is none.
 _RECORDED = {
@@ -75,10 +77,7 @@ class WholeTasks(WorkflowInstance):
                 self._at = at
             return self._inner.activate(act)
         if self._is_early or self._is_unrecorded(at):
-            msg = (
-                "A query brought a part of this workflow task before its begin. It is tried again"
-                " as a whole; nothing is lost."
-            )
+            msg = f"{SPLIT} before its begin. It is tried again as a whole; nothing is lost."
             raise SplitWorkflowTaskError(msg)
         self._is_early = at[0] == self._at[0] and at[1] > self._at[1]
         if at[1] != self._at[1]:  # else it goes on after a local activity, at a later time

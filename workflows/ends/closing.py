@@ -73,7 +73,7 @@ class Closing:
     def _prepare(self, status: TaskStatus) -> None:
         """Record the end in the ledger, once, before the ledger goes to the archive."""
         core = self._core
-        record_cut(core.ledger, core.running)
+        record_cut(core.ledger, core.running, at=now())
         core.ledger.change(long_calls=())
         approvals.close_open(core.ledger, now=now())
         core.children.close(status)

@@ -77,12 +77,13 @@ def not_known_text(why: str) -> str:
     return f"{why} It is not known whether it took effect, and it must not be repeated blindly."
 
 
-def record_cut(ledger: Ledger, running: Iterable[tuple[int, int]]) -> None:
+def record_cut(ledger: Ledger, running: Iterable[tuple[int, int]], *, at: float) -> None:
     """Record open calls as unknown that were running, or about which a person was asked.
 
     Args:
         ledger: The task; its steps are not being worked on any more.
         running: (step, position) of the calls that were running when the steps were stopped.
+        at: Time, seconds since the epoch.
     """
     asked = [a for a in approvals.pending(ledger) if a.kind == "unknown"]
     cut = {*running, *((a.n, a.i) for a in asked), *begun(ledger)}
@@ -92,14 +93,14 @@ def record_cut(ledger: Ledger, running: Iterable[tuple[int, int]]) -> None:
         call = ledger.at(n).calls[i]
         approval = approvals.latest(ledger, n, i)
         ran = approvals.effective_call(approval, call) if approval else call
-        began = ledger.at(n).called.get(i, Called(at=now())).at
+        began = ledger.at(n).called.get(i, Called(at=at)).at
         unknown = Outcome(
             content=cut_text(ran),
             is_error=True,
             status="unknown",
             edited=ran.arguments if ran != call else "",
-            ended=now(),
-            took=round(max(now() - began, 0.0), 3),
+            ended=at,
+            took=round(max(at - began, 0.0), 3),
         )
         ledger.outcome(n, i, unknown)
 

@@ -76,9 +76,13 @@ async def resume_command(common: Common, typed: str, *, by: str, reason: str) ->
     return await _command(common, typed, by, lambda r, task: r.resume(task, by=by, reason=reason))
 
 
-async def abandon_command(common: Common, typed: str, *, by: str, reason: str) -> ExitCode:
+async def abandon_command(
+    common: Common, typed: str, *, by: str, reason: str, force: bool
+) -> ExitCode:
     """End a task without an answer."""
-    return await _command(common, typed, by, lambda r, task: r.abandon(task, reason=reason, by=by))
+    return await _command(
+        common, typed, by, lambda r, task: r.abandon(task, reason=reason, by=by, force=force)
+    )
 
 
 async def feedback_command(

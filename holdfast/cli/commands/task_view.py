@@ -16,7 +16,8 @@ from holdfast.cli.following.events import event_line, forked_from
 from holdfast.cli.following.history import LiveEvent, TaskHistory, usual_id
 from holdfast.cli.following.live import line, style
 from holdfast.cli.options import Common
-from holdfast.errors import NoWorkerError
+from holdfast.errors import NoWorkerError, StuckTaskError
+from holdfast.reading.ended import why_it_stands
 from holdfast.reading.listing import LISTED
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval
@@ -110,7 +111,7 @@ async def read_task(engine: Engine, task_id: str) -> Shown:
     try:
         async with asyncio.timeout(READ_SECONDS):
             return await _from_ledger(engine, task_id)
-    except (NoWorkerError, TimeoutError):
+    except (NoWorkerError, StuckTaskError, TimeoutError):
         return await _from_history(engine, task_id)
 
 
@@ -129,7 +130,8 @@ async def _from_ledger(engine: Engine, task_id: str) -> Shown:
 async def _from_history(engine: Engine, task_id: str) -> Shown:
     """Read what the server knows without a worker process."""
     found = await engine.client.get_workflow_handle(task_id).describe()
-    task = await listed(found)
+    why = await why_it_stands(engine.client, found)
+    task = (await listed(found)).model_copy(update={"stands": why})
     history = TaskHistory(engine.client, task_id)
     live = [each async for each in history.read(wait=False)]
     waiting = await waiting_in(engine, task_id, silent={found.task_queue})
@@ -158,7 +160,7 @@ def _print(shown: Shown) -> None:
         text = ": ".join(part for part in known if part)
         out.print(f"{'waits for':<10} {approval.id} {approval.kind} {text}", style="yellow")
     if shown.source == "history":
-        output.say("No worker process is up to be asked; this is what the server's history tells.")
+        output.say("The task cannot be asked now; this is what the server's history tells.")
         for each in shown.live:
             out.print(line(each), style=style(each))
 
@@ -176,11 +178,12 @@ def _print_facts(shown: Shown) -> None:
         "forked": f"from {origin['task_id']} after step {origin['n']}" if origin else "",
         "paused by": task.paused,
         "error": task.error,
+        "stands": task.stands,
         "state": str(task.extra_state) if task.extra_state else "",
     }
     for name, text in facts.items():
         if text:
-            out.print(f"{name:<10} {text}", style="red" if name == "error" else None)
+            out.print(f"{name:<10} {text}", style="red" if name in {"error", "stands"} else None)
     if shown.source == "ledger":
         out.print(f"{'usage':<10} {output.usage(task.usage)}")
         if task.branch_usage != task.usage:

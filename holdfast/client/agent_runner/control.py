@@ -53,14 +53,29 @@ class TaskControl(RunnerBase):
         local_turns.resume(id_of(task))
         return await self._tasks.command(id_of(task), "resume", by=by, body=_why(reason))
 
-    async def abandon(self, task: TaskLike, reason: str, by: str = "") -> Receipt:
+    async def abandon(
+        self, task: TaskLike, reason: str, by: str = "", *, force: bool = False
+    ) -> Receipt:
         """End a task without an answer: running calls are cancelled, its session gets nothing.
 
+        Args:
+            task: The task.
+            reason: Why.
+            by: Who ends it.
+            force: For a task in which workflow code fails, which obeys no command: Temporal ends
+                it, and its record is made from its history. What it had begun counts as unknown.
+                So is the record made of a task that Temporal's own tools have terminated.
+
         Raises:
-            CommandRefusedError: The task is closing.
+            CommandRefusedError: The task is closing; or it obeys commands, and needs no force.
             TaskClosedError: The task is closed.
+            QueryFailedError: It has ended by force, and its history cannot be read by this code.
         """
         check_arguments(TaskControl.abandon, reason=reason)
+        if force:
+            from holdfast.client.agent_runner.task_client.forced import end_by_force
+
+            return await end_by_force(self._read, id_of(task), reason, by)
         return await self._tasks.command(id_of(task), "abandon", by=by, body={"reason": reason})
 
     async def give_feedback(

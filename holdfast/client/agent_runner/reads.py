@@ -42,7 +42,7 @@ class TaskReading(RunnerBase):
             TaskNotFoundError: There is none of this id.
             NoWorkerError: It is open and no worker process is up to answer.
         """
-        return await self._read.task(id_of(task))
+        return await self._read.standing(id_of(task))
 
     async def list_tasks(
         self,
@@ -117,7 +117,7 @@ class TaskReading(RunnerBase):
         Raises:
             StepNotFoundError: No step is completed yet.
         """
-        found = await self.get_task(task)
+        found = await self._read.task(id_of(task))
         if not found.steps:
             msg = f"No completed steps for task_id: {found.task_id}"
             raise StepNotFoundError(msg)

@@ -120,7 +120,7 @@ def waits_for(task: Task, approvals: list[Approval]) -> str:
         case "answered":
             return "finalize"
         case _:
-            return ""
+            return redact(shortened(task.stands))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,8 @@ DYNAMIC_CONFIG = {
     "history.MaxBufferedQueryCount": "100",
     # Most commands to a task in one run: 10,000 by default.
     "history.maximumSignalsPerExecution": "25000",
+    # Failures of a workflow task after which lists say so: 5 by default, which take a minute.
+    "system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute": "2",
     # A deleted task that was closed stays in lists for up to a minute by default.
     "history.transferProcessorEnsureCloseBeforeDelete": "false",
     # Lists and the inbox read visibility: 300 reads at once take 0.1 s instead of 3.6 s.

@@ -63,7 +63,7 @@ async def tasks_command(
     lines = [
         (
             name,
-            task["status"],
+            f"{task['status']}{task['stands'] and ': '}{task['stands']}",
             task["agent"],
             output.clock(task["created"]),
             *(_as_columns(costs[name]) if cost else ()),

@@ -1,0 +1,138 @@
+"""Tasks in which workflow code fails, and what waits for another attempt: each says why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowQueryFailedError
+
+from holdfast import AgentRunner, Task
+from holdfast.cli.commands.task_view import read_task
+from holdfast.cli.connection import Engine
+from holdfast.engine.search_attributes import SPLIT
+from holdfast.errors import CommandRefusedError, StuckTaskError, TaskClosedError
+from holdfast.reading.queries import while_busy
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeRunner, until
+from tests.support.workers import Counting
+
+
+@pytest.fixture
+def bugs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Bugs of workflow code: while there is one, no second step can begin."""
+    found: list[str] = []
+    begin: Callable[..., None] = Ledger.begin
+
+    def fails(ledger: Ledger, *given: Any, **more: Any) -> None:
+        if ledger.s.steps and found:
+            raise ZeroDivisionError(found[0])
+        begin(ledger, *given, **more)
+
+    monkeypatch.setattr(Ledger, "begin", fails)
+    return found
+
+
+async def _none() -> Any:
+    """Make no further client."""
+
+
+async def stuck(runner: AgentRunner, bugs: list[str]) -> tuple[Task, asyncio.Future[Any]]:
+    """Run a step of a task, and let workflow code fail in the next; return the request, too."""
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    bugs.append("a deploy too early")
+    asked = asyncio.ensure_future(runner.run_step(task))
+    handle = runner.client.get_workflow_handle(task.task_id)
+
+    async def fails() -> bool:
+        return (await handle.describe()).raw_description.pending_workflow_task.attempt > 1
+
+    await until(fails)
+    return task, asked
+
+
+async def test_a_task_whose_workflow_code_fails_says_so_and_goes_on_once_it_is_mended(
+    make_runner: MakeRunner, bugs: list[str]
+) -> None:
+    runner = await make_runner(worker=Counting(3))
+    task, asked = await stuck(runner, bugs)
+    found = await runner.get_task(task)
+    assert (found.status, found.input) == ("running", "q")
+    for said in ("attempt", "since", "ZeroDivisionError", "a deploy too early"):
+        assert said in found.stands
+    with pytest.raises(StuckTaskError, match="a deploy too early"):
+        await runner.get_completed_steps(task)
+
+    async def is_listed() -> bool:
+        listed = {each.task_id: each.stands for each in await runner.list_tasks()}
+        return bool(listed[task.task_id])
+
+    await until(is_listed)
+    shown = await read_task(Engine(runner.client, runner.archive, _none), task.task_id)
+    assert "a deploy too early" in shown.task.stands
+    assert shown.live
+    bugs.clear()
+    assert (await asked).output["count"] == 2
+    assert not (await runner.get_task(task)).stands
+
+
+async def test_a_task_whose_workflow_code_fails_is_ended_by_force_with_its_record(
+    make_runner: MakeRunner, bugs: list[str]
+) -> None:
+    runner = await make_runner(worker=Counting(3))
+    calm = await runner.create_task("q")
+    with pytest.raises(CommandRefusedError, match="without force"):
+        await runner.abandon(calm, "why not", by="anna", force=True)
+    task, asked = await stuck(runner, bugs)
+    await runner.abandon(task, "no fix in sight", by="anna", force=True)
+    asked.cancel()
+    found = await runner.get_task(task)
+    assert (found.status, found.steps) == ("abandoned", 1)
+    assert "anna: no fix in sight" in found.error
+    steps = await runner.get_completed_steps(task)
+    assert [each.output["count"] for each in steps] == [1]
+    closed = (await runner.audit(task))[-1]
+    assert (closed.actor, closed.reason) == ("anna", "anna: no fix in sight")
+    with pytest.raises(TaskClosedError):
+        await runner.abandon(task, "again", by="ben", force=True)
+    bugs.clear()
+    fork = await runner.fork(task, steps[0])
+    assert (await runner.run_step(fork)).output["count"] == 2
+
+
+async def test_a_task_that_only_waits_says_what_for_and_until_when(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.fail(429, message="slow down", retry_after=3000)
+    task = await runner.create_task("q", step_mode="automatic")
+
+    async def says_why() -> bool:
+        return bool((await runner.get_task(task)).stands)
+
+    await until(says_why)
+    found = await runner.get_task(task)
+    for said in ("HTTP 429", "slow down", "attempt 2 begins at"):
+        assert said in found.stands
+    await runner.abandon(task, "enough")
+
+
+async def test_a_query_that_met_a_part_of_a_workflow_task_is_asked_again() -> None:
+    split = WorkflowQueryFailedError(f"{SPLIT} before its begin.")
+    wrong = WorkflowQueryFailedError("no such query")
+    told: list[Exception | str] = [split, split, "an answer", wrong]
+
+    async def ask() -> str:
+        match told.pop(0):
+            case str() as answer:
+                return answer
+            case error:
+                raise error
+
+    assert await while_busy(ask) == "an answer"
+    with pytest.raises(WorkflowQueryFailedError, match="no such query"):
+        await while_busy(ask)
