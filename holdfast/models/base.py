@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checka
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
-from holdfast.errors import ModelUnavailableError, WrongTypeError
+from holdfast.errors import UNUSABLE, ModelUnavailableError, WrongTypeError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import MOST_CALLS
@@ -343,7 +343,8 @@ def _cleaned_content(content: Content) -> Content:
 def _malformed(model: str, reason: str) -> ModelUnavailableError:
     return ModelUnavailableError(
         f"Model {model!r} sent an answer that cannot be kept: {reason.rstrip('.')}. It was thrown"
-        " away, and the call is repeated later."
+        " away, and is asked for again a few times.",
+        code=UNUSABLE,
     )
 
 

@@ -180,3 +180,16 @@ async def test_a_conversation_that_the_provider_keeps_goes_on_from_the_output_th
     await Runner.run(agent, "q", runner=rig.runner(), auto_previous_response_id=True)
     before = [each.body.get("previous_response_id") for each in model.requests]
     assert (before[0], len(set(before)), len(model.requests[2].body["input"])) == (None, 3, 1)
+
+
+async def test_an_answer_that_cannot_be_read_is_asked_for_three_times_then_waits_and_goes_on(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    for _ in range(3):
+        model.malformed()
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="not JSON"):
+        await runner.run_step(task)
+    model.reply("done")
+    assert ((await runner.run_step(task)).output, len(model.requests)) == ("done", 4)

@@ -231,8 +231,9 @@ def malformed(model: str, reason: str, *, request_id: str | None = None) -> Mode
     """Make the error for an answer that is not what the API promises."""
     where = f" (request id {request_id})" if request_id else ""
     return ModelUnavailableError(
-        f"Model {model!r} sent an answer that cannot be read{where}: {reason}. The call is repeated"
-        " later; if it stays so, check that base_url is such an API."
+        f"Model {model!r} sent an answer that cannot be read{where}: {reason}. It is asked again a"
+        " few times; if it stays so, check that base_url is such an API.",
+        code=UNUSABLE,
     )
 
 
