@@ -13,6 +13,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     ├── TaskClosedError                 untouched
     ├── NoUpcomingStepsError            untouched   also an IndexError
     ├── StalledTaskError                waits
+    │   └── UnfitAnswerError            waits       run again, the step asks the model again
     ├── CommandRefusedError             untouched
     │   ├── UndoRefusedError            untouched
     │   └── UndoFailedError             waits
@@ -172,7 +173,15 @@ class NoUpcomingStepsError(HoldfastError, IndexError):
 class StalledTaskError(HoldfastError):
     """A step gave nothing with which the task could go on by itself.
 
-    It was not the last one and named no next step, or the model's answer is of no use.
+    It was not the last one and named no next step, or it is an UnfitAnswerError.
+    """
+
+
+class UnfitAnswerError(StalledTaskError):
+    """The model's answer is of no use, however often it was asked.
+
+    Nothing that was done is lost. When the step is run again, the model is asked again; feedback
+    before that says more to it.
     """
 
 

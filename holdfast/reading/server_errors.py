@@ -35,6 +35,7 @@ REFUSALS = frozenset(
         "TaskClosedError",
         "StepNotFoundError",
         "StalledTaskError",
+        "UnfitAnswerError",
         "CommandRefusedError",
         "UndoRefusedError",
         "UndoFailedError",
@@ -119,7 +120,7 @@ def to_error(
             that the request was wrong.
     """
     kind = getattr(errors, failure.type, None)
-    if parked and failure.type != errors.StalledTaskError.__name__:
+    if parked and failure.type not in {"StalledTaskError", "UnfitAnswerError"}:
         return _step_failed(failure, task_id=task_id, step_id=step_id or failure.step)
     verdict = verdict_of(failure)
     if verdict is not None:

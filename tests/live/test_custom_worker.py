@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import Message, Task, TaskStep, TaskStepOutput
-from holdfast.errors import InvalidArgumentError, StalledTaskError, StepFailedError
+from holdfast.errors import InvalidArgumentError, StepFailedError, UnfitAnswerError
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from holdfast.workers import CustomAgentWorker, StepContext
@@ -207,8 +207,8 @@ async def test_an_answer_that_does_not_fit_the_type_says_why_and_is_asked_for_ag
     runner = await make_runner(worker=Doing(judge_twice))
     model.reply('{"good": "maybe"}')
     task = await runner.create_task("q")
-    with pytest.raises(StalledTaskError, match=r"(?s)Invalid JSON.*Verdict.*good"):
+    with pytest.raises(UnfitAnswerError, match=r"(?s)Invalid JSON.*Verdict.*good"):
         await runner.run_step(task)
     model.reply('{"good": false}')
     model.reply('{"response": []}')
-    assert (await runner.run_step(task, restart="step")).output == [False, []]
+    assert (await runner.run_step(task)).output == [False, []]

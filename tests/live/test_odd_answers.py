@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import AgentRunner, RunConfig, Runner, Tool, tool
-from holdfast.errors import ModelBehaviorError, StalledTaskError, StepFailedError
+from holdfast.client.runner.runner import RunState
+from holdfast.errors import ModelBehaviorError, StepFailedError, UnfitAnswerError
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import Answer, CallSpec
 from tests.support.rig import MakeAgent, MakeRunner, Rig
@@ -115,17 +116,16 @@ async def test_an_answer_of_reasoning_alone_is_asked_for_three_times_then_waits_
     assert (ran, len(model.requests)) == (["a"], 5)
 
 
-async def test_a_step_without_a_word_fails_and_may_be_started_anew(
+async def test_a_step_without_a_word_fails_and_asks_again_when_it_is_run_again(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     runner = await make_runner()
     model.reply("", finish="length")
     model.reply("done")
     task = await runner.create_task("q")
-    for _ in range(2):
-        with pytest.raises(StalledTaskError, match=r'incomplete.*restart="step"'):
-            await runner.run_step(task)
-    assert (await runner.run_step(task, restart="step")).output == "done"
+    with pytest.raises(UnfitAnswerError, match=r"incomplete.*asked again"):
+        await runner.run_step(task)
+    assert (await runner.run_step(task)).output == "done"
 
 
 class Order(BaseModel):
@@ -142,10 +142,24 @@ async def test_an_output_that_does_not_fit_is_asked_for_again_with_what_is_wrong
     for text in ('{"id": "x"}', "none", '{"id": 1.5}', '{"id": 7}'):
         model.reply(text)
     task = await runner.create_task("q")
-    with pytest.raises(StalledTaskError, match=r"does not fit, asked 3 times.*1\.5"):
+    with pytest.raises(UnfitAnswerError, match=r"does not fit, asked 3 times.*1\.5"):
         await runner.run_step(task)
     assert "valid integer" in str(model.requests[1].body)
-    assert (await runner.run_step(task, restart="step")).output == {"id": 7}
+    assert (await runner.run_step(task)).output == {"id": 7}
+
+
+async def test_a_run_whose_output_does_not_fit_goes_on_from_its_state(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    agent = make_agent(output_type=Order)
+    await rig.serve(agent)
+    for text in ("none", "none", "none", '{"id": 7}'):
+        model.reply(text)
+    with pytest.raises(UnfitAnswerError, match="asked 3 times"):
+        await Runner.run(agent, "q", runner=rig.runner())
+    [task] = await rig.runner().list_tasks(status="needs_attention")
+    done = await Runner.run(agent, RunState.of(task.task_id), runner=rig.runner())
+    assert done.final_output == Order(id=7)
 
 
 @pytest.mark.parametrize("most", [3, None])

@@ -207,7 +207,10 @@ class Invariants:
             case "needs_attention":
                 again = refuse_run(ledger, core.agenda, RunRequest(all=True), "probe")
                 anew = refuse_run(ledger, core.agenda, RunRequest(restart=True), "probe")
-                is_stalled = getattr(ledger.failure, "type", "") == "StalledTaskError"
+                is_stalled = getattr(ledger.failure, "type", "") in {
+                    "StalledTaskError",
+                    "UnfitAnswerError",
+                }
                 undoes = is_stalled and refuse_undo(ledger, UndoRequest()) is None
                 return again is None or anew is None or undoes or run.begin.parent is not None
             case _:

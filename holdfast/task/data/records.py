@@ -366,6 +366,13 @@ class OpenState(Value):
     unruled: bool = False
     unbegun: bool = False
 
+    @property
+    def is_unfit(self) -> bool:
+        """Whether it stopped because the model's answer is of no use, before it called anything."""
+        return (
+            self.failure is not None and self.failure.type == "UnfitAnswerError" and not self.calls
+        )
+
     def chained(self) -> OpenState:
         """Return this step with the digest of its whole journal."""
         length, digest = self.chain

@@ -130,7 +130,8 @@ class Ledger(UpcomingSteps):
             opened = opened.model_copy(update={"step": step, "stored": asked.stored, "late": True})
         if asked.tool_choice:
             opened = opened.model_copy(update={"tool_choice": asked.tool_choice})
-        if asked.restart:
+        # The journal of an unfit answer would give it once more.
+        if asked.restart or current.is_unfit:
             dropped = [f"{current.calls[i].name}: {o.status}" for i, o in current.outcomes.items()]
             body: dict[str, Json] = {"answers": len(current.journal), "calls": dropped}
             self.leave(n, "restarted", now=now)

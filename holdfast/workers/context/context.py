@@ -265,9 +265,9 @@ class StepContext:
         Raises:
             InvalidArgumentError: `messages` or `tool_choice` cannot be read.
             StepCodeChangedError: The journal holds the answer to a different request here.
-            ModelBehaviorError: The answer does not fit the type; StalledTaskError in the step API.
+            ModelBehaviorError: The answer does not fit the type; UnfitAnswerError in the step API.
             ModelBehaviorError: The task cannot go on with the answer: it is incomplete, or holds an
-                item that no agent can answer. A StalledTaskError in the step API.
+                item that no agent can answer. An UnfitAnswerError in the step API.
             asyncio.CancelledError: The step is interrupted already.
         """
         asked = None if messages is None else check_messages(messages, "ctx.call_model")

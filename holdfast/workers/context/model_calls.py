@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from holdfast.errors import HoldfastError, ModelBehaviorError, StalledTaskError
+from holdfast.errors import HoldfastError, ModelBehaviorError, UnfitAnswerError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.openai.hosted_items import SEARCH_CALL
 from holdfast.models.openai.item_checks import kind_of
@@ -52,7 +52,7 @@ def usable(answer: ModelAnswer, dialect: Dialect, *, last: bool) -> ModelAnswer:
 
     Raises:
         ModelBehaviorError: The task cannot go on with it, by the rules of the Agents SDK.
-        StalledTaskError: The task cannot go on with it, in the step API.
+        UnfitAnswerError: The task cannot go on with it, in the step API.
     """
     error = None if last else verdict(answer, dialect)
     if error is not None:
@@ -73,7 +73,7 @@ def verdict(answer: ModelAnswer, dialect: Dialect) -> HoldfastError | None:
         return None
     if raises:
         return ModelBehaviorError(reason)
-    return StalledTaskError(f'{reason} run_step(task, restart="step") asks the model again.')
+    return UnfitAnswerError(f"{reason} Run the step again: the model is asked again.")
 
 
 def parsed(
@@ -89,7 +89,7 @@ def parsed(
 
     Raises:
         ModelBehaviorError: It does not fit the type, by the rules of the Agents SDK.
-        StalledTaskError: The same in the step API: the step waits to be started anew.
+        UnfitAnswerError: The same in the step API: the step waits to be started anew.
     """
     if answer.refusal or answer.message.calls:
         return answer
@@ -100,8 +100,8 @@ def parsed(
             return answer
         if dialect.unknown_tool == "raise":
             raise
-        msg = f'{error} run_step(task, restart="step") asks the model again.'
-        raise StalledTaskError(msg) from error
+        msg = f"{error} Run the step again: the model is asked again."
+        raise UnfitAnswerError(msg) from error
     return answer.model_copy(update={"parsed": value})
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from holdfast.errors import (
     ModelBehaviorError,
     ModelRefusalError,
-    StalledTaskError,
+    UnfitAnswerError,
 )
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import RUN_BY_PROVIDER
@@ -197,17 +197,17 @@ def asks_for_output_again(error: ModelBehaviorError, ctx: StepContext, asked: in
         asked: How often the turn has asked.
 
     Raises:
-        StalledTaskError: It was asked often enough: the step waits for a person.
+        UnfitAnswerError: It was asked often enough: the step waits for a person.
     """
     most = ctx.rules.output_attempts
     is_output = (error.facts or {}).get(KIND) == INVALID_OUTPUT
     if not most or not is_output or INVALID_OUTPUT in ctx.rules.error_handlers:
         return False
     if asked >= most or ctx.finished:
-        raise StalledTaskError(
+        raise UnfitAnswerError(
             f"The model's final output does not fit, asked {asked} times: {error}",
-            remedy='run_step(task, restart="step") asks again, feedback before it says more to the'
-            " model, and undo_step goes back.",
+            remedy="Run the step again: the model is asked again. Feedback before it says more to"
+            " the model, and undo_step goes back.",
         )
     schema_error = error.__cause__
     why = (schema_error and schema_error.__cause__) or error  # without the answer once more
