@@ -14,7 +14,6 @@ from typing import Any
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
-from temporalio.service import RPCStatusCode
 from temporalio.worker import (
     ExecuteWorkflowInput,
     Interceptor,
@@ -26,7 +25,7 @@ from temporalio.worker import (
 )
 
 from holdfast.activities.task_end import record_of
-from holdfast.archive.segments import has_record, write_record
+from holdfast.archive.segments import write_record
 from holdfast.client.agent_runner.task_client.caller import unique_id
 from holdfast.errors import CommandRefusedError, QueryFailedError, TaskClosedError
 from holdfast.reading.ended import why_stuck
@@ -65,10 +64,11 @@ async def end_by_force(reader: Reader, task_id: str, reason: str, by: str) -> Re
         msg = f"Task {task_id!r} obeys commands: abandon it without force."
         raise CommandRefusedError(msg)
     handle = reader.client.get_workflow_handle(task_id, run_id=found.run_id)
-    with server_errors(RPCStatusCode.NOT_FOUND):
+    with server_errors():
         if is_open:
             await handle.terminate(reason=why)
-        elif await has_record(reader.archive, task_id):
+        # One that was closing may have a record, and that stays.
+        if await reader.records.read(task_id) is not None:
             msg = f"Task {task_id!r} is closed: it can be read, not changed."
             raise TaskClosedError(msg)
         history = await handle.fetch_history()
