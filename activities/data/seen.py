@@ -10,6 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.source import Source
 from holdfast.archive.segments import read_messages, turns
+from holdfast.reading.queries import while_busy
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.state import SessionState
 from holdfast.values.base import ChainRef
@@ -68,7 +69,7 @@ async def commits_now(head: TaskHead) -> ChainRef:
         return ChainRef()
     handle = activity.client().get_workflow_handle(head.session.id)
     try:
-        state: SessionState = await handle.query("state", result_type=SessionState)
+        state = await while_busy(lambda: handle.query("state", result_type=SessionState))
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return ChainRef()
@@ -79,7 +80,7 @@ async def commits_now(head: TaskHead) -> ChainRef:
 async def _session(source: Source, session: SessionRef) -> list[Message]:
     """Read the turns that the session had when the task began."""
     handle = activity.client().get_workflow_handle(session.id)
-    state = await handle.query("state", result_type=SessionState)
+    state = await while_busy(lambda: handle.query("state", result_type=SessionState))
     messages: list[Message] = []
     for turn in await turns(source.archive, state, session.commits):
         messages.extend(await read_messages(source.archive, turn.sha256))

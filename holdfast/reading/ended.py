@@ -20,6 +20,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS, SPLIT
 from holdfast.errors import EngineError
 from holdfast.reading.server_errors import server_errors
+from holdfast.task.data.children import ENDED
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 
@@ -53,9 +54,12 @@ async def why_ended(client: Client, found: WorkflowExecution) -> str:
 LOOKED_AT = 30
 """Newest events among which the failure of a workflow task is: it is the last but for requests."""
 
+PASSING_ATTEMPTS = 4
+"""Attempts by which a workflow task that came in two parts has come whole."""
+
 
 async def why_it_stands(client: Client, found: WorkflowExecutionDescription) -> str:
-    """Say in a line what an open task waits for that has failed and is tried again; else nothing.
+    """Say what an open task waits for that has failed and is tried again, each in a line.
 
     Args:
         client: Temporal client; it is asked once more if the workflow task fails.
@@ -66,14 +70,15 @@ async def why_it_stands(client: Client, found: WorkflowExecutionDescription) -> 
     """
     if stuck := await why_stuck(client, found):
         return stuck
+    lines: list[str] = []
     for each in found.raw_description.pending_activities:
-        if each.HasField("last_failure"):
-            name = each.activity_type.name
+        name = each.activity_type.name
+        if each.HasField("last_failure") and name != ENDED:  # whose attempts fail as a rule
             why = await _cause(client, each.last_failure)
             due = each.next_attempt_schedule_time.seconds
             when = f" begins at {_clock(due)}" if due else " is under way"
-            return f"Activity {name!r} has failed: {why}; attempt {each.attempt}{when}"
-    return ""
+            lines.append(f"Activity {name!r} has failed: {why}; attempt {each.attempt}{when}")
+    return "\n".join(lines)
 
 
 async def why_stuck(client: Client, found: WorkflowExecutionDescription) -> str:
@@ -96,15 +101,19 @@ async def why_stuck(client: Client, found: WorkflowExecutionDescription) -> str:
     )
     with server_errors():
         page = await client.workflow_service.get_workflow_execution_history_reverse(asked)
+    since, causes = 0, list[str]()
     for event in page.history.events:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
             break
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
-            why = await _cause(client, event.workflow_task_failed_event_attributes.failure)
-            since = _clock(event.event_time.seconds)
-            told = f"Workflow code fails, attempt {attempt}, since {since}: {why}"
-            return "" if SPLIT in why else told
-    return ""
+            since = event.event_time.seconds
+            causes.append(await _cause(client, event.workflow_task_failed_event_attributes.failure))
+    # The server records the first failure, and later ones when there are new events alone.
+    lasting = [each for each in causes if SPLIT not in each]
+    if not causes or (not lasting and attempt < PASSING_ATTEMPTS):
+        return ""
+    why = lasting[0] if lasting else "the log of the worker says why"
+    return f"Workflow code fails, attempt {attempt}, since {_clock(since)}: {why}"
 
 
 def _clock(seconds: int) -> str:

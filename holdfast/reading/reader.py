@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from temporalio.client import Client, WorkflowExecution
@@ -11,6 +12,7 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.contents import read_json, resolve_message
 from holdfast.archive.segments import archived_step, read_archived
 from holdfast.errors import (
+    ConnectError,
     NoWorkerError,
     QueryFailedError,
     StepNotFoundError,
@@ -117,17 +119,18 @@ class Reader(TaskQueries):
         Raises:
             TaskNotFoundError: There is none of this id.
         """
-        task = None
         try:
             task = await self.task(task_id)
         except StuckTaskError:
             found = await self.describe(task_id)
-        else:
-            if task.status != "running":
-                return task
-            found = await self.describe(task_id)
-        why = await why_it_stands(self.client, found)
-        return (task or await listed(found)).model_copy(update={"stands": why})
+            if why := await why_it_stands(self.client, found):
+                return (await listed(found)).model_copy(update={"stands": why})
+            task = await self.task(task_id)  # it goes on by now
+        if task.status == "running":
+            with suppress(ConnectError, TaskNotFoundError):  # what was read stays true
+                why = await why_it_stands(self.client, await self.describe(task_id))
+                return task.model_copy(update={"stands": why})
+        return task
 
     async def entries(self, task_id: str) -> list[Entry]:
         """Read the whole ledger, oldest first."""

@@ -10,10 +10,11 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
 from holdfast import AgentRunner, Task, tool
 from holdfast.errors import UndoRefusedError
+from holdfast.reading.ended import why_it_stands
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.children import watch
 from tests.support.people import World, ask
-from tests.support.rig import MakeAgent, Rig, until_rolled, until_status
+from tests.support.rig import MakeAgent, Rig, until, until_rolled, until_status
 from tests.support.runs import serve_nested
 
 
@@ -61,6 +62,20 @@ async def end(runner: AgentRunner, workflow: str, how: str) -> None:
         await client.workflow_service.delete_workflow_execution(given)
     else:
         await client.get_workflow_handle(workflow).terminate("by hand")
+
+
+async def test_a_task_that_looks_whether_its_child_has_ended_does_not_stand_still(
+    runner: AgentRunner, model: FakeOpenAI
+) -> None:
+    task, _ = await waiting(runner, model)
+    await roll(runner, task.task_id)
+
+    async def looks() -> bool:
+        found = await runner.reader.describe(task.task_id)
+        return any(each.attempt > 1 for each in found.raw_description.pending_activities)
+
+    await until(looks)
+    assert not await why_it_stands(runner.client, await runner.reader.describe(task.task_id))
 
 
 @pytest.mark.parametrize(("how", "rolls"), [("terminated", "both"), ("deleted", "")])

@@ -142,9 +142,11 @@ class Tasks:
             return kept, True
         try:
             async with asyncio.timeout(DETAIL_SECONDS):
-                found = await self._frame.desk.runner.get_task(listed.task_id)
+                # Not get_task: for each row it would ask the server, too, why a task stands.
+                read = await self._frame.desk.runner.reader.task(listed.task_id)
         except (HoldfastError, TimeoutError):
             return (listed, False) if kept is None else (kept, True)
+        found = read.model_copy(update={"stands": listed.stands})
         self._details[listed.task_id] = found
         return found, True
 
