@@ -276,7 +276,7 @@ def _whole(data: Any) -> Any:
         case float() if data.is_integer() and abs(data) < 2**53:
             return int(data)
         case list():
-            return [_whole(each) for each in cast("list[Any]", data)]
+            return [_whole(each) for each in cast("list[object]", data)]
         case dict():
             return {key: _whole(each) for key, each in cast("dict[str, Any]", data).items()}
         case _:

@@ -76,7 +76,7 @@ def _wrapped(method: Any, known: str) -> Callable[..., Any]:
                 raise wrong from None
 
         return call
-    named = known_as(known)(method)
+    named: Callable[..., Any] = known_as(known)(method)
     if inspect.isasyncgenfunction(method):
 
         @functools.wraps(method)

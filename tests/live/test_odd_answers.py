@@ -12,7 +12,7 @@ from holdfast.client.runner.runner import RunState
 from holdfast.errors import ModelBehaviorError, StepFailedError, UnfitAnswerError
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import Answer, CallSpec
-from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until
 
 CUT = "Not run: the answer was cut off"
 
@@ -156,9 +156,16 @@ async def test_a_run_whose_output_does_not_fit_goes_on_from_its_state(
     for text in ("none", "none", "none", '{"id": 7}'):
         model.reply(text)
     with pytest.raises(UnfitAnswerError, match="asked 3 times"):
-        await Runner.run(agent, "q", runner=rig.runner())
-    [task] = await rig.runner().list_tasks(status="needs_attention")
-    done = await Runner.run(agent, RunState.of(task.task_id), runner=rig.runner())
+        await Runner.run(agent, "an order", runner=rig.runner())
+    found: list[str] = []
+
+    async def is_listed() -> bool:
+        every = await rig.runner().list_tasks(status="needs_attention")
+        found.extend(task.task_id for task in every if task.input == "an order")
+        return bool(found)
+
+    await until(is_listed)
+    done = await Runner.run(agent, RunState.of(found[0]), runner=rig.runner())
     assert done.final_output == Order(id=7)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_a_call_that_does_not_fit_names_what_was_called_and_the_argument_that_wa
 def test_an_error_of_the_function_itself_is_not_taken_for_one_of_its_call() -> None:
     @known_as("wait")
     def wait(seconds: int = 0) -> float:
-        return seconds + holdfast
+        return seconds + cast("float", holdfast)
 
     with pytest.raises(TypeError, match="unsupported operand") as caught:
         wait(seconds=1)

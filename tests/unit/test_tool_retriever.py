@@ -14,7 +14,7 @@ from holdfast import Agent, KeywordToolRetriever, Message, TaskStep, tool
 from holdfast.agents.tools.retriever import ask_retriever, words_in
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.task.data.head import AGENTS_SDK, TaskHead
+from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.workers import StepContext
@@ -221,10 +221,11 @@ async def test_a_tool_that_is_not_on_offer_is_not_run_and_the_model_is_told() ->
     assert "weather" in str(got.told[1].content)
 
 
-async def test_in_the_agents_sdks_dialect_it_is_a_verdict_and_the_answer_is_kept() -> None:
+async def test_by_the_agents_sdks_verdict_it_ends_the_run_and_the_answer_is_kept() -> None:
     said = assistant("", calls=(ToolCall(id="1", name="book_hotel"),))
     bench = Chosen(asks, Fixed("weather"), said)
-    got = await bench.advance(head=TaskHead(agent="a", dialect=AGENTS_SDK))
+    rules = RunRules(tool_not_found="raise_error")
+    got = await bench.advance(head=TaskHead(agent="a", dialect=AGENTS_SDK, run=rules))
     assert got.failure is not None
     assert got.failure.type == ModelBehaviorError.__name__
     assert got.failure.message == "Tool book_hotel not found in agent a"
