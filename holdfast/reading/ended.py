@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from temporalio.api.common.v1 import WorkflowExecution as Run
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
@@ -23,6 +21,7 @@ from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.children import ENDED
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import time_shown
 
 
 def has_begun(found: WorkflowExecution) -> bool:
@@ -76,7 +75,7 @@ async def why_it_stands(client: Client, found: WorkflowExecutionDescription) -> 
         if each.HasField("last_failure") and name != ENDED:  # whose attempts fail as a rule
             why = await _cause(client, each.last_failure)
             due = each.next_attempt_schedule_time.seconds
-            when = f" begins at {_clock(due)}" if due else " is under way"
+            when = f" begins at {time_shown(due)}" if due else " is under way"
             lines.append(f"Activity {name!r} has failed: {why}; attempt {each.attempt}{when}")
     return "\n".join(lines)
 
@@ -113,11 +112,7 @@ async def why_stuck(client: Client, found: WorkflowExecutionDescription) -> str:
     if not causes or (not lasting and attempt < PASSING_ATTEMPTS):
         return ""
     why = lasting[0] if lasting else "the log of the worker says why"
-    return f"Workflow code fails, attempt {attempt}, since {_clock(since)}: {why}"
-
-
-def _clock(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"Workflow code fails, attempt {attempt}, since {time_shown(since)}: {why}"
 
 
 async def _cause(client: Client, failure: Failure) -> str:

@@ -12,14 +12,13 @@ from holdfast.task import refusals
 from holdfast.task.data.closing import CloseInput
 from holdfast.task.data.commands import RunReply
 from holdfast.task.data.seal import Seal
-from holdfast.task.people import approvals
 from holdfast.values.runs.status import TaskStatus
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.background import begin
 from holdfast.workflows.core import Core, keep_seal, publish
 from holdfast.workflows.requests.commands import Commands
-from holdfast.workflows.tools.tool_runs import record_cut
+from holdfast.workflows.tools.tool_runs import leave_calls
 
 
 class Closing:
@@ -73,9 +72,7 @@ class Closing:
     def _prepare(self, status: TaskStatus) -> None:
         """Record the end in the ledger, once, before the ledger goes to the archive."""
         core = self._core
-        record_cut(core.ledger, core.running, at=now())
-        core.ledger.change(long_calls=())
-        approvals.close_open(core.ledger, now=now())
+        leave_calls(core.ledger, core.running, at=now())
         core.children.close(status)
         if status == "abandoned":
             core.children.end("abandon", core.ending.why)

@@ -77,8 +77,10 @@ def not_known_text(why: str) -> str:
     return f"{why} It is not known whether it took effect, and it must not be repeated blindly."
 
 
-def record_cut(ledger: Ledger, running: Iterable[tuple[int, int]], *, at: float) -> None:
-    """Record open calls as unknown that were running, or about which a person was asked.
+def leave_calls(ledger: Ledger, running: Iterable[tuple[int, int]], *, at: float) -> None:
+    """Leave the calls of a task that ends, and withdraw what a person was asked.
+
+    Those that were running, or about which a person was asked, are recorded as unknown.
 
     Args:
         ledger: The task; its steps are not being worked on any more.
@@ -103,6 +105,8 @@ def record_cut(ledger: Ledger, running: Iterable[tuple[int, int]], *, at: float)
             took=round(max(at - began, 0.0), 3),
         )
         ledger.outcome(n, i, unknown)
+    ledger.change(long_calls=())
+    approvals.close_open(ledger, now=at)
 
 
 def begun(ledger: Ledger) -> Iterator[tuple[int, int]]:

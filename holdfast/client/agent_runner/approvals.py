@@ -261,13 +261,14 @@ class TaskApprovals(RunnerBase):
         except CommandRefusedError as error:
             # A query can show an approval before a workflow task has opened it. A decision that
             # comes with that workflow task is handled before its other events: send it again.
-            if NOT_OPEN not in str(error) or not await self._is_open(task_id, wanted):
+            known = await self._find(task_id, wanted) if NOT_OPEN in str(error) else None
+            if known is None or known.status != "open":
                 raise
         return await self._tasks.command(task_id, verb, by=by, body=sent)
 
-    async def _is_open(self, task_id: str, wanted: str) -> bool:
+    async def _find(self, task_id: str, wanted: str) -> Approval | None:
         known = await self._read.approvals(task_id)
-        return any(each.id == wanted and each.status == "open" for each in known)
+        return next((each for each in known if each.id == wanted), None)
 
     async def _await_check(self, approval: ApprovalLike, edited: Json) -> None:
         """Wait until edited arguments were checked.
@@ -278,10 +279,9 @@ class TaskApprovals(RunnerBase):
         task_id, wanted = _parts(approval)
         for _ in range(CHECKS):
             try:
-                known = {each.id: each for each in await self._read.approvals(task_id)}
+                found = await self._find(task_id, wanted)
             except EngineError:  # the decision is recorded; its outcome can be read later
                 return
-            found = known.get(wanted)
             if found is None or found.status not in ("checking", "open"):
                 return
             text = edited if isinstance(edited, str) else json.dumps(edited)

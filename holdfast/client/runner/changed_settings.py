@@ -90,7 +90,7 @@ async def give_settings(engine: AgentRunner, state: RunState, change: RunChange,
 
 async def _ends(engine: AgentRunner, task_id: str) -> bool:
     """Whether the end of a task was accepted: running it closes it, and tells of its outcome."""
-    if (await engine.get_task(task_id)).status in CLOSED:
+    if (await engine.reader.task(task_id)).status in CLOSED:
         return True
     entries = await engine.reader.entries(task_id)
     return any(each.event is not None and each.event.kind == "closed" for each in entries)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from holdfast.errors import CommandRefusedError, TaskClosedError, TaskNotFoundEr
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.text.shown import time_shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class _Settled:
                 done = "given a result"
             case _:
                 return "withdrawn: its step was undone, or its task ended"
-        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.at))
+        when = time_shown(self.at)
         return f"{done} by {self.by} at {when}" if self.by else f"{done} at {when}"
 
 

@@ -95,7 +95,7 @@ class Feed:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 task, messages, snapshot = await asyncio.gather(
-                    self._runner.get_task(task_id),
+                    self._runner.reader.task(task_id),
                     self._runner.all_messages(task_id),
                     self.snapshot(task_id),
                 )

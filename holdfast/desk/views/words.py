@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import cast
 
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
 from holdfast.values.text.redact import redact
+from holdfast.values.text.shown import time_shown
 
 LONGEST = 4_000
 """Most characters of a text on a page; the audit and the transcript have the whole."""
@@ -17,9 +17,7 @@ LONGEST = 4_000
 
 def clock(seconds: float) -> str:
     """Return a time in UTC; empty for none."""
-    if not seconds:
-        return ""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return time_shown(seconds) if seconds else ""
 
 
 def span(seconds: float) -> str:

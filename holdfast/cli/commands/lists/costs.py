@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from holdfast.cli.commands.open_questions import READ_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.client.agent_runner.task_ids import id_of
 from holdfast.errors import (
     InvalidArgumentError,
     NoWorkerError,
@@ -23,7 +24,7 @@ async def costs_of(runner: AgentRunner, tasks: Sequence[str]) -> dict[str, Usage
     async def read(task: str) -> Usage | None:
         try:
             async with asyncio.timeout(READ_SECONDS):
-                return (await runner.get_task(task)).usage
+                return (await runner.reader.task(id_of(task))).usage
         except (NoWorkerError, QueryFailedError, TaskNotFoundError, TimeoutError):
             return None
         except InvalidArgumentError:  # an id that only Temporal's own tools can give

@@ -36,11 +36,10 @@ from holdfast.serving.worker_process import BUILD_ID
 from holdfast.task.data.closing import CloseInput, EntriesPage
 from holdfast.task.data.commands import LONGEST_REASON, Receipt
 from holdfast.task.data.state import known_head
-from holdfast.task.people import approvals
 from holdfast.task.refusals import abandoned
 from holdfast.values.checks.ids import check_by
 from holdfast.workflows.agent_task import AgentTask
-from holdfast.workflows.tools.tool_runs import record_cut
+from holdfast.workflows.tools.tool_runs import leave_calls
 
 
 async def end_by_force(reader: Reader, task_id: str, reason: str, by: str) -> Receipt:
@@ -85,9 +84,7 @@ async def end_by_force(reader: Reader, task_id: str, reason: str, by: str) -> Re
 async def _store(reader: Reader, task_id: str, task: AgentTask, why: str, by: str) -> None:
     """Record the end in a replayed ledger, and write the record."""
     ledger, now = task.core.ledger, round(time.time(), 3)
-    record_cut(ledger, task.core.running, at=now)
-    ledger.change(long_calls=())
-    approvals.close_open(ledger, now=now)
+    leave_calls(ledger, task.core.running, at=now)
     body = {"status": "abandoned", "forced": True}
     ledger.note("closed", now=now, by=by, text=why, body=body)
     given = CloseInput(
