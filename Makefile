@@ -34,7 +34,7 @@ COMPILE = .build/lock/bin/uv pip compile --quiet --universal --python-version 3.
     --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-package holdfast-agents \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint style mypy pyright format test pytest chromium pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers simulate soak test-all sdk-differences lock clean
+.PHONY: help venv lint style mypy pyright format test pytest tools pictures demo desk docs docs-serve fuzz fuzz-verbs bench bench-peers simulate soak test-all sdk-differences lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,7 +75,7 @@ $(COMPILED): $(STAMP)
 	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null || true
 	@touch $@
 
-pytest: chromium $(COMPILED)
+pytest: tools $(COMPILED)
 	@mkdir -p $(dir $(REPORT))
 	@rm -f $(REPORT)
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal --junitxml=$(REPORT) || { \
@@ -84,10 +84,10 @@ pytest: chromium $(COMPILED)
 	    $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none --maxfail=1 --verbose; }
 	@! grep -q '<skipped' $(REPORT) || { echo "error: tests were skipped, and a skipped test proves nothing" >&2; exit 1; }
 
-chromium: $(STAMP) ## Get the browser of the tests, as a package of Debian
-	@$(BIN)/python -m tests.support.chromium
+tools: $(STAMP) ## Get the programs of the tests, a browser and a reverse proxy, as packages of Debian
+	@$(BIN)/python -m tests.support.debian
 
-pictures: chromium ## Take the pictures of docs/desk.md anew
+pictures: tools ## Take the pictures of docs/desk.md anew
 	$(BIN)/python -m tests.support.screenshots
 
 demo: $(DEMO) ## Run the demo; QUESTION="..." asks your own question
@@ -108,7 +108,7 @@ docs: $(STAMP) ## Build the documentation's site into .build/site, strictly
 docs-serve: docs ## Build the site and serve it: http://127.0.0.1:8000
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory .build/site 8000
 
-bench: $(STAMP) chromium ## Run the benchmarks, beside the peers that are installed (ROUNDS=5, or QUICK=1)
+bench: $(STAMP) tools ## Run the benchmarks, beside the peers that are installed (ROUNDS=5, or QUICK=1)
 	$(BIN)/python -m benchmarks.compare --rounds $(or $(ROUNDS),5) $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.custom $(if $(QUICK),--steps 20) | tee .build/bench/custom.jsonl
 	$(BIN)/python -m benchmarks.parallel $(if $(QUICK),--runs 1) | tee .build/bench/parallel.jsonl
@@ -130,7 +130,7 @@ soak: $(STAMP) ## Kill, stop and continue workers, server and clients for CAMPAI
 simulate: $(STAMP) ## Play random schedules of the workflow code on all cores (SEEDS=1000000 SEED=0 LENGTH=9)
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20000) --seed $(or $(SEED),0) --length $(or $(LENGTH),9)
 
-test-all: style chromium ## Pass every test, also those that repeat kills, orders and modes at great cost
+test-all: style tools ## Pass every test, also those that repeat kills, orders and modes at great cost
 	HOLDFAST_EXHAUSTIVE=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal
 
 sdk-differences: $(STAMP) ## Compare a run of the Agents SDK's tests, as JSON lines in RESULTS=file, with the list

@@ -37,7 +37,7 @@ from benchmarks.streaming import Clock, answer
 from holdfast import Agent, AgentRunner, Message, ToolCall, tool
 from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.values.checks.ids import queue_of
-from tests.support import chromium
+from tests.support.debian import CHROMIUM
 from tests.support.desk import FLAGS, serve_desk
 from tests.support.rig import until
 
@@ -177,7 +177,7 @@ async def main(given: argparse.Namespace) -> None:
         ):
             await fill(runner, given.approvals, given.tasks)
             chrome = await playwright.chromium.launch(
-                executable_path=chromium.find(), env=chromium.environment(), args=[*FLAGS]
+                executable_path=CHROMIUM.program(), env=CHROMIUM.environment(), args=[*FLAGS]
             )
             url = desk.url
             browser = await chrome.new_context()

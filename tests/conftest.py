@@ -160,14 +160,12 @@ async def browser() -> AsyncGenerator[Browser]:
     """Start chromium."""
     from playwright.async_api import async_playwright
 
-    from tests.support import chromium
+    from tests.support.debian import CHROMIUM
     from tests.support.desk import FLAGS
 
-    program = chromium.find()
-    assert program is not None, "there is no chromium: make chromium"
     async with async_playwright() as playwright:
         started = await playwright.chromium.launch(
-            executable_path=program, env=chromium.environment(), args=[*FLAGS]
+            executable_path=CHROMIUM.program(), env=CHROMIUM.environment(), args=[*FLAGS]
         )
         yield started
         await started.close()

@@ -19,7 +19,7 @@ from holdfast import Agent, AgentRunner, tool
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, reply
-from tests.support import chromium
+from tests.support.debian import CHROMIUM
 from tests.support.desk import FLAGS, Served, person, serve_desk
 from tests.support.rig import Rig, make_engine, until_status
 
@@ -185,9 +185,8 @@ async def main() -> None:
         pages = pages_of(await make_story(runner))
         desk = await stack.enter_async_context(serve_desk(runner))
         playwright = await stack.enter_async_context(async_playwright())
-        program = chromium.find()
         browser = await playwright.chromium.launch(
-            executable_path=program, env=chromium.environment(), args=[*FLAGS]
+            executable_path=CHROMIUM.program(), env=CHROMIUM.environment(), args=[*FLAGS]
         )
         stack.push_async_callback(browser.close)
         if "--all" in sys.argv:
