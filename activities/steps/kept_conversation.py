@@ -10,11 +10,14 @@ from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.task.data.head import KeptConversation, TaskHead
 from holdfast.task.data.records import JournalEntry, OpenStep, StepResult
 from holdfast.values.base import Json
-from holdfast.values.messages import Message
+from holdfast.values.messages import Message, user
 
 RESPONSE = "response_id"
 """Key of a step's state: the answer that its model call goes on from, so that undo, rewind or
 fork go back to the one before."""
+
+AGAIN = user("Your answers cannot be used. Answer again, in the form that was asked for.")
+"""What is sent to a conversation that has all of a step but an answer of use."""
 
 FORGOTTEN = "previous_response_not_found"
 """OpenAI's code for a previous response that has expired or was deleted."""
@@ -28,11 +31,13 @@ class Continuation:
         kept: Where the provider keeps it.
         before: Id of the answer that the call goes on from; empty for none.
         is_first: Whether no call of the task came before.
+        told: What a step that asks again says since its answers were of no use; None for others.
     """
 
     kept: KeptConversation
     before: str
     is_first: bool
+    told: tuple[Message, ...] | None = None
 
     @classmethod
     def of(
@@ -44,7 +49,8 @@ class Continuation:
             return None
         unfit = newest_answer(journal)  # the step asks again
         said = unfit.response_id if unfit else str(opened.step.step_state.get(RESPONSE, ""))
-        return cls(kept, said, is_first=n == 1 and unfit is None)
+        told = None if unfit or opened.told < 0 else opened.notes[opened.told :] or (AGAIN,)
+        return cls(kept, said, is_first=n == 1 and unfit is None, told=told)
 
     def shortened(self, request: ModelRequest) -> ModelRequest:
         """Return a request with what the provider does not have yet.
@@ -54,6 +60,7 @@ class Continuation:
         """
         if self.kept.conversation_id:
             new = request.messages if self.is_first else _after_answer(request)
+            new = new if self.told is None else self.told
             return request.model_copy(
                 update={"messages": new, "conversation_id": self.kept.conversation_id}
             )

@@ -1,10 +1,11 @@
-"""Logging of the native part of Temporal's SDK in this process."""
+"""The native part of Temporal's SDK in this process: its logging, and a new one after a fork."""
 
 from __future__ import annotations
 
 import atexit
 import functools
 import logging
+import os
 import time
 from contextlib import suppress
 
@@ -24,8 +25,18 @@ def set_runtime() -> None:
     A thread forwards logs to Python with a short delay, and cannot once the interpreter ends; so
     the end of the process waits for that delay.
     """
+    is_parents = bool(_used) and Runtime.default() in _used
     forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
-    config = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
+    log = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
     with suppress(RuntimeError):  # the process has a runtime already
-        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=config)))
+        runtime = Runtime(telemetry=TelemetryConfig(logging=log))
+        Runtime.set_default(runtime, error_if_already_set=not is_parents)
         atexit.register(time.sleep, _LOG_SECONDS)
+    _used.append(Runtime.default())
+
+
+_used: list[Runtime] = []
+"""The runtimes of this process and those that it was forked from: to free one of these may hang."""
+
+if hasattr(os, "register_at_fork"):  # its threads are not in the child
+    os.register_at_fork(after_in_child=set_runtime.cache_clear)

@@ -72,6 +72,15 @@ def server_errors(*passing: RPCStatusCode) -> Generator[None]:
         raise ConnectError(
             f"The Temporal server did not answer in time: {error}.", remedy="Ask again."
         ) from error
+    except AssertionError as error:  # so Temporal's SDK says it
+        if "across forks" not in str(error):
+            raise
+        raise ConnectError(
+            "This connection to the Temporal server was made before the process was forked, and"
+            " works in the parent process alone.",
+            remedy="Make the AgentRunner in each process, after the fork: in gunicorn's post_fork,"
+            " in Celery's worker_process_init, in the function that multiprocessing runs.",
+        ) from error
 
 
 def failure_in(error: BaseException | None) -> Failure | None:

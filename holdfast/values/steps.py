@@ -140,6 +140,7 @@ class TaskStep(Written):
         history: What its agent sees of what came before it, when that is not all; None for what the
             agent of the step before it saw.
         enters: Whether its agent begins with it: the task was handed over, or a new input came.
+        behind: How many of the messages that wait for it were there before its input.
     """
 
     task_id: str = ""
@@ -153,6 +154,7 @@ class TaskStep(Written):
     agent: str = ""
     history: HistoryRef | None = None
     enters: bool = False
+    behind: int = 0
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

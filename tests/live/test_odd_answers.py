@@ -190,17 +190,31 @@ async def test_a_run_goes_on_after_an_unknown_tool_and_an_unfit_output_unless_to
     assert "Tool 'lok' not found" in str(model.requests[1].body)
 
 
+@pytest.mark.parametrize("kept", [{"auto_previous_response_id": True}, {"conversation_id": "c"}])
 async def test_a_conversation_that_the_provider_keeps_goes_on_from_the_output_that_did_not_fit(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, look: Tool
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, look: Tool, kept: Any
 ) -> None:
     agent = make_agent(look, output_type=Order)
     await rig.serve(agent)
     model.call("look", {})
-    model.reply("none")
-    model.reply('{"id": 7}')
-    await Runner.run(agent, "q", runner=rig.runner(), auto_previous_response_id=True)
-    before = [each.body.get("previous_response_id") for each in model.requests]
-    assert (before[0], len(set(before)), len(model.requests[2].body["input"])) == (None, 3, 1)
+    for text in ("none", "none", "none", "none", '{"id": 7}'):
+        model.reply(text)
+    task_id = f"unfit-{len(kept)}-{next(iter(kept))[0]}"
+    with pytest.raises(UnfitAnswerError):
+        await Runner.run(agent, "q", runner=rig.runner(), task_id=task_id, **kept)
+    await rig.runner().give_feedback(task_id, "It is 7.", by="ann")
+    done = await Runner.run(agent, RunState.of(task_id), runner=rig.runner())
+    assert done.final_output == Order(id=7)
+    sent = [each.body["input"] for each in model.requests]
+    kinds = [[each.get("type") or each["content"][:8] for each in items] for items in sent]
+    again = ["Your ans"]
+    told = ["It is 7."] if "conversation_id" in kept else ["function_call_output", "It is 7."]
+    assert kinds == [["q"], ["function_call_output"], again, again, told, again]
+    from_answer = [each.body.get("previous_response_id") for each in model.requests]
+    assert (from_answer[4], len(set(from_answer))) == (
+        from_answer[1],
+        1 if "c" in kept.values() else 5,
+    )
 
 
 async def test_an_answer_that_cannot_be_read_is_asked_for_three_times_then_waits_and_goes_on(

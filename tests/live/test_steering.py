@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast import (
+    Agent,
+    AgentRunner,
+    Budget,
+    Runner,
+    Task,
+    TaskStep,
+    TaskStepOutput,
+    ToolContext,
+    tool,
+)
 from holdfast.agents.tools.context import Effect
 from holdfast.errors import (
     CommandRefusedError,
@@ -28,6 +38,7 @@ from holdfast.workers import (
 )
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status, until_steps
+from tests.support.runs import Runs
 from tests.support.workers import Doing
 
 
@@ -92,6 +103,64 @@ async def test_queued_feedback_becomes_the_next_input_after_the_answer(
         "and then?",
         "and at last?",
     ]
+
+
+async def test_words_that_come_during_the_last_model_call_are_read_before_the_task_ends(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    agent = await run.serve()
+    model.hang()
+    model.reply("first")
+    model.reply("second")
+    running = asyncio.create_task(Runner.run(agent, "q", runner=run.runner, task_id="words"))
+    await model.until_held()
+    await run.runner.give_feedback("words", "be brief", by="ann")
+    model.release()
+    result = await running
+    assert result.final_output == "second"
+    assert [m.text for m in model.requests[-1].messages] == ["q", "first", "be brief"]
+    with pytest.raises(TaskClosedError, match="finished"):
+        await run.runner.give_feedback("words", "too late", by="ann")
+
+
+async def test_words_after_the_answer_are_read_before_the_task_ends_and_no_new_input_drops_them(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    task = await answered(runner, model)
+    await runner.give_feedback(task, "be brief", by="ann")
+    with pytest.raises(InvalidArgumentError, match="no answer yet"):
+        await runner.finalize_response(task)
+    model.reply("2")
+    await runner.run_step(task, input="And 1 + 1?")
+    said = [m.text for m in model.requests[-1].messages if m.role == "user"]
+    assert said[1:] == ["be brief", "And 1 + 1?"]
+    await runner.finalize_response(task)
+
+
+@pytest.mark.parametrize("how", ["queued", "next_model_call", "run_step"])
+async def test_what_is_asked_after_an_undo_follows_the_note_of_it(
+    make_runner: MakeRunner, model: FakeOpenAI, how: Any
+) -> None:
+    runner = await make_runner()
+    task = await runner.create_task("q", session=f"s-{how}")
+    for text in ("1", "2", "3"):
+        model.reply(text)
+    await runner.run_step(task)
+    await runner.run_step(task, input="f")
+    await runner.undo_step(task, by="ann", reason="because")
+    for step in await runner.get_upcoming_steps(task):
+        await runner.drop_step(task, step, by="ann")
+    if how == "run_step":
+        await runner.run_step(task, input="g")
+    else:
+        await runner.give_feedback(task, "g", when=how, by="ann")
+        await runner.run_step(task)
+    said = [(m.role, m.text[:5]) for m in model.requests[-1].messages]
+    assert said == [("user", "q"), ("assistant", "1"), ("system", "Steps"), ("user", "g")]
+    await runner.finalize_response(task)
+    kept = [m.text for m in await runner.session(f"s-{how}").chat_history()]
+    assert kept == ["q", "1", "g", "3"]
 
 
 async def _asks(question: str, ctx: StepContext) -> str:

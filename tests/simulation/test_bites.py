@@ -94,6 +94,12 @@ def keep_questions(_: Ledger) -> None:
     """Drop none of the questions of an undo that has ended."""
 
 
+def follow_up(self: Ledger, *, is_over: bool = False) -> None:
+    """Let the answer stand, whatever was said while the model made it."""
+    if self.s.followups or is_over:
+        follow_up_of(self, is_over=True)
+
+
 def nobody(_: object) -> frozenset[str]:
     """Name none of those whose end nobody reports."""
     return frozenset()
@@ -101,6 +107,7 @@ def nobody(_: object) -> frozenset[str]:
 
 ask = approvals.ask
 ending_failed = Ending.failed
+follow_up_of = Ledger.follow_up
 status_of: Callable[[LedgerState], TaskStatus] = vars(LedgerState)["status"].fget
 
 DEFECTS = {
@@ -132,6 +139,9 @@ DEFECTS = {
         [Patch(Reporter, "awaits_parent", nobody)],
         range(73, 74),
         "has not noticed that its parent t has ended",
+    ),
+    "what is said during the last model call is lost": Defect(
+        [Patch(Ledger, "follow_up", follow_up)], range(560, 561), "no model has read what was said"
     ),
     "the end of a nested task is not noticed after a rollover": Defect(
         [Patch(Children, "unfollowed", nobody)], range(470, 471), "has not noticed that its child"

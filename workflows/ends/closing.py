@@ -13,6 +13,7 @@ from holdfast.task.data.closing import CloseInput
 from holdfast.task.data.commands import RunReply
 from holdfast.task.data.seal import Seal
 from holdfast.values.runs.status import TaskStatus
+from holdfast.values.text.shown import shown
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.background import begin
@@ -78,6 +79,9 @@ class Closing:
             core.children.end("abandon", core.ending.why)
             if core.ledger.s.children:  # all below look at it before they ask a model
                 publish(core.ledger, status)
+        if unread := core.ledger.unread:
+            text = f"The task has ended, and no model has read this: {shown(unread)}."
+            core.ledger.note("refused", now=now(), text=text, body={"verb": "feedback"})
         core.ledger.note(
             "closed",
             now=now(),

@@ -121,6 +121,7 @@ class RunnerBase:
         self._roles = check_roles(roles)
         self._verbose = verbose
         self._resources = AsyncExitStack()
+        self._pid = os.getpid()
         self._caller = Caller()
         self._reader: Reader | None = None
         if client is not None and archive is not None:
@@ -240,12 +241,15 @@ class RunnerBase:
             ServerStartError: The dev server did not start.
         """
         if self._engine is not None and self._reader is None:
+            self._pid = os.getpid()
             client, archive = await self._resources.enter_async_context(self._engine)
             self._reader = Reader(client, archive)
         return self
 
     async def close(self) -> None:
         """Stop the embedded engine; tasks stay and go on when it is started again."""
+        if self._pid != os.getpid():  # a fork of the process leaves its parent's engine running
+            return
         if self._reader is not None:
             with suppress(TimeoutError):
                 await self._caller.close(self._reader.client)

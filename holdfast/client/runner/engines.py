@@ -27,6 +27,10 @@ class Engines:
     def __init__(self) -> None:
         """Start with nothing."""
         self._options: dict[str, str | None] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin without an engine: a forked process does not have that of its parent."""
         self._embedded: LocalEngine | None = None
         self._embedded_runner: AgentRunner | None = None
         self._runners: dict[str, AgentRunner] = {}
@@ -120,6 +124,9 @@ class Engines:
 
 
 engines = Engines()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=engines.forget)
 
 
 def configure(

@@ -52,8 +52,10 @@ class OpenStep(Value):
         tool_choice: Tool choice asked for by this run_step, or empty.
         stored: The step's input in the archive, when it is too large for history.
         notes: Messages that precede the step's first model call: feedback, and notes of the task,
-            for example on an undo. They follow the input, which they are about.
-        late: Whether the input came with the request to run the step: it follows the notes then.
+            for example on an undo. They follow the input, which they are about, but for
+            those that `step.behind` counts: they were there before it.
+        told: Of a step that asks again because no answer of it was of use: how many of the notes the
+            model has read; -1 for others.
         inputs: Step id to the output of each step that this one waited for.
     """
 
@@ -62,7 +64,7 @@ class OpenStep(Value):
     tool_choice: str = ""
     stored: Blob | None = None
     notes: tuple[Message, ...] = ()
-    late: bool = False
+    told: int = -1
     inputs: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
 
 
@@ -336,7 +338,8 @@ class OpenState(Value):
         tried: How often its newest activity may have been started by earlier requests to run it.
         unheard: When model calls of it were begun that were cut off before their answer.
         unruled: As the activity said of its calls, see `Advanced`.
-        unbegun: Whether its activity was stopped before the step began.
+        unbegun: Whether it is to begin once more: its activity was stopped before it began, or all
+            that it had done was dropped.
     """
 
     open: OpenStep

@@ -35,6 +35,7 @@ from holdfast.task.ledger.upcoming_steps import UpcomingSteps
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.checks.gate import MOST_CALLS
+from holdfast.values.messages import user
 from holdfast.values.steps import TaskStep
 
 AT_DIGITS = 16
@@ -76,21 +77,25 @@ class Ledger(UpcomingSteps):
         step = next((s for s in ready if s.step_id == wanted), ready[0])
         further = self.s.further if self.s.further.step == step.step_id else NO_FOLLOWUP
         queue = tuple(queued for queued in self.s.queue if queued is not step)
-        notes = () if is_running else self.s.notes
+        waited, said = () if is_running else self.s.notes, ()
         stored = further.stored if step.input is None else None  # else the input was edited
         if self._is_original(step):
             stored = self.given.stored
         if asked.images or asked.brings_input:
             step = step.model_copy(update={"images": asked.images_after(step)})
         if asked.input is not None:
+            if step.enters and step.input and further is NO_FOLLOWUP:  # what somebody has said
+                said = (user(step.input),)
             step = step.model_copy(update={"input": asked.input})
+        notes = joined((*waited[: step.behind], *said, *waited[step.behind :]))
+        if asked.brings_input:
+            step = step.model_copy(update={"behind": len(notes)})
         opened = OpenStep(
             step=step,
             state=self.s.extra_state,
             tool_choice=asked.tool_choice,
             stored=asked.stored if asked.brings_input else stored,
-            notes=joined(notes),
-            late=asked.brings_input,
+            notes=notes,
             inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done},
         )
         siblings = [c.model_copy(update={"alone": False, "before": Before()}) for c in self.s.opens]
@@ -106,7 +111,7 @@ class Ledger(UpcomingSteps):
         )
         self.change(
             queue=queue,
-            notes=self.s.notes[len(notes) :],
+            notes=self.s.notes[len(waited) :],
             undo_notes=self.s.undo_notes if is_running else (),
             further=NO_FOLLOWUP,
             answered=False,
@@ -126,8 +131,8 @@ class Ledger(UpcomingSteps):
         step = opened.step.model_copy(update={"images": images})
         opened = opened.model_copy(update={"step": step})
         if asked.brings_input:
-            step = step.model_copy(update={"input": asked.input})
-            opened = opened.model_copy(update={"step": step, "stored": asked.stored, "late": True})
+            step = step.model_copy(update={"input": asked.input, "behind": len(opened.notes)})
+            opened = opened.model_copy(update={"step": step, "stored": asked.stored})
         if asked.tool_choice:
             opened = opened.model_copy(update={"tool_choice": asked.tool_choice})
         # The journal of an unfit answer would give it once more.
@@ -142,6 +147,8 @@ class Ledger(UpcomingSteps):
             # they were of the calls dropped here
             self.change(undone_effects=undone, unclear_undos=unclear)
             self._forget_approvals(n)
+            if current.is_unfit:
+                opened = opened.model_copy(update={"told": len(opened.notes)})
             current = OpenState(
                 open=opened,
                 n=n,
@@ -152,6 +159,7 @@ class Ledger(UpcomingSteps):
                 marks=current.marks[:1],
                 stream=current.stream,
                 tried=current.tried,
+                unbegun=True,
             )
         changes: dict[str, object] = {
             "open": opened,
@@ -225,7 +233,7 @@ class Ledger(UpcomingSteps):
         )
 
     def _begun_anew(self, current: OpenState) -> OpenState:
-        """Return a step that was stopped before it began, with what was said to the model since."""
+        """Return a step that is to begin once more, with what was said to the model since."""
         notes = joined((*current.open.notes, *self.s.notes))
         self.change(notes=())
         opened = current.open.model_copy(update={"notes": notes})

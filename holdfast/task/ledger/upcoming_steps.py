@@ -71,8 +71,8 @@ class UpcomingSteps(OpenSteps):
             lasts=lasts_after(self.s.lasts, record),
         )
         self._hand_on(record)
-        if answered and self.s.followups:
-            self.follow_up()
+        if answered:
+            self.follow_up(is_over=bool(self.exceeded(now=record.ended)))
 
     def _hand_on(self, record: StepRecord) -> None:
         """Keep a step's output for the steps that wait for it; join last outputs.
@@ -99,11 +99,27 @@ class UpcomingSteps(OpenSteps):
         [join] = self._number([join_of(self.s.lasts)])
         self.change(queue=(join, *self.s.queue), lasts=())
 
-    def follow_up(self) -> None:
-        """Queue the first input that waited for the answer."""
-        first, *rest = self.s.followups
-        self.change(followups=tuple(rest))
-        self._enter(first)
+    def follow_up(self, *, is_over: bool = False) -> None:
+        """Queue what people have said that the answer does not know yet, or what waited for it.
+
+        Args:
+            is_over: Whether the budget is used up. The answer then stands without what was said: a
+                word must not turn it into a failure.
+        """
+        said = [] if is_over else self.unread[: -len(self.s.followups) or None]
+        if said:
+            self.change(notes=tuple(note for note in self.s.notes if note.role != "user"))
+            self._enter("\n\n".join(said))
+        elif self.s.followups:
+            first, *rest = self.s.followups
+            self.change(followups=tuple(rest))
+            self._enter(first)
+
+    @property
+    def unread(self) -> list[str]:
+        """What people have said to the model that no call of it has read."""
+        said = (note.text for note in self.s.notes if note.role == "user")
+        return [*said, *self.s.followups]
 
     def ask_further(self, asked: RunRequest) -> None:
         """Queue the follow-up that a request to run a step brings."""
@@ -117,7 +133,13 @@ class UpcomingSteps(OpenSteps):
             The id of the step.
         """
         serial = self.s.serial + 1
-        step = TaskStep(step_id=f"s{serial}", input=text, images=images, enters=True)
+        step = TaskStep(
+            step_id=f"s{serial}",
+            input=text,
+            images=images,
+            enters=True,
+            behind=len(self.s.notes),
+        )
         if self.s.last_step is not None:
             step = step.after(self.s.last_step)
         # The caller that asks further has seen the answer.

@@ -84,21 +84,21 @@ def _feedback(ledger: Ledger, command: Command) -> str:
         return "Feedback needs a text."
     if len(text) > LONGEST_TEXT:
         return f"Feedback may have at most {LONGEST_TEXT} characters; this has {len(text)}."
+    if told := told_parent(ledger):
+        return told.message
     if command.body.get("when", "next_model_call") == "queued":
-        if told := told_parent(ledger):
-            return told.message
         if len(ledger.s.followups) >= MOST_FOLLOWUPS:
             return f"{MOST_FOLLOWUPS} inputs wait for the task's answer already; no more are taken."
         ledger.change(followups=(*ledger.s.followups, text))
-        if ledger.s.answered:
-            ledger.follow_up()
-        return ""
-    if ledger.noted + len(text) > LONGEST_NOTES:
+    elif ledger.noted + len(text) > LONGEST_NOTES:
         return (
             f"{ledger.noted} characters of feedback wait for the next model call already; at most"
             f" {LONGEST_NOTES} can. Let the task go on first."
         )
-    ledger.add_note(user(text))
+    else:
+        ledger.add_note(user(text))
+    if ledger.s.answered:
+        ledger.follow_up()
     return ""
 
 

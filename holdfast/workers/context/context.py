@@ -118,7 +118,8 @@ class StepContext:
         self.record = StepJournal(journal, unrecorded=unrecorded, keep=keep)
         self.notes = opened.notes
         self.adds: list[Message] = list(opened.notes)
-        self._waited = None if opened.late else opened.step.message()
+        self._input = opened.step.message()
+        self._behind = opened.step.behind
         self._head = head
         self._before = tuple(transcript) if before is None else before
         self._paid = PaidCalls(self.record, self.stop, respond, ensure_ours, transcript)
@@ -229,10 +230,11 @@ class StepContext:
             InvalidArgumentError: It is not a Message.
         """
         check_message(message, "ctx.add")
-        waited = self._waited if len(self.adds) == len(self.notes) else None
-        is_input = waited and (waited.role, waited.content) == (message.role, message.content)
+        own = self._input if len(self.adds) == len(self.notes) else None
+        is_input = own and (own.role, own.content) == (message.role, message.content)
         departs = bool(self.notes) and self.notes[0].call_id == DEPARTED
-        self.adds.insert(int(departs) if is_input else len(self.adds), message)
+        at = max(self._behind, int(departs)) if is_input else len(self.adds)
+        self.adds.insert(at, message)
 
     async def call_model(
         self,

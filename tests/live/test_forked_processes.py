@@ -1,0 +1,85 @@
+"""Processes that are forked while an engine runs: gunicorn --preload, Celery, multiprocessing."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.support.forked import command
+
+PROGRAM = """
+import asyncio, os, sys, warnings
+
+import holdfast
+from holdfast import Agent, AgentRunner, Runner
+from holdfast.errors import ConnectError
+from holdfast.sync import AgentRunner as SyncRunner
+from holdfast.testing import ScriptedModel
+
+warnings.simplefilter("ignore", DeprecationWarning)
+agent = Agent(name="a", model=ScriptedModel(lambda _: "done"))
+
+
+def in_child(name, do):
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            print(name, do(), flush=True)
+        except ConnectError as error:
+            is_told = "Make the AgentRunner in each process" in str(error)
+            print(name, "refused" if is_told else error, flush=True)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if status:
+        print(name, "ended with", status)
+
+
+def new(data_dir):
+    with SyncRunner.local(agent, data_dir=data_dir) as runner:
+        return runner.chat("q")
+
+
+async def connected():
+    return await (await AgentRunner.connect(agent="a", data_dir=sys.argv[2])).chat("q")
+
+
+holdfast.configure(data_dir=sys.argv[1])
+assert Runner.run_sync(agent, "q").final_output == "done"
+in_child("Runner", lambda: Runner.run_sync(agent, "q").final_output)
+unused = SyncRunner.local(agent, data_dir=sys.argv[2])
+with SyncRunner.local(agent, data_dir=sys.argv[2]) as runner:
+    session = runner.session("s")
+    in_child("a started runner", lambda: runner.chat("q"))
+    in_child("its session", session.chat_history)
+    in_child("its end", runner.close)
+    in_child("an unused runner", lambda: unused.chat("q"))
+    in_child("a new runner", lambda: new(sys.argv[2]))
+    in_child("a new connection", lambda: asyncio.run(connected()))
+    handle = SyncRunner.connect(agent="a", data_dir=sys.argv[2])
+    in_child("an older connection", handle.list_tasks)
+    print("the parent", runner.chat("q"), handle.chat("q"))
+print("the parent", Runner.run_sync(agent, "q").final_output)
+"""
+
+SAID = """
+Runner done
+a started runner refused
+its session refused
+its end None
+an unused runner done
+a new runner done
+a new connection done
+an older connection refused
+the parent done done
+the parent done
+"""
+
+
+def test_a_forked_process_has_an_engine_of_its_own_or_is_told_to_make_one(tmp_path: Path) -> None:
+    directories = [str(tmp_path / name) for name in ("one", "two")]
+    ended = subprocess.run(
+        command("-c", PROGRAM, *directories), capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.split("\n") == SAID.lstrip("\n").split("\n"), ended.stderr
