@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Annotated, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import pytest
-from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, PrivateAttr
 
 from holdfast.errors import UserError
 from holdfast.values import settings
@@ -145,6 +147,109 @@ def test_members_that_no_tool_would_get_are_told_of(
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == bool(lost)
     assert lost in "".join(said)
+
+
+@dataclass
+class Uninit:
+    count: int = field(init=False, default=0)
+
+
+@dataclass(slots=True)
+class Slotted:
+    seed: InitVar[int] = 3
+    shared: ClassVar[list[int]] = []
+    count: int = field(init=False)
+    parts: dict[str, list[Uninit]] = field(init=False, default_factory=lambda: {"a": [Uninit()]})
+
+    def __post_init__(self, seed: int) -> None:
+        self.count = seed
+
+
+@dataclass(frozen=True)
+class Numbered:
+    count: int = field(init=False, default_factory=iter(range(1000)).__next__)
+    when: datetime = field(init=False, default=datetime(2024, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("kind", [Uninit, Slotted, Numbered])
+def test_what_init_does_not_take_reaches_tools_and_the_caller(kind: Any) -> None:
+    context = kind()
+    object.__setattr__(context, "count", 7)
+    own = begun(context)
+    for count in (7, 8):
+        made = load(dump(context), kind)
+        assert (made, made.count) == (context, count)
+        object.__setattr__(made, "count", count + 1)
+        if isinstance(made, Slotted):
+            made.parts["a"][0].count = count
+        own.update(dump(made))
+        assert context == made
+
+
+@dataclass
+class Rising:
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.count += 1
+
+
+@dataclass
+class Seeded:
+    seed: InitVar[int]
+
+
+class Hidden(BaseModel):
+    held: str = Field(exclude=True)
+
+
+@dataclass
+class Holder:
+    held: Any
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (Rising, r"context\.count is another one then"),
+        (lambda: Seeded(1), r"cannot be made again(?s:.*)seed"),
+        (lambda: Hidden(held="x"), r"cannot be made again(?s:.*)held"),
+        (lambda: Holder(Lock()), "lock"),
+        (lambda: Holder(property()), "property"),
+        (lambda: Holder({"a": [iter("abc")]}), r"context\.held\.a\[0\] can be read once"),
+        (lambda: {"a": (k for k in "abc")}, r"context\.a can be read once"),
+        (lambda: Holder(BytesIO(b"all")), r"context\.held can be read once"),
+    ],
+)
+def test_a_context_that_data_cannot_hold_is_refused_when_its_run_begins(
+    make: Any, text: str
+) -> None:
+    context = make()
+    before = repr(context)
+    with pytest.raises(UserError, match=text):
+        begun(context)
+    assert repr(context) == before
+    held: Any = getattr(context, "held", None)
+    assert not isinstance(held, BytesIO) or held.read() == b"all"
+
+
+class Private(BaseModel):
+    count: int = 0
+    _seen: list[str] = PrivateAttr(default_factory=list[str])
+
+    def see(self) -> None:
+        self._seen.append("x")
+
+
+def test_what_a_class_keeps_for_itself_is_told_of_if_it_is_data(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    context = Private()
+    begun(context)
+    assert not caplog.records
+    context.see()
+    begun(context)
+    assert "without context._seen" in caplog.text
 
 
 def test_a_class_of_serializers_gets_nested_and_unnamed_members_too() -> None:

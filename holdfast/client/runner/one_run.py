@@ -74,8 +74,8 @@ async def begin(
         head, read = await _with_input(
             engine, call, call.head.model_copy(update={"run": rules}), given
         )
-        state = initial_state(call.context.object)
         call.context.begins()
+        state = initial_state(call.context.object)
     hold(call.task_id, rules.code)
     run = _Run(engine, replace(call, head=head), started=started, context=call.context.object)
     work = engine.run_to_end(

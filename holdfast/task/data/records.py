@@ -54,8 +54,8 @@ class OpenStep(Value):
         notes: Messages that precede the step's first model call: feedback, and notes of the task,
             for example on an undo. They follow the input, which they are about, but for
             those that `step.behind` counts: they were there before it.
-        told: Of a step that asks again because no answer of it was of use: how many of the notes the
-            model has read; -1 for others.
+        told: Of a step that asks again because no answer of it was of use: how many of the notes
+            the model has read; -1 for others.
         inputs: Step id to the output of each step that this one waited for.
     """
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from functools import cached_property
+from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from holdfast.errors import InvalidArgumentError, UserError
@@ -92,12 +93,32 @@ def load(data: Json, kind: type[Any] | None) -> Any:
     adapter = adapter_of(kind)
     try:
         try:
-            return adapter.validate_python(data)
+            made = adapter.validate_python(data)
         except ValidationError:  # a strict class takes a date, a tuple or an enum only from JSON
-            return adapter.validate_json(json.dumps(data))
+            made = adapter.validate_json(json.dumps(data))
+        _fill(made, data)
     except ValidationError as cause:
         msg = f"The recorded context does not fit {kind.__name__} any more: {cause}"
         raise UserError(msg) from cause
+    return made
+
+
+def _fill(made: Any, data: Json) -> None:
+    """Set what `__init__` does not take, `field(init=False)`, in what was made of data."""
+    kind: Any = type(made)  # pyright: ignore[reportUnknownVariableType]
+    if is_array(data) and kind in (list, tuple):
+        for pair in zip(made, data, strict=False):
+            _fill(*pair)
+    if not is_object(data):
+        return
+    if dataclasses.is_dataclass(kind):
+        unset = [each.name for each in dataclasses.fields(kind) if not each.init]
+        hints = get_type_hints(kind, include_extras=True) if unset else {}
+        for name in (each for each in unset if each in data):
+            value = TypeAdapter(hints[name]).validate_python(data[name])
+            object.__setattr__(made, name, value)
+    for name, value in data.items():
+        _fill(made.get(name) if kind is dict else getattr(made, name, None), value)
 
 
 class CallersContext:
@@ -124,15 +145,21 @@ class CallersContext:
         """Note the data with which a new run begins.
 
         Of members that the class does not give back, as those of a subclass of what an annotation
-        says, a warning tells: tools would not get them.
+        says, or private ones, a warning tells: tools would not get them.
 
         So it does of a class with an annotation that names something unknown.
 
         Raises:
-            UserError: JSON cannot represent the data.
+            UserError: JSON cannot represent the data, or the class makes something else of them.
         """
         if self.object is None:
             return
+        if used_up := _used_up(self.object, "context", set()):
+            msg = (
+                f"{used_up} can be read once, as a generator or an open file: a run, whose tools"
+                " get the context as data, would use it up. Let tools open it themselves."
+            )
+            raise UserError(msg)
         self._known = dump(self.object)
         if self._kind is None:
             return
@@ -144,17 +171,28 @@ class CallersContext:
             return
         except Exception:  # noqa: BLE001  a type that pydantic does not know: each use says so
             return
-        lost = ""
-        with suppress(Exception):  # of the class's own code: each use of the data says so
-            kept = dump(load(self._known, self._kind))
-            lost = _missing(to_jsonable_python(self.object, serialize_as_any=True), kept, "context")
+        try:
+            made = load(self._known, self._kind)
+            kept = dump(made)
+        except Exception as cause:  # the class's own code
+            raise self._refused(str(cause)) from cause
+        if changed := _differs(self._known, kept, "context", gone=False):
+            raise self._refused(f"{changed} is another one then")
+        lost = _differs(_all_of(self.object), _all_of(made), "context")
         if lost:
             log.warning(
-                "Tools get the context of type %s without %s: the annotation there has no such"
-                " member. Name the classes of what it may hold",
+                "Tools get the context of type %s without %s: it is private, or the annotation"
+                " there has no such member. Name the classes of what it may hold",
                 self._kind.__name__,
                 lost,
             )
+
+    def _refused(self, why: str) -> UserError:
+        return UserError(
+            f"The context of type {type_shown(self.object)} cannot be made again of its data, as"
+            f" each tool gets it: {why.rstrip('.')}. Let `__init__` take, and leave as it is, what"
+            " the object holds."
+        )
 
     def goes_on(self) -> None:
         """Note the data with which a run goes on, if the object's are not known yet."""
@@ -220,17 +258,55 @@ def _fields(context: Any) -> dict[str, str]:
     return {name: each.serialization_alias or each.alias or name for name, each in fields}
 
 
-def _missing(given: Json, kept: Json, path: str) -> str:
-    """Return the path of a member that the data had and have no more; empty for none."""
+def _differs(given: Json, kept: Json, path: str, *, gone: bool = True) -> str:
+    """Return the path of what is another value, or with `gone` is not there any more, else empty.
+
+    The order of a list does not count: it may be that of a set.
+    """
     pairs: list[tuple[str, Json, Json]] = []
     if is_object(given) and is_object(kept):
-        gone = next((name for name in given if name not in kept), None)
-        if gone is not None:
-            return f"{path}.{gone}"
-        pairs = [(f"{path}.{name}", given[name], kept[name]) for name in given]
-    elif is_array(given) and is_array(kept):
-        pairs = [(f"{path}[{i}]", *both) for i, both in enumerate(zip(given, kept, strict=False))]
-    found = (_missing(had, has, where) for where, had, has in pairs)
+        left = [name for name in given if name not in kept]
+        if gone and left:
+            return f"{path}.{left[0]}"
+        pairs = [(f"{path}.{name}", given[name], kept[name]) for name in given if name in kept]
+    elif is_array(given) and is_array(kept) and len(given) == len(kept):
+        if sorted(map(str, given)) == sorted(map(str, kept)):
+            return ""
+        pairs = [(f"{path}[{i}]", *both) for i, both in enumerate(zip(given, kept, strict=True))]
+    elif not merge_patch.same(given, kept):
+        return path
+    found = (_differs(had, has, where, gone=gone) for where, had, has in pairs)
+    return next(filter(None, found), "")
+
+
+def _all_of(context: Any) -> Json:
+    """Return the data of an object, with those that its class keeps for itself."""
+    kind: Any = type(context)  # pyright: ignore[reportUnknownVariableType]
+    own: dict[str, Any] = getattr(context, "__dict__", {})
+    private: dict[str, Any] = getattr(context, "__pydantic_private__", None) or {}
+    found: dict[str, Json] = {}
+    for name, value in (own | private).items():
+        if not isinstance(getattr(kind, name, None), cached_property):
+            with suppress(ValueError):  # it is no data
+                found[name] = to_jsonable_python(value, serialize_as_any=True)
+    return found or to_jsonable_python(context, serialize_as_any=True)
+
+
+def _used_up(value: Any, path: str, seen: set[int]) -> str:
+    """Return the path of a value that can be read once only; empty for none."""
+    if isinstance(value, Iterator):
+        return path
+    if id(value) in seen:
+        return ""
+    seen.add(id(value))
+    members: dict[str, Any] = {}
+    if is_object(value):
+        members = {f".{name}": each for name, each in value.items()}
+    elif type(value) in (list, tuple):
+        members = {f"[{i}]": each for i, each in enumerate(value)}
+    elif is_typed(value):
+        members = {f".{name}": getattr(value, name, None) for name in _fields(value)}
+    found = (_used_up(each, f"{path}{name}", seen) for name, each in members.items())
     return next(filter(None, found), "")
 
 
