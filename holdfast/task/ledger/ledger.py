@@ -35,7 +35,7 @@ from holdfast.task.ledger.upcoming_steps import UpcomingSteps
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.checks.gate import MOST_CALLS
-from holdfast.values.messages import user
+from holdfast.values.messages import Message, user
 from holdfast.values.steps import TaskStep
 
 AT_DIGITS = 16
@@ -77,7 +77,8 @@ class Ledger(UpcomingSteps):
         step = next((s for s in ready if s.step_id == wanted), ready[0])
         further = self.s.further if self.s.further.step == step.step_id else NO_FOLLOWUP
         queue = tuple(queued for queued in self.s.queue if queued is not step)
-        waited, said = () if is_running else self.s.notes, ()
+        waited = () if is_running else self.s.notes
+        said: tuple[Message, ...] = ()
         stored = further.stored if step.input is None else None  # else the input was edited
         if self._is_original(step):
             stored = self.given.stored
