@@ -19,6 +19,7 @@ from mcp.types import ElicitResult, Implementation
 
 from holdfast import ApprovalRule, tool
 from holdfast.cli.mcp_serving.agent_tools import KEY, AgentTools
+from holdfast.desk import Tokens
 from holdfast.testing import FakeOpenAI
 from tests.support import forked
 from tests.support.cli import Cli
@@ -186,7 +187,7 @@ async def test_errors_are_results_and_wrong_arguments_and_tasks_of_others_are_re
 
 
 PROGRAM = '''
-from holdfast import Agent, tool
+from holdfast import Agent, ApprovalRule, tool
 
 @tool(needs_approval=True)
 def pay(amount: int) -> str:
@@ -194,7 +195,12 @@ def pay(amount: int) -> str:
     print("this does not disturb the protocol")
     return f"paid {amount}"
 
-agents = [Agent(name="payer", model="gpt-5-mini", tools=[pay])]
+@tool(needs_approval=ApprovalRule(not_asker=True))
+def wire(amount: int) -> str:
+    """Wire an amount."""
+    return f"wired {amount}"
+
+agents = [Agent(name="payer", model="gpt-5-mini", tools=[pay, wire])]
 '''
 
 
@@ -322,3 +328,49 @@ async def test_over_http_nobody_is_served_without_the_token_and_it_ends_without_
     cli("stop")
     assert ended.code == 0
     assert "Traceback" not in ended.err
+
+
+async def test_over_http_a_token_of_the_desk_says_who_asks_and_decides_and_nothing_else_does(
+    tmp_path: Path, model: FakeOpenAI
+) -> None:
+    file, cli = tmp_path / "tokens.json", Cli(tmp_path)
+    roles = {"ann": ["operator", "approver"], "bo": ["operator"], "vic": ["viewer"]}
+    tokens = {name: Tokens(file).make(name, its) for name, its in roles.items()} | {"": TOKEN}
+    environment = {"HOLDFAST_MCP_TOKEN": TOKEN, "HOLDFAST_DESK_TOKENS": str(file)}
+    own: Any = {"client_info": Implementation(name="ann", version="1")}
+    command = [each for each in COMMAND if each not in ("--by", "zoe")]
+    with cli.running(*command, environment=environment | program(tmp_path, model)) as running:
+        url = (await asyncio.to_thread(running.first_json))["mcp"]
+        for name, mode in (("ann", "auto"), ("ann", "legacy"), ("bo", "auto"), ("", "legacy")):
+            model.call("pay" if name == "ann" else "wire", {"amount": 7})
+            if name == "ann":
+                model.reply("all paid")
+            own["elicitation_callback"] = answering(decision="approve")
+            async with over_http(url, tokens[name], mode=mode, **own) as client:
+                given = {"message": "Pay 7", "task_id": f"{name}-{mode}"}
+                result: Any = await client.call_tool("payer", given)
+            assert result.structured_content["status"] == ("done" if name == "ann" else "waiting")
+        async with over_http(url, tokens["vic"]) as client:
+            with pytest.raises(MCPError, match="vic may not run tasks"):
+                await client.call_tool("payer", {"message": "Pay 7"})
+        listed = cli("approvals", "--json").out.splitlines()
+        assert sorted(json.loads(each)["asker"] for each in listed) == ["bo", "mcp:ann"]
+        assert await of_another_session(url, tokens["ann"], tokens["bo"]) == 404
+        assert await of_another_session(url, tokens["ann"], tokens["ann"]) != 404
+        audit = cli("audit", "mcp-ann-auto", "--json").out
+        assert '"approver": "ann"' in audit
+        assert (await asyncio.to_thread(running.end)).code == 0
+    cli("stop")
+
+
+async def of_another_session(url: str, owner: str, other: str) -> int:
+    """Begin a session with a token, send a request to it with another, and return the status."""
+    about = {"capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    begin = {"method": "initialize", "params": {"protocolVersion": "2025-06-18", **about}}
+    headers = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {owner}"}
+    async with httpx2.AsyncClient(headers=headers) as http:
+        begun = await http.post(url, json={"jsonrpc": "2.0", "id": 1, **begin})
+        session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+        theirs = {**session, "authorization": f"Bearer {other}"}
+        asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        return (await http.post(url, json=asked, headers=theirs)).status_code

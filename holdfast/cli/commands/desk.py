@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.desk.identity.tokens import Tokens
 
 TOKENS = "desk-tokens.json"
+FILE_VARIABLE = "HOLDFAST_DESK_TOKENS"
 DAY_SECONDS = 86_400
 
 
@@ -91,7 +92,7 @@ def token_file(common: Common, given: Path | None) -> Path:
     Raises:
         InvalidArgumentError: A cluster is named, and no file.
     """
-    named = given or (Path(found) if (found := os.environ.get("HOLDFAST_DESK_TOKENS")) else None)
+    named = given or (Path(found) if (found := os.environ.get(FILE_VARIABLE)) else None)
     if named is not None:
         return named
     directory = common.embedded
@@ -102,6 +103,13 @@ def token_file(common: Common, given: Path | None) -> Path:
         )
         raise InvalidArgumentError(msg)
     return directory / TOKENS
+
+
+def tokens_of(common: Common) -> Tokens | None:
+    """Return the tokens of the desk beside which a command runs; None where no file is named."""
+    if common.embedded is None and not os.environ.get(FILE_VARIABLE):
+        return None
+    return _tokens(token_file(common, None))
 
 
 def _tokens(file: Path) -> Tokens:

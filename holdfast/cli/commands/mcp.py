@@ -8,6 +8,7 @@ import secrets
 from contextlib import suppress
 
 from holdfast.cli import output
+from holdfast.cli.commands.desk import tokens_of
 from holdfast.cli.connection import engine_of, load_agents, served, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
@@ -28,6 +29,7 @@ async def mcp_command(
     here = load_agents(target, app)
     token = os.environ.get("HOLDFAST_MCP_TOKEN", "")
     bound = listen(host, port, token, by=check_by(by)) if http else None
+    people = tokens_of(common) if http else None
     async with engine_of(common, new=True) as engine, served(engine, here):
 
         def runner(agent: str) -> AgentRunner:
@@ -48,5 +50,5 @@ async def mcp_command(
             if made:
                 output.say(f"Clients send `Authorization: Bearer {made}`, until it ends.")
                 output.say("HOLDFAST_MCP_TOKEN names a token that lasts.")
-            await until_stopped(serve_http(tools, bound, host, token))
+            await until_stopped(serve_http(tools, bound, host, token, people))
     return ExitCode.OK

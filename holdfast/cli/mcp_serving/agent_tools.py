@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from mcp.server import Server, ServerRequestContext
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
     INVALID_PARAMS,
@@ -102,9 +103,9 @@ class AgentTools:
         Args:
             agents: The agents.
             runner: Makes a runner for an agent by its name.
-            by: The name with which tasks and decisions of clients' users are recorded. Without it
-                they decide nothing, and tasks are recorded with `mcp:` and what the client program
-                calls itself, which proves nothing.
+            by: The name with which tasks and decisions are recorded of users without a token of
+                their own. Without it they decide nothing, and tasks are recorded with `mcp:` and
+                what the client program calls itself, which proves nothing.
             where: Options with which `holdfast` on the command line finds the tasks.
 
         Raises:
@@ -147,6 +148,10 @@ class AgentTools:
         if agent is None:
             known = ", ".join(self._agents)
             raise MCPError(INVALID_PARAMS, f"There is no agent {params.name!r}. Agents: {known}.")
+        user = _user(ctx)
+        if user is not None and "operator" not in user.scopes:
+            msg = f"{user.username} may not run tasks: the token has not the role operator."
+            raise MCPError(INVALID_PARAMS, msg)
         runner = self._runner(agent.name)
         message, known = _read(params.arguments or {})
         task_id = _own_id(params.request_state or known) or _id_by_key(ctx)
@@ -157,7 +162,7 @@ class AgentTools:
         try:
             await self._ensure(runner, agent, task_id, message, by=self._who(ctx))
             async with _progress(runner, ctx, task_id):
-                await self._take(runner, task_id, params)
+                await self._take(runner, task_id, params, by=self._decider(ctx))
                 return await self._run(runner, ctx, task_id)
         except HoldfastError as error:
             log.warning("A call of agent %r failed: %s", agent.name, error)
@@ -186,6 +191,7 @@ class AgentTools:
         self, runner: AgentRunner, ctx: ServerRequestContext[Any, Any], task_id: str
     ) -> CallToolResult | InputRequiredResult:
         """Run a task to its answer, or until something waits that this client cannot ask."""
+        by = self._decider(ctx)
         while True:
             try:
                 is_over = (await runner.run_task(task_id)).status != "waiting"
@@ -195,7 +201,7 @@ class AgentTools:
                 answer = str(await runner.finalize_response(task_id))
                 return _result(answer, task_id, "done", answer=answer)
             waiting = await runner.pending_approvals(task_id)
-            if not (waiting and self._by and _can_ask(ctx)):
+            if not (waiting and by and _can_ask(ctx)):
                 return self._waits(task_id, waiting)
             if ctx.protocol_version >= ENDS_WITH_QUESTIONS:
                 requests = {each.id: ElicitRequest(params=question_form(each)) for each in waiting}
@@ -205,38 +211,50 @@ class AgentTools:
                 answered = await ctx.session.elicit_form(
                     form.message, form.requested_schema, related_request_id=ctx.request_id
                 )
-                refused = await self._decide(runner, each, answered)
+                refused = await self._decide(runner, each, answered, by=by)
                 if refused is not None:
                     return self._waits(task_id, await runner.pending_approvals(task_id), refused)
 
-    async def _take(self, runner: AgentRunner, task_id: str, params: CallToolRequestParams) -> None:
+    async def _take(
+        self, runner: AgentRunner, task_id: str, params: CallToolRequestParams, *, by: str
+    ) -> None:
         """Take the answers that a client brings to the questions with which its call ended."""
-        if not (params.input_responses and self._by):
+        if not (params.input_responses and by):
             return
         open_now = {each.id: each for each in await runner.pending_approvals(task_id)}
         for key, answered in params.input_responses.items():
             approval = open_now.get(key)
             if approval is not None and isinstance(answered, ElicitResult):
-                refused = await self._decide(runner, approval, answered)
+                refused = await self._decide(runner, approval, answered, by=by)
                 if refused:
                     raise CommandRefusedError(refused)
 
     async def _decide(
-        self, runner: AgentRunner, approval: Approval, answered: ElicitResult
+        self, runner: AgentRunner, approval: Approval, answered: ElicitResult, *, by: str
     ) -> str | None:
         """Decide an approval as the user says; return why it stays open, empty for no answer."""
         if answered.action == "cancel":
             return ""
         try:
-            await decided(runner, approval, answered, by=self._by)
+            await decided(runner, approval, answered, by=by)
         except CommandRefusedError as error:
             return None if error.is_decided else redact(str(error))
         return None
 
     def _who(self, ctx: ServerRequestContext[Any, Any]) -> str:
         """Return the name under which a client's user creates tasks."""
+        user = _user(ctx)
+        if user is not None:
+            return user.username
         client = ctx.session.client_params
         return self._by or f"mcp:{client.client_info.name if client is not None else ''}"
+
+    def _decider(self, ctx: ServerRequestContext[Any, Any]) -> str:
+        """Return the name under which a client's user decides; empty for one who may not."""
+        user = _user(ctx)
+        if user is None:
+            return self._by
+        return user.username if "approver" in user.scopes else ""
 
     def _waits(
         self, task_id: str, approvals: Sequence[Approval], refused: str = ""
@@ -254,6 +272,12 @@ class AgentTools:
         ]
         text = f"{refused}\n{text}" if refused else text
         return _result(text, task_id, "waiting", approvals=listed)
+
+
+def _user(ctx: ServerRequestContext[Any, Any]) -> AuthenticatedUser | None:
+    """Return the person whose own token a request has; their scopes are roles of the desk."""
+    found = ctx.request.scope.get("user") if ctx.request is not None else None
+    return found if isinstance(found, AuthenticatedUser) else None
 
 
 def _result(

@@ -7,10 +7,12 @@ import hmac
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from mcp.server import Server
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.stdio import stdio_server
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -20,6 +22,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.engine.listening import listening_socket
 from holdfast.errors import HoldfastError, InvalidArgumentError, ServerStartError
+
+if TYPE_CHECKING:
+    from holdfast.desk.identity.tokens import Tokens
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 PATH = "/mcp"
@@ -78,10 +83,20 @@ def listen(host: str, port: int, token: str, *, by: str = "") -> socket.socket:
         raise ServerStartError(msg) from None
 
 
-async def serve_http(server: Server[Any], bound: socket.socket, host: str, token: str) -> None:
-    """Serve clients over streamable HTTP until cancelled."""
+async def serve_http(
+    server: Server[Any], bound: socket.socket, host: str, token: str, people: Tokens | None = None
+) -> None:
+    """Serve clients over streamable HTTP until cancelled.
+
+    Args:
+        server: The server.
+        bound: Where it listens.
+        host: The address of that.
+        token: Lets a client pass, and says nothing of who it is.
+        people: Tokens that say who their owner is.
+    """
     app: Starlette = server.streamable_http_app(streamable_http_path=PATH, host=host)
-    app.user_middleware.insert(0, Middleware(_Guard, token=token))
+    app.user_middleware.insert(0, Middleware(_Guard, token=token, people=people))
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -101,16 +116,22 @@ async def serve_http(server: Server[Any], bound: socket.socket, host: str, token
 
 
 class _Guard:
-    """Lets requests pass that carry the token."""
+    """Lets requests pass that carry the token, or that of a person, whose session it is then."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    def __init__(self, app: ASGIApp, token: str, people: Tokens | None) -> None:
         self._app = app
-        self._wanted = f"Bearer {token}".encode()
+        self._token = token.encode()
+        self._people = people
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            given = Request(scope).headers.get("authorization", "").encode()
-            if not hmac.compare_digest(given, self._wanted):
+            scheme, _, given = Request(scope).headers.get("authorization", "").partition(" ")
+            person = self._people.identity(given) if self._people else None
+            if person is not None and scheme == "Bearer":
+                roles = sorted(person.roles)
+                access = AccessToken(token=given, client_id=person.name, scopes=[*roles])
+                scope["user"] = AuthenticatedUser(access)
+            elif scheme != "Bearer" or not hmac.compare_digest(given.encode(), self._token):
                 refused = PlainTextResponse("A bearer token is needed.", status_code=401)
                 await refused(scope, receive, send)
                 return
