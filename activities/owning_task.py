@@ -14,7 +14,6 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.activities.heartbeat import current
 from holdfast.engine.search_attributes import HF_STATUS
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, LongCall
-from holdfast.task.data.wire import STEPS_DONE, StepsDone
 from holdfast.values.runs.status import CLOSED
 from holdfast.values.text.logs import log
 
@@ -77,15 +76,6 @@ class OwningTask:
             log.exception("Task %r cannot be told of a call that runs for long", self.id)
             return False
         return True
-
-    async def report(self, said: StepsDone) -> None:
-        """Signal which steps an activity has completed; its result says it again."""
-        try:
-            await self._scheduling.signal(STEPS_DONE, said, rpc_timeout=ASKING)
-        except RPCError as error:
-            log.debug("Task %r is not told of completed steps: %s", self.id, error.status)
-        except Exception:  # as of a data converter
-            log.exception("Task %r cannot be told of completed steps", self.id)
 
     async def awaits(self, call_id: str) -> bool:
         """Whether the task awaits a long call; while the task cannot be asked, it does."""

@@ -138,7 +138,6 @@ def recorded(
     from holdfast.tracing import otel
 
     trace, info, here = rules.trace, activity.info(), place_here()
-    here = here if step is None else f"{here} {step[1]}"  # an activity may run several steps
     place = otel.Place(
         trace.trace,
         trace.attempt(kind, info.workflow_run_id or "", here, info.attempt),

@@ -26,7 +26,6 @@ from holdfast.task.data.commands import Command
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
-from holdfast.task.data.wire import AdvanceInput, StepsDone
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.people import approvals, standing
 from holdfast.task.queries.labels import Details
@@ -105,34 +104,6 @@ Work = asyncio.Task[Any] | None
 """A unit of work of the main loop: steps, or an undo, taken as far as they go."""
 
 
-class StepRun:
-    """An activity that runs a step, and those that follow as long as they are fast.
-
-    Attributes:
-        work: The unit of work that it is part of.
-        first: Number of the step with which it began.
-        at: Number of the step that it has got to.
-        recorded: How many of its steps the task has recorded.
-        said: What it has reported before its end.
-    """
-
-    def __init__(self, sent: AdvanceInput, work: Work) -> None:
-        """Begin with this step."""
-        self._sent = sent
-        self.work = work
-        self.first = self.at = sent.n
-        self.recorded = 0
-        self.said: StepsDone | None = None
-
-    def take(self, said: StepsDone) -> None:
-        """Take a report, once; one of another activity is dropped."""
-        sent = self._sent
-        events = None if sent.further is None else sent.further.events
-        is_ours = (said.branch, said.n, said.events) == (sent.branch, sent.n, events)
-        if is_ours and self.said is None:
-            self.said = said
-
-
 class Core:
     """The state that the drivers of a task share; they have none of their own.
 
@@ -155,7 +126,6 @@ class Core:
         updates: How many updates this run has accepted.
         running: Calls whose tools may be running; an end or undo counts them as unknown.
         lanes: Numbers of the steps that are being taken further.
-        step_run: The activity that may run several steps, while it does.
         room: Room for calls that are taken further at the same time.
         tool_calls: Takes tool calls further.
         work: The unit of work in progress.
@@ -184,7 +154,6 @@ class Core:
         self._first = self.ledger.s.steps
         self.running: Running = {(call.n, call.i) for call in self.ledger.s.long_calls}
         self.lanes: set[int] = set()
-        self.step_run: StepRun | None = None
         self.room = Room()
         self.tool_calls = ToolCalls(self.ledger, self.children, self.running, self.room)
         self.work: asyncio.Task[None] | None = None

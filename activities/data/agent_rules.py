@@ -86,6 +86,5 @@ def _rules(registry: Registry, snapshot: AgentSnapshot, head: TaskHead) -> dict[
         "timeout": settings.seconds_per_attempt,
         "attempts": settings.attempts,
         "parallel": worker.max_parallel,
-        "per_activity": worker.steps_per_activity,
         "guards": snapshot.guards,
     }

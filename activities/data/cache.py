@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.recent import Recent
@@ -16,7 +16,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import InputRef, JournalEntry
 from holdfast.task.data.state import head_digest
 from holdfast.values.base import ChainRef, Json, extend
-from holdfast.values.messages import Message, ToolCall, Usage
+from holdfast.values.messages import Message, ToolCall
 
 LIMIT_BYTES = 64 * 1024 * 1024
 TASK_BYTES = 2000
@@ -57,13 +57,6 @@ class Paid:
     activity: str = ""
 
 
-class Ahead(NamedTuple):
-    """What a step has cost, and the state after it."""
-
-    cost: Usage
-    state: dict[str, Json]
-
-
 @dataclass
 class TaskMemory:
     """One run of one task, as far as this process knows it.
@@ -89,8 +82,6 @@ class TaskMemory:
         journals: Step number to its answered calls, as recorded.
         paid: Step number to its newest model answer.
         outputs: (step, digest) to the output of a completed step that others waited for.
-        ahead: Step number to what it has changed, of the steps that an activity has completed and
-            the task may not know yet.
         started: Id of the activity in which the hook `on_start` of an agent was called.
         lock: Held while transcript or journal are completed: two attempts of a step may be here.
         loop: The event loop of its locks: another one cannot use them.
@@ -116,7 +107,6 @@ class TaskMemory:
     )
     paid: dict[int, Paid] = field(default_factory=dict[int, Paid])
     outputs: dict[InputRef, Json] = field(default_factory=dict[InputRef, Json])
-    ahead: dict[int, Ahead] = field(default_factory=dict[int, Ahead])
     started: str = ""
     loop: asyncio.AbstractEventLoop | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -258,22 +258,13 @@ class Source(LargeValues):
         """Return what a step that is about to end gives, the state it leaves, and the cost."""
         return await self._view(ViewRequest(n=n, output=True))
 
-    async def status(self) -> Task:
-        """Return the task as it is now; of a long input, its beginning."""
-        task = await self._query("task_value", Task)
-        # It may have heard meanwhile of some of the steps that the activity has completed.
-        ahead = {n: each for n, each in self.memory().ahead.items() if n > task.steps}
-        if not ahead:
-            return task
-        last, costs = max(ahead), [each.cost for each in ahead.values()]
-        known: dict[str, object] = {"steps": last, "extra_state": copy.deepcopy(ahead[last].state)}
-        for name in ("usage", "branch_usage"):
-            known[name] = sum(costs, getattr(task, name))
-        return task.model_copy(update=known)
-
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""
         return await self._with_input(await self.status())
+
+    async def status(self) -> Task:
+        """Return the task as it is now; of a long input, its beginning."""
+        return await self._query("task_value", Task)
 
     async def _with_input(self, task: Task) -> Task:
         if task.stored is None:

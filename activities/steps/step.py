@@ -17,7 +17,6 @@ from holdfast.activities.failures import failure_by, heals_by_time, typed_failur
 from holdfast.activities.guardrails import failing_for_all
 from holdfast.activities.heartbeat import Pulse, ensure_ours, heartbeats
 from holdfast.activities.steps.agent_code import RegisteredCode
-from holdfast.activities.steps.further import StepRun
 from holdfast.activities.steps.kept_conversation import Continuation, newest_answer
 from holdfast.activities.steps.model_call import Asking, counting_failed
 from holdfast.activities.steps.money import telling_losses
@@ -25,7 +24,6 @@ from holdfast.activities.steps.step_hooks import StepHooks
 from holdfast.activities.steps.step_texts import StepTexts
 from holdfast.activities.tools.inline import Batch, InlineCalls, handed_over, keep_handed_over
 from holdfast.activities.tools.session_rules import has_no_rules
-from holdfast.activities.user_loop.work import inline_calls
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.retriever import ask_retriever
 from holdfast.reading.streams.hub import StreamKey
@@ -119,12 +117,8 @@ class StepActivities:
 
     @activity.defn(name="step")
     async def step(self, given: AdvanceInput) -> Advanced:
-        """Run the step up to its next call that needs the task; make at most one model call.
-
-        It goes on with the steps that follow as `StepRun` decides.
-        """
-        run = StepRun(given, self._source)
-        async with telling_losses(given), run.kept():
+        """Run the step up to its next call that needs the task; make at most one model call."""
+        async with telling_losses(given):
             with typed_failures(attempts=given.attempts):
                 # What may be done twice is a model call or a read.
                 async with heartbeats(trusts_start=True) as pulse:
@@ -132,31 +126,13 @@ class StepActivities:
                     async with counting_failed(pulse):
                         # `apart`: guardrails run beside it, which the task then cancels.
                         with failing_for_all() if given.apart else nullcontext():
-                            await self._steps(run, pulse)
-        return run.result()
+                            return await self._step(given, pulse)
 
-    async def _steps(self, run: StepRun, pulse: Pulse) -> None:
-        """Run the step, and those that follow as long as the activity goes on."""
-        handed = handed_over()
-        begins = [each.began for each in handed.further[1:]] + [handed.began]
-        for each, began in zip(handed.further, begins, strict=False):
-            ready = await self._ready(run, pulse)
-            run.complete(each)
-            run.follow(each, self._expect(run.given, ready, each), began)
-        if run.done:
-            await run.report_soon()
-        state = await self._step(run, pulse)
-        while await run.goes_on(state, pulse):
-            with inline_calls():  # users' code that blocks is tried again, and nothing is lost
-                state = await self._step(run, pulse)
-
-    async def _step(self, run: StepRun, pulse: Pulse) -> OpenState | None:
-        """Run one step; return it with its calls, as the task will have it, if it has a result."""
-        given, ready = run.given, await self._ready(run, pulse)
-        ctx, hooks, run.asking = ready.ctx, ready.hooks, ready.asking
+    async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
+        ready = await self._ready(given, pulse)
+        ctx, hooks = ready.ctx, ready.hooks
         if not await _may_begin(given, ctx):
-            run.complete(Advanced(result=None, unbegun=True))
-            return None
+            return Advanced(result=None, unbegun=True)
         await hooks.started(given, ctx)
         made = await advance(ready.agent.made_worker, ctx, ready.opened)
         if ready.continuation is not None and made.result is not None:
@@ -182,18 +158,17 @@ class StepActivities:
             request = ctx.record.answered.request if ctx.record.answered is not None else ""
             advanced = _answer_alone(advanced, request, error)
         if state is not None and state.calls and advanced.failure is None:
-            advanced = await self._run_calls(run, ready, state, advanced, pulse)
+            advanced = await self._run_calls(given, ready, state, advanced, pulse)
             if await has_no_rules(ready.head, state.calls, ctx.agent.policies):
                 advanced = advanced.model_copy(update={"unruled": True})
         if ctx.record.fresh:
             memory.handed_over(given.n, activity.info().activity_id)
         lost = ready.asking.lost
-        run.complete(advanced.model_copy(update={"lost": lost}) if lost else advanced)
-        return state
+        return advanced.model_copy(update={"lost": lost}) if lost else advanced
 
     async def _run_calls(
         self,
-        run: StepRun,
+        given: AdvanceInput,
         ready: Ready,
         state: OpenState,
         advanced: Advanced,
@@ -203,8 +178,7 @@ class StepActivities:
         ctx, paid = ready.ctx, None
         if ctx.record.answered is not None and advanced.answer is not None:
             paid = advanced.model_copy(update={"request": ctx.record.answered.request})
-        done = run.written(), run.began
-        batch = Batch(run.given, ready.agent, ctx.agent, ready.head, state, paid, *done)
+        batch = Batch(given, ready.agent, ctx.agent, ready.head, state, paid)
         return await self._inline.run(batch, advanced, pulse)
 
     async def _unrecorded(self, given: AdvanceInput) -> JournalEntry | None:
@@ -215,9 +189,9 @@ class StepActivities:
             return known
         return await self._texts.resolve(JournalEntry(request=paid.request, answer=paid.answer))
 
-    async def _ready(self, run: StepRun, pulse: Pulse) -> Ready:
+    async def _ready(self, given: AdvanceInput, pulse: Pulse) -> Ready:
         """Collect what the step works with: the agent as the task knows it, what was said."""
-        source, given = self._source, run.given
+        source = self._source
         head = await source.head(given.head)
         recorded = await source.opened(given)
         registry = self._registry.of(head)

@@ -86,8 +86,6 @@ class Batch(NamedTuple):
         head: The task's head.
         state: The step as the task will have it: journal and calls; `state` is what tools see.
         paid: What the activity's result would be without the calls, if it has paid for an answer.
-        before: Results of the steps that the activity has completed before this one, as JSON data.
-        began: When this one was begun after them, seconds since the epoch.
     """
 
     given: AdvanceInput
@@ -96,8 +94,6 @@ class Batch(NamedTuple):
     head: TaskHead
     state: OpenState
     paid: Advanced | None
-    before: Sequence[Json] = ()
-    began: float = 0.0
 
 
 class Ends(NamedTuple):
@@ -163,9 +159,7 @@ class InlineCalls:
         if not inputs:
             return advanced
         runs = {i: given.sha for i, given in inputs.items()}
-        details = HandedOver(paid=batch.paid, runs=runs, began=batch.began).wire()
-        if batch.before:
-            details["further"] = [*batch.before]
+        details = HandedOver(paid=batch.paid, runs=runs).wire()
         pulse.carry(lambda: details)
         if batch.paid is None:
             pulse.show()

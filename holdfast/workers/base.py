@@ -38,8 +38,6 @@ class AgentWorker(ABC):
         max_parallel: Most steps of one task that run at the same time when the task runs by itself,
             as in `run_task` and `chat`. `run_steps_in_queue` ignores it and runs all ready steps at
             once.
-        steps_per_activity: Most steps of one task that one activity runs, one after the other, as
-            long as they are fast.
         hands_over: Whether the agent's handoffs are offered to its model. `run_step` must then act
             on calls of handoffs, as `holdfast.workers.function_calling.turn` does.
         offers_hosted: Whether `run_step` calls the model with the agent's own tools, so that it
@@ -47,7 +45,6 @@ class AgentWorker(ABC):
     """
 
     max_parallel: ClassVar[int] = 1
-    steps_per_activity: int = 1
     hands_over: ClassVar[bool] = False
     offers_hosted: ClassVar[bool] = True
 
@@ -123,7 +120,6 @@ def as_worker(given: object) -> AgentWorker:
         msg = f"worker={given.__name__} is a class. Pass an object of it: {given.__name__}()."
         raise UserError(msg)
     if isinstance(given, AgentWorker):
-        _check_steps(given, given.steps_per_activity)
         return given
     if not callable(getattr(given, "run_step", None)):
         msg = (
@@ -137,8 +133,6 @@ def as_worker(given: object) -> AgentWorker:
     }
     for name, method in own.items():
         _check_method(type(given).__name__, name, method)
-    steps = getattr(given, "steps_per_activity", AgentWorker.steps_per_activity)
-    _check_steps(given, steps)
     members = {name: staticmethod(method) for name, method in own.items()}
     made = types.new_class(
         type(given).__name__,
@@ -150,28 +144,11 @@ def as_worker(given: object) -> AgentWorker:
                 "__qualname__": type(given).__qualname__,
                 "__doc__": type(given).__doc__,
                 "max_parallel": getattr(given, "max_parallel", AgentWorker.max_parallel),
-                "steps_per_activity": steps,
             }
         ),
     )
     worker: AgentWorker = made()
     return worker
-
-
-def steps_problem(most: object) -> str:
-    """Say why this cannot be an AgentWorker's `steps_per_activity`; empty if it can."""
-    if isinstance(most, int) and not isinstance(most, bool) and most >= 1:
-        return ""
-    return (
-        "steps_per_activity counts the steps that one activity runs, so it must be a whole number,"
-        f" 1 or more; it was {shown(most)}."
-    )
-
-
-def _check_steps(given: object, most: object) -> None:
-    problem = steps_problem(most)
-    if problem:
-        raise UserError(f"{type(given).__name__}.{problem}")
 
 
 def _check_method(kind: str, name: str, method: Any) -> None:

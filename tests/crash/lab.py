@@ -23,7 +23,7 @@ from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, hang, reply
 from holdfast.values.checks.ids import queue_of
 from tests.crash import programs
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, make_runner
-from tests.support.rig import event_types, heartbeats_of, steps_handed_over, until
+from tests.support.rig import event_types, heartbeats_of, until
 
 SOON = 100.0
 
@@ -260,12 +260,10 @@ class Lab:
         await until(condition)
 
     async def until_steps_kept(self, task: Task, steps: int) -> None:
-        """Wait until the server, or the task, has the results of so many steps."""
+        """Wait until the task has the results of so many steps."""
 
         async def condition() -> bool:
-            known = len(await self.runner.get_completed_steps(task))
-            handed_over = await steps_handed_over(self.runner.client, task.task_id)
-            return max(known, handed_over) >= steps
+            return len(await self.runner.get_completed_steps(task)) >= steps
 
         await until(condition)
 

@@ -11,13 +11,11 @@ from holdfast import Agent, AgentRunner, Tool, tool
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall
-from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import activities_of, histories
 from tests.support.tool_servers import Place
 from tests.support.workers import Forking
 
 LOOKS = ToolCall(id="", name="look", arguments="{}")
-SINGLE = FunctionCallingAgentWorker(steps_per_activity=1)
 ASKS = ToolCall(id="", name="ask", arguments='{"input": "x"}')
 
 
@@ -39,7 +37,7 @@ def agent(name: str, script: Any = ("done",), *tools: Tool, **more: Any) -> Agen
 async def runner(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[AgentRunner]:
     ask = agent("inner").as_tool(tool_name="ask", tool_description="Ask.")
     agents = (
-        agent("plain", looks_once, look, worker=SINGLE),
+        agent("plain", looks_once, look),
         agent("nesting", [ASKS, "done"], ask),
         agent("forking", worker=Forking({}, last="start")),
         agent("served", mcp_servers=[Place(tmp_path_factory.mktemp("place")).stdio()]),

@@ -9,7 +9,6 @@ import pytest
 
 from holdfast import tool
 from holdfast.testing import FakeOpenAI
-from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import MakeRunner, activities_of, until, until_status
 
 APART = ["describe", "step", "tool", "step"]
@@ -37,7 +36,7 @@ async def test_only_a_call_of_a_reading_tool_takes_no_activity_of_its_own(
         """Look."""
         return f"saw {what}"
 
-    runner = await make_runner(look, worker=FunctionCallingAgentWorker(steps_per_activity=1))
+    runner = await make_runner(look)
     model.call("look", {"what": "x"})
     model.reply("done")
     task = await runner.create_task("q")

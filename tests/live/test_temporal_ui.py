@@ -11,7 +11,6 @@ from temporalio.exceptions import ApplicationError, CancelledError
 
 from holdfast import AgentRunner, Task, Tool, tool
 from holdfast.testing import FakeOpenAI
-from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.people import ask
 from tests.support.rig import MakeRunner, until_status
 from tests.support.workers import Counting
@@ -61,8 +60,7 @@ async def summaries(runner: AgentRunner, task: Task) -> list[tuple[str, str]]:
 async def test_a_task_tells_its_story_in_temporals_ui(
     make_runner: MakeRunner, model: FakeOpenAI, pay: Tool
 ) -> None:
-    worker = FunctionCallingAgentWorker(steps_per_activity=1)  # each has a row of its own
-    runner = await make_runner(multiply, pay, worker=worker)
+    runner = await make_runner(multiply, pay)
     model.call("multiply", {"a": 121, "b": 3})
     model.call("pay", {"to": "bob", "cents": 363})
     model.reply("Bob has it.")

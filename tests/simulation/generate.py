@@ -33,7 +33,6 @@ MISFITS: tuple[tuple[str, list[str]], ...] = (
     ("child", ['{"id": "t~0.1.0.0", "secret": "guessed", "status": "answered"}']),
     ("child", ["nonsense"]),
     ("parent", ['{"secret": "guessed", "number": 1, "end": "abandon"}']),
-    ("steps_done", ['{"n": 1, "events": 3, "done": [], "began": 1}']),
     ("long_call", ['{"id": "x", "branch": 0, "n": 1, "i": 0, "started": 1, "secret": "guessed"}']),
     ("given", ['{"caller": "me"}']),
     ("unheard_of", ["{}"]),

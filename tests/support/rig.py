@@ -321,12 +321,6 @@ async def heartbeats_of(client: Client, workflow_id: str) -> list[dict[str, Any]
     return [json.loads(payload.data) or {} for payload in payloads]
 
 
-async def steps_handed_over(client: Client, workflow_id: str) -> int:
-    """Return how many completed steps of a running activity the server has."""
-    found = await heartbeats_of(client, workflow_id)
-    return max((len(each.get("further", ())) for each in found), default=0)
-
-
 async def until(
     condition: Callable[[], Awaitable[T]], *, seconds: float = 100.0, every: float = 0.02
 ) -> T:

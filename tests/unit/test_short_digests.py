@@ -16,7 +16,6 @@ SECOND = "64 bits compared with one's own data: it takes a second preimage, not 
 PLACE = "compared with the record at the same place of a step: it tells that code has changed"
 
 REASONS = {
-    ("activities/steps/further.py", "AT_DIGITS"): SECOND,
     ("activities/tools/lookup.py", "32"): "128 bits: a pair takes 2**64 tries, within one task",
     ("holdfast/agents/tools/foreign/servers.py", "8"): "two tools of one name are refused",
     ("holdfast/archive/archive.py", "_MAC_DIGITS"): MAC,

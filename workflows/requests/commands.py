@@ -29,7 +29,6 @@ from holdfast.task.data.commands import (
     Verb,
     decode,
 )
-from holdfast.task.data.wire import STEPS_DONE, StepsDone
 from holdfast.task.people import approvals
 from holdfast.task.requests.checks import refused_by
 from holdfast.task.requests.command_effects import obey
@@ -116,8 +115,6 @@ class Commands:
                 self._parent.take(said)
             case LongCall() as call:
                 self._long_call(call)
-            case StepsDone() as said:
-                self._steps_done(said)
             case OutputsGiven(caller=caller):
                 self._core.ledger.acknowledge(caller)
             case _:
@@ -222,14 +219,6 @@ class Commands:
             self._parent.refuse(LONG_CALL, "It did not come from an activity of this task.")
         elif core.phase == "open" and self._runs(call):
             add_long(core.ledger, call)
-
-    def _steps_done(self, said: StepsDone) -> None:
-        """Take the steps that an activity has completed, unless it has ended meanwhile."""
-        core = self._core
-        if not is_secret(said.secret, secret_of_child(core.given.secret, LONG_CALL)):
-            self._parent.refuse(STEPS_DONE, "It did not come from an activity of this task.")
-        elif core.step_run is not None:
-            core.step_run.take(said)
 
     def _runs(self, call: LongCall) -> bool:
         place = (call.n, call.i)

@@ -22,9 +22,11 @@ from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.background import begin
 from holdfast.workflows.core import Core, Work
 from holdfast.workflows.steps.error_handlers import ask_handler, end_with, take_another_turn
-from holdfast.workflows.steps.further import NEXT, FurtherSteps
 from holdfast.workflows.steps.guardrails import Checks, check_output
 from holdfast.workflows.steps.limits import Limits
+
+NEXT = RunRequest()
+"""With it the task itself begins a step."""
 
 
 class Steps:
@@ -34,7 +36,6 @@ class Steps:
         """Drive this task."""
         self._core = core
         self._limits = Limits(core, self._answer_or_judge)
-        self._further = FurtherSteps(core, self._finish_step)
 
     async def unit(self) -> None:
         """Advance the task until its steps are done, parked, or the history must roll."""
@@ -66,8 +67,7 @@ class Steps:
         core.lanes.clear()
 
         def idle() -> list[OpenState]:
-            taken = {*lanes, *self._further.taken(work)}
-            return [c for c in core.ledger.s.opens if c.n not in taken and core.agenda.goes(c)]
+            return [c for c in core.ledger.s.opens if c.n not in lanes and core.agenda.goes(c)]
 
         def has_news() -> bool:
             if any(lane.done() for lane in lanes.values()):
@@ -106,9 +106,7 @@ class Steps:
                 await self._advance(n, work)
         except FailureError as error:
             if not core.is_interrupted() and not core.is_left(work):
-                core.judge(calls.failure_of(error), self._further.at(n, work))
-        finally:
-            self._further.forget(n, work)
+                core.judge(calls.failure_of(error), n)
 
     def _take_steps(self) -> None:
         """Try again what has failed, if a request or the parent wants it; open the next steps."""
@@ -203,12 +201,9 @@ class Steps:
             ledger.reserved[place] = money.allowance(ledger, n)
         try:
             dollars = ledger.reserved.get(place)
-            got = await checks.beside(
-                self._ask_worker(n, work, apart=checks.are_due, dollars=dollars)
-            )
+            got = await checks.beside(self._ask_worker(n, apart=checks.are_due, dollars=dollars))
             if core.is_left(work):
                 return
-            n = self._further.at(n, work)
             failure = ledger.advanced(n, got, now=now()) if got is not None else None
         finally:
             ledger.reserved.pop(place, None)  # only now: what was paid is recorded
@@ -229,36 +224,28 @@ class Steps:
         else:
             core.judge(_stop_after_calls(got), n)
 
-    async def _ask_worker(
-        self, n: int, work: Work, *, apart: bool, dollars: Decimal | None
-    ) -> Advanced:
+    async def _ask_worker(self, n: int, *, apart: bool, dollars: Decimal | None) -> Advanced:
         """Run the AgentWorker's code; until it ends, the budget counts one model call for it.
 
         Args:
             n: The step.
-            work: The unit of work that this is part of.
             apart: Whether tools must not run in its activity: a guardrail may stop the step first.
             dollars: Money that is reserved for the call; None without a budget in money.
         """
         core = self._core
         began = now()
         keeps = dollars is not None and self._limits.policy(for_money=True) != "fail"
-        leave = self._further.leave(n) if not apart and dollars is None else None
-        sent = core.ledger.advance_input(
-            n, now=began, apart=apart, dollars=dollars, keeps=keeps, further=leave
-        )
+        sent = core.ledger.advance_input(n, now=began, apart=apart, dollars=dollars, keeps=keeps)
         core.ledger.asking.add(n)
         try:
-            if leave is not None:
-                return await self._further.run(n, sent, work)
             return await calls.advance(core.ledger, n, sent)
         except (asyncio.CancelledError, ActivityError) as error:
             money.count_lost(core.ledger, calls.lost_dollars(error, dollars))
             if is_cancelled_exception(error) or calls.is_lost(error):
-                core.ledger.unheard(self._further.at(n, work), began)
+                core.ledger.unheard(n, began)
             raise
         finally:
-            core.ledger.asking.discard(self._further.at(n, work))
+            core.ledger.asking.discard(n)
 
     async def _answer_or_judge(self, failure: Failure, n: int, work: Work) -> None:
         """Let a handler of the run answer for an error, else judge it."""
@@ -272,16 +259,11 @@ class Steps:
         elif not take_another_turn(core.ledger, n, failure):
             core.judge(failure, n)
 
-    def _finish_step(self, n: int, ended: float = 0.0) -> None:
-        """Close an open step and answer the request that it was run for.
-
-        Args:
-            n: The step.
-            ended: When it ended, seconds since the epoch; 0 for now.
-        """
+    def _finish_step(self, n: int) -> None:
+        """Close an open step and answer the request that it was run for."""
         core, ledger = self._core, self._core.ledger
         owner = ledger.at(n).owner
-        record = ledger.finish(n, now=ended or now())
+        record = ledger.finish(n, now=now())
         core.spans.over(record)
         core.show()
         reply = RunReply(n=record.n, branch=record.branch)

@@ -21,14 +21,7 @@ from holdfast.reading.streams.attempts import why
 from holdfast.task.data.calls import Approval, Outcome
 from holdfast.task.data.commands import Command, decode
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepResult
-from holdfast.task.data.wire import (
-    STEPS_DONE,
-    Advanced,
-    AdvanceInput,
-    StepsDone,
-    TaskResult,
-    ToolInput,
-)
+from holdfast.task.data.wire import Advanced, AdvanceInput, TaskResult, ToolInput
 from holdfast.task.ledger.references import new_entries, resolve_calls
 from holdfast.task.refusals import ABANDONED
 from holdfast.task.requests.signals import HEARD
@@ -99,8 +92,6 @@ class TaskHistory:
         self._step = 0
         self._asked: set[str] = set()
         self._inline: list[LiveEvent] = []  # more events of the same event of history
-        self._running: tuple[LiveEvent, AdvanceInput] | None = None  # may run several steps
-        self._begun = self._shown = 0  # how many of its steps are shown as begun, and with results
 
     async def read(self, *, wait: bool) -> AsyncGenerator[LiveEvent]:
         """Yield the events since the last reading.
@@ -144,8 +135,6 @@ class TaskHistory:
                 late = event.activity_task_timed_out_event_attributes
                 return self._fail(late.scheduled_event_id, late.failure, at)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
-                if event.workflow_execution_signaled_event_attributes.signal_name == STEPS_DONE:
-                    await self._report(event, at)
                 return _command(event, at)
             case EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED:
                 return await self._waits(event, at)
@@ -172,7 +161,6 @@ class TaskHistory:
             self._fit_journal(step.journal.length)
             what = {"step": step.n, "step_id": _id_of(step), "name": "model"}
             shown = shown.model_copy(update=what)
-            self._running, self._begun, self._shown = (shown, step), 1, 0
         elif name == "tool":
             given = await self._decode(sent.input.payloads, ToolInput)
             call = given.call or _at(self._calls, given.i)
@@ -191,7 +179,7 @@ class TaskHistory:
             return None
         changes = {"kind": "retried", "at": at, "attempt": started.attempt}
         changes |= {"text": why(started.last_failure)}
-        return self._got_to(scheduled).model_copy(update=changes)
+        return scheduled.model_copy(update=changes)
 
     async def _complete(self, event: HistoryEvent, at: float) -> LiveEvent | None:
         done = event.activity_task_completed_event_attributes
@@ -200,55 +188,7 @@ class TaskHistory:
             return None
         if scheduled.kind == "calling":
             return _returned(scheduled, await self._decode(done.result.payloads, Outcome), at)
-        got = await self._decode(done.result.payloads, Advanced)
-        self._results(scheduled, (got, *got.further), at)
-        return None
-
-    async def _report(self, event: HistoryEvent, at: float) -> None:
-        """Take a report of an activity that has completed steps and runs the next one."""
-        payloads = event.workflow_execution_signaled_event_attributes.input.payloads
-        try:
-            said = await self._decode(payloads, StepsDone)
-        except ValueError:  # it is no activity that has sent it
-            return
-        if self._running is None:
-            return
-        scheduled, sent = self._running
-        events = None if sent.further is None else sent.further.events
-        if (said.n, said.events) == (sent.n, events) and said.done:
-            self._results(scheduled, said.done, at)
-            self._begin(scheduled, len(said.done), said.began)
-
-    def _begin(self, scheduled: LiveEvent, k: int, at: float) -> LiveEvent:
-        """Begin the k-th step of an activity after its first one, for all events that follow."""
-        if k == 0:
-            return scheduled
-        n = scheduled.step + k
-        step = scheduled.model_copy(update={"at": at, "step": n, "step_id": usual_id(n)})
-        if k >= self._begun:
-            self._begun, self._step = k + 1, n
-            self._fit_journal(0)
-            self._inline.append(step)
-        return step
-
-    def _got_to(self, scheduled: LiveEvent) -> LiveEvent:
-        """Return an activity's event with the step that it has got to, as far as that is shown."""
-        if self._running is None or self._running[0] is not scheduled:
-            return scheduled
-        n = scheduled.step + self._begun - 1
-        if n == scheduled.step:
-            return scheduled
-        return scheduled.model_copy(update={"step": n, "step_id": usual_id(n)})
-
-    def _results(self, scheduled: LiveEvent, results: Sequence[Advanced], at: float) -> None:
-        """Add the events of steps that an activity has run, but of those shown before."""
-        for k, got in enumerate(results[self._shown :], start=self._shown):
-            step = self._begin(scheduled, k, got.began)
-            before = len(self._inline)
-            found = self._answered(step, got, got.answer.at if k and got.answer is not None else at)
-            if found is not None:
-                self._inline.insert(before, found)
-        self._shown = max(self._shown, len(results))
+        return self._answered(scheduled, await self._decode(done.result.payloads, Advanced), at)
 
     def _answered(self, scheduled: LiveEvent, got: Advanced, at: float) -> LiveEvent | None:
         self._journal.extend(new_entries(got, last=False))
@@ -259,8 +199,7 @@ class TaskHistory:
         for i, outcome in sorted(got.outcomes.items()):
             if outcome.ended:
                 self._inline += self._run_inline(scheduled, i, outcome)
-        failure = got.failure or got.raised
-        failed = f"{failure.type}: {failure.text}" if failure is not None else ""
+        failed = f"{got.failure.type}: {got.failure.text}" if got.failure is not None else ""
         if got.answer is None:
             changes = {"kind": "failed", "at": at, "text": failed}
             return scheduled.model_copy(update=changes) if failed else None
@@ -310,7 +249,7 @@ class TaskHistory:
         if scheduled is None:
             return None
         changes = {"kind": "failed", "at": at, "text": why(failure)}
-        return self._got_to(scheduled).model_copy(update=changes)
+        return scheduled.model_copy(update=changes)
 
     async def _decode(self, payloads: Sequence[Payload], kind: type[T]) -> T:
         if not payloads:

@@ -113,10 +113,8 @@ class Attempts:
                 if kind == "step":
                     [step] = await converter.decode(payloads, [AdvanceInput])
                     handed = await _handed_over(pending, converter)
-                    n = step.n + len(handed.further)
-                    named = "" if n == step.n else f"s{n}"  # it may not be recorded yet
                     names = () if _lost(handed) else ("model",)  # recorded once they are lost
-                    return _Place(_step_id(opens, n) or named, names)
+                    return _Place(_step_id(opens, step.n), names)
                 [given] = await converter.decode(payloads, [ToolInput])
                 return _Place(_step_id(opens, given.n), (_tool(opens, given),), given.tried)
         return _Place("", (kind,))

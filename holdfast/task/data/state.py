@@ -110,7 +110,6 @@ class AgentRules(Value):
         timeout: Longest time of one model attempt in seconds.
         attempts: Most attempts of one model call.
         parallel: Most steps that run at the same time when the task runs by itself.
-        per_activity: Most steps that one activity runs, one after the other.
         guards: Its guardrails.
     """
 
@@ -119,7 +118,6 @@ class AgentRules(Value):
     timeout: float = 600.0
     attempts: int = 10
     parallel: int = 1
-    per_activity: int = 1
     guards: tuple[GuardRule, ...] = ()
 
     @property

@@ -31,19 +31,6 @@ of the state. Above 256 KB Temporal's external storage takes the whole value tha
 """
 
 
-class Further(Value):
-    """Leave to run the steps that follow in the activity of a step.
-
-    Attributes:
-        most: Most steps that the activity runs, the first included.
-        events: Length of the task's history when the activity was scheduled, see
-            `activities.steps.further`.
-    """
-
-    most: int
-    events: int
-
-
 class AdvanceInput(Value):
     """Input of the step activity: constant size, whatever came before.
 
@@ -68,7 +55,6 @@ class AdvanceInput(Value):
             described the agent just now need not ask for the head. Else as for `ToolInput`.
         attempts: Number of the attempt whose failed model call stops the step, where the server
             would start the activity more often, for lost workers; else 0.
-        further: What the activity may run beyond this step; None for nothing.
         root: Of a call of an agent: the first task of all that it works for.
     """
 
@@ -87,7 +73,6 @@ class AdvanceInput(Value):
     keeps: bool = False
     head: str = ""
     attempts: int = 0
-    further: Further | None = None
     root: str = ""
 
 
@@ -189,10 +174,6 @@ class Advanced(Value):
             is paid for.
         attempts: How often the activity was started.
         worker: Identity of the worker.
-        further: Results of the steps after this one that the activity has run, oldest first.
-        began: When such a step was begun, seconds since the epoch.
-        at: Digest of the transcript that it saw, cut to 16 digits.
-        raised: Why such a step failed; its activity, had it one of its own, would have raised it.
     """
 
     request: str = ""
@@ -215,10 +196,6 @@ class Advanced(Value):
     failure: Failure | None = None
     attempts: int = 1
     worker: str = ""
-    further: tuple[Advanced, ...] = ()
-    began: float = 0.0
-    at: str = ""
-    raised: Failure | None = None
 
     @property
     def outcomes(self) -> dict[int, Outcome]:
@@ -242,54 +219,20 @@ class HandedOver(Value):
             digest of the request.
         runs: Position of a call that it may have begun to the call's digest.
         done: Position of a call to its outcome.
-        further: Results of the steps that the activity has completed before the one that those
-            belong to.
-        began: When that step was begun, seconds since the epoch, if it is not the first.
     """
 
     paid: Advanced | None = None
     runs: dict[int, str]
     done: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
-    further: tuple[Advanced, ...] = ()
-    began: float = 0.0
 
     @property
     def result(self) -> Advanced | None:
         """The result of an activity whose last attempt was lost; None if it had done nothing."""
-        last = UNBEGUN
-        if self.paid is not None:
-            cut = tuple(i for i in self.runs if i not in self.done)
-            told = {**self.paid.told, **self.done}
-            last = self.paid.model_copy(update={"told": told, "cut": cut})
-        elif not self.further:
+        if self.paid is None:
             return None
-        last = last.model_copy(update={"began": self.began})
-        first, *further = (*self.further, last)
-        return first.model_copy(update={"further": tuple(further)}) if further else first
-
-
-STEPS_DONE = "steps_done"
-"""Signal by which an activity reports the steps that it has completed while it runs the next."""
-
-
-class StepsDone(Value):
-    """Steps that an activity has completed; it goes on with the step after them.
-
-    Attributes:
-        secret: Shows that an activity of the task has sent this.
-        branch: The task's branch.
-        n: Number of the first of the steps, with which the activity began.
-        events: As in the leave that the activity was given: a step may have been tried again.
-        done: Their results, oldest first.
-        began: When the step after them was begun, seconds since the epoch.
-    """
-
-    secret: str = ""
-    branch: int = 0
-    n: int
-    events: int
-    done: tuple[Advanced, ...]
-    began: float
+        cut = tuple(i for i in self.runs if i not in self.done)
+        told = {**self.paid.told, **self.done}
+        return self.paid.model_copy(update={"told": told, "cut": cut})
 
 
 class ToolInput(Value):

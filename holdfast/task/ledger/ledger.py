@@ -15,7 +15,7 @@ from holdfast.task.data.failures import NOT_STARTED, Failure
 from holdfast.task.data.records import Entry, OpenState, OpenStep, StepRecord, usual_step
 from holdfast.task.data.state import AgentRules, Described
 from holdfast.task.data.undo import NO_FOLLOWUP, Before
-from holdfast.task.data.wire import Advanced, AdvanceInput, Further
+from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.open_steps import INLINE_BYTES
 from holdfast.task.ledger.queue import problem, queued_with
 from holdfast.task.ledger.queue_changes import found_by, pending, taken_from
@@ -62,7 +62,6 @@ class Ledger(UpcomingSteps):
         now: float,
         owner: str = "",
         step_id: str = "",
-        is_running: bool = False,
     ) -> None:
         """Open a queued step, the first that is ready or the one asked for.
 
@@ -71,13 +70,11 @@ class Ledger(UpcomingSteps):
             now: Time, seconds since the epoch.
             owner: Id of the request.
             step_id: Id of the step, for a request that does not name one.
-            is_running: Whether an activity runs it already: notes wait for the next step.
         """
         ready, wanted = self.ready(), step_id or asked.step
         step = next((s for s in ready if s.step_id == wanted), ready[0])
         further = self.s.further if self.s.further.step == step.step_id else NO_FOLLOWUP
         queue = tuple(queued for queued in self.s.queue if queued is not step)
-        waited = () if is_running else self.s.notes
         said: tuple[Message, ...] = ()
         stored = further.stored if step.input is None else None  # else the input was edited
         if self._is_original(step):
@@ -88,7 +85,7 @@ class Ledger(UpcomingSteps):
             if step.enters and step.input and further is NO_FOLLOWUP:  # what somebody has said
                 said = (user(step.input),)
             step = step.model_copy(update={"input": asked.input})
-        notes = joined((*waited[: step.behind], *said, *waited[step.behind :]))
+        notes = joined((*self.s.notes[: step.behind], *said, *self.s.notes[step.behind :]))
         if asked.brings_input:
             step = step.model_copy(update={"behind": len(notes)})
         opened = OpenStep(
@@ -112,8 +109,8 @@ class Ledger(UpcomingSteps):
         )
         self.change(
             queue=queue,
-            notes=self.s.notes[len(waited) :],
-            undo_notes=self.s.undo_notes if is_running else (),
+            notes=(),
+            undo_notes=(),
             further=NO_FOLLOWUP,
             answered=False,
             failure=None,
@@ -187,7 +184,6 @@ class Ledger(UpcomingSteps):
         apart: bool = False,
         dollars: Decimal | None = None,
         keeps: bool = False,
-        further: Further | None = None,
     ) -> AdvanceInput:
         """Return the input of the next step activity.
 
@@ -197,7 +193,6 @@ class Ledger(UpcomingSteps):
             apart: Whether tools must not run in the activity.
             dollars: Money that is reserved for its model call; None without a budget in money.
             keeps: Whether money for a last answer must be left after the call.
-            further: Leave to run the steps that follow, too.
         """
         current = self.at(n).chained()
         current = self._begun_anew(current) if current.unbegun else current
@@ -229,7 +224,6 @@ class Ledger(UpcomingSteps):
             tried=current.tried if current.stream or self.given.head.run.streams else 0,
             head=self.head_digest if n == 1 and not current.journal else self.changed_head,
             attempts=rules.attempts if rules.attempts < rules.starts else 0,
-            further=further,
             root="" if self.given.parent is None else self.given.parent.first,
         )
 

@@ -17,15 +17,13 @@ from holdfast.task.data.children import (
     ParentSays,
 )
 from holdfast.task.data.commands import LONGEST_REASON, Refusal
-from holdfast.task.data.wire import STEPS_DONE, StepsDone
 from holdfast.values.checks import gate
 from holdfast.values.messages import clean
 
-HEARD: dict[str, type[ChildReport | ParentSays | LongCall | StepsDone | OutputsGiven]] = {
+HEARD: dict[str, type[ChildReport | ParentSays | LongCall | OutputsGiven]] = {
     SAYS: ParentSays,
     REPORTS: ChildReport,
     LONG_CALL: LongCall,
-    STEPS_DONE: StepsDone,
     GIVEN: OutputsGiven,
 }
 """Name to type of the signals that tasks and activities send, as opposed to people."""
@@ -33,7 +31,7 @@ HEARD: dict[str, type[ChildReport | ParentSays | LongCall | StepsDone | OutputsG
 
 def hear(
     name: str, payloads: Sequence[bytes]
-) -> ChildReport | ParentSays | LongCall | StepsDone | OutputsGiven | Refusal | None:
+) -> ChildReport | ParentSays | LongCall | OutputsGiven | Refusal | None:
     """Read a signal of a parent, a child or an activity of the task; never raises.
 
     Args:

@@ -11,16 +11,13 @@ from holdfast.values.base import Json
 from holdfast.values.messages import Message, ToolCall, assistant
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
-from holdfast.workers.base import AgentWorker, steps_problem
+from holdfast.workers.base import AgentWorker
 from holdfast.workers.function_calling import turn
 from holdfast.workers.function_calling.turn import hand_over
 
 if TYPE_CHECKING:
     from holdfast.models.base import ModelAnswer
     from holdfast.workers.context.context import StepContext
-
-
-STEPS_PER_ACTIVITY = 8
 
 
 class FunctionCallingAgentWorker(AgentWorker):
@@ -31,12 +28,10 @@ class FunctionCallingAgentWorker(AgentWorker):
             result that says so, and one answer without tools ends the task.
         allow_parallel_tool_calls: Whether one answer may call several tools. When False, the first
             call is run and the others get a result that asks for one at a time.
-        steps_per_activity: Most steps that one activity runs, one after the other, as long as model
-            and tools answer in milliseconds and nothing else happens to the task.
 
     Raises:
-        InvalidArgumentError: `max_function_calls` is not a number of calls,
-            `allow_parallel_tool_calls` not a bool, or `steps_per_activity` not a number from 1.
+        InvalidArgumentError: `max_function_calls` is not a number of calls, or
+            `allow_parallel_tool_calls` not a bool.
     """
 
     hands_over: ClassVar[bool] = True
@@ -46,14 +41,11 @@ class FunctionCallingAgentWorker(AgentWorker):
         *,
         max_function_calls: int | None = None,
         allow_parallel_tool_calls: bool = True,
-        steps_per_activity: int = STEPS_PER_ACTIVITY,
     ) -> None:
         """Keep the limits."""
         _check(max_function_calls, allow_parallel_tool_calls)
-        _check_steps(steps_per_activity)
         self.max_function_calls = max_function_calls
         self.allow_parallel_tool_calls = allow_parallel_tool_calls
-        self.steps_per_activity = steps_per_activity
 
     def __eq__(self, other: object) -> bool:
         """Whether it is of the same class with the same limits: agents declared alike are equal."""
@@ -151,12 +143,6 @@ def _check(most: Any, is_parallel: Any) -> None:
     if not isinstance(is_parallel, bool):
         msg = f"allow_parallel_tool_calls must be True or False; it was {shown(is_parallel)}."
         raise InvalidArgumentError(msg)
-
-
-def _check_steps(most: Any) -> None:
-    problem = steps_problem(most)
-    if problem:
-        raise InvalidArgumentError(problem)
 
 
 def _progress(step: TaskStep) -> tuple[int, list[tuple[str, str]]]:
