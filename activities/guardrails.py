@@ -30,7 +30,7 @@ from holdfast.task.data.records import OpenStep
 from holdfast.task.data.wire import GuardInput
 from holdfast.task.queries.views import View
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import Json, canonical
+from holdfast.values.base import Json, canonical, in_order
 from holdfast.values.code.typed_data import class_name
 from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import Blob, Message, clean, user
@@ -154,7 +154,7 @@ async def info_of(source: Source, info: Any) -> tuple[Json, Blob | None]:
         data = _printed(info)
     if data is None:
         return None, None
-    stored = await source.store(canonical(data).decode("utf-8", "surrogatepass"), is_json=True)
+    stored = await source.store(in_order(data).decode("utf-8", "surrogatepass"), is_json=True)
     return (None, stored) if stored is not None else (data, None)
 
 

@@ -24,7 +24,7 @@ from holdfast.errors import ArchiveError
 from holdfast.models.openai.hosted_items import outlines
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.wire import INLINE_BYTES
-from holdfast.values.base import Json, canonical, digest
+from holdfast.values.base import Json, digest, in_order
 from holdfast.values.messages import (
     Blob,
     Content,
@@ -147,7 +147,7 @@ class LargeValues:
     async def store_json(self, data: Json) -> Blob | None:
         """Store JSON data if it is too large for history."""
         plain = isinstance(data, str)
-        text = data if plain else canonical(data).decode("utf-8", "surrogatepass")
+        text = data if plain else in_order(data).decode("utf-8", "surrogatepass")
         return await self.store(clean(text), is_json=not plain)
 
     async def archived(self, text: str) -> Blob:

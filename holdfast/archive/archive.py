@@ -30,7 +30,7 @@ from holdfast.errors import (
     BlobMissingError,
     DigestMismatchError,
 )
-from holdfast.values.base import Json, canonical, digest
+from holdfast.values.base import Json, digest, in_order
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.text.redact import conceal, credentials_of, redact, without_credentials
 
@@ -118,7 +118,7 @@ class Archive:
 
         Args:
             name: A path such as `record_name("tasks", task_id)`.
-            data: Anything JSON; written in its canonical form.
+            data: Anything JSON.
 
         Raises:
             InvalidArgumentError: The name leads outside the archive or into its blobs.
@@ -127,14 +127,14 @@ class Archive:
         path = record_path(name)
         with self._failures("written", path):
             self._require_place()
-            self._store.write(path, canonical(data))
+            self._store.write(path, in_order(data))
 
     def create_record(self, name: str, data: Json) -> Json:
         """Write a JSON record unless there is one; return the one that is there then.
 
         Args:
             name: As for put_record.
-            data: Anything JSON; written in its canonical form.
+            data: Anything JSON.
 
         Raises:
             InvalidArgumentError: As for put_record.
@@ -143,7 +143,7 @@ class Archive:
         path = record_path(name)
         with self._failures("written", path):
             self._require_place()
-            self._store.create(path, canonical(data))
+            self._store.create(path, in_order(data))
         return self._read_json(path)
 
     def get_record(self, name: str) -> Json:
@@ -233,7 +233,7 @@ class Archive:
         """Return the id in a file, which is this one if there was no file yet."""
         with self._failures("written", file):
             if self._store.size(file) is None:
-                self._store.create(file, canonical({"id": id}))
+                self._store.create(file, in_order({"id": id}))
         match self._read_json(file):
             case {"id": str(found)}:
                 return found

@@ -12,7 +12,7 @@ from holdfast.archive.archive import Archive, record_name
 from holdfast.task.data.records import Entry, SegmentRef, StepRecord, archived_entries
 from holdfast.task.data.seal import Seal, record_digest, signed
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
-from holdfast.values.base import Json, canonical
+from holdfast.values.base import Json, in_order
 from holdfast.values.code.collection import uncollected
 from holdfast.values.messages import Message
 
@@ -55,7 +55,7 @@ async def write_segment(
         "entries": [entry.wire() for entry in entries],
     }
     return SegmentRef(
-        sha256=await archive.aput(canonical(data)),
+        sha256=await archive.aput(in_order(data)),
         number=before.number + 1 if before is not None else 1,
         start=archived_entries(before),
         entries=len(entries),
@@ -149,7 +149,7 @@ async def read_parts(archive: Archive, newest: SegmentRef | None, *, skip: int =
 
 async def write_messages(archive: Archive, messages: Sequence[Message]) -> str:
     """Store a list of messages; return its digest."""
-    return await archive.aput(canonical([message.wire() for message in messages]))
+    return await archive.aput(in_order([message.wire() for message in messages]))
 
 
 async def read_messages(archive: Archive, sha256: str, newest: int | None = None) -> list[Message]:

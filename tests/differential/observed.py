@@ -194,7 +194,7 @@ def guardrails_of(data: Any) -> dict[str, list[Any]]:
             shown = [
                 (
                     result.guardrail.get_name(),
-                    plain(result.output.output_info),
+                    repr(plain(result.output.output_info)),  # with the order of its members
                     getattr(result.output, "tripwire_triggered", None),
                 )
                 for result in results

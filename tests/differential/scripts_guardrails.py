@@ -23,7 +23,9 @@ def on_input(lib: Lib, *, trips: bool, name: str = "in", parallel: bool = True) 
     def check(ctx: Any, agent: Any, given: Any) -> Any:
         text = given if isinstance(given, str) else [item.get("content") for item in given]
         lib.note(name, agent.name, text)
-        return lib.GuardrailFunctionOutput(output_info={"by": name}, tripwire_triggered=trips)
+        return lib.GuardrailFunctionOutput(
+            output_info={"of": 1, "by": name}, tripwire_triggered=trips
+        )
 
     return lib.InputGuardrail(guardrail_function=check, name=name, run_in_parallel=parallel)
 

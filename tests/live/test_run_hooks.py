@@ -31,6 +31,7 @@ async def test_what_hooks_change_in_the_context_stays_beside_what_tools_change(
         """Buy."""
         ctx.context["spent"] += euros
         ctx.context["bought"].append(euros)
+        ctx.context["of"]["a"] = euros
         return "bought"
 
     agent = make_agent(buy)
@@ -39,6 +40,7 @@ async def test_what_hooks_change_in_the_context_stays_beside_what_tools_change(
     model.reply("done")
     bought: list[int] = []
     context: dict[str, Any] = {"calls": 0, "spent": 0, "bought": bought, "own": {1, 2}}
+    context["of"] = {"z": 0}
     more: Any = {"context": context, "hooks": Counter(), "runner": rig.runner()}
     if streams:
         async for _ in Runner.run_streamed(agent, "q", **more).stream_events():
@@ -46,6 +48,7 @@ async def test_what_hooks_change_in_the_context_stays_beside_what_tools_change(
     else:
         await Runner.run(agent, "q", **more)
     own = {1, 2, 3} if streams else {1, 2}
+    assert str(context.pop("of")) == "{'z': 0, 'a': 3}"  # in the order in which they were made
     assert context == {"calls": 2, "spent": 3, "bought": [3], "own": own}
     assert context["bought"] is bought
 

@@ -25,6 +25,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.requests.phase import Ending
+from holdfast.values.code.raised import also_of
 from holdfast.values.code.user_calls import naming
 from holdfast.workflows.activity_calls import failure_of
 from holdfast.workflows.requests.updates import refusal
@@ -94,6 +95,18 @@ def test_an_error_that_wraps_none_says_what_happened_and_what_to_do() -> None:
         "No worker process serves queue 'q'. The task 't' waits and nothing is lost. Start yours,"
         " made with HoldfastPlugin, then ask again."
     )
+
+
+def test_a_failure_is_of_the_class_of_its_cause_also_if_that_counts_as_false() -> None:
+    class EmptyError(RuntimeError):
+        def __len__(self) -> int:
+            return 0
+
+    error = ModelRequestError("No API key.")
+    error.__cause__ = EmptyError("none")
+    failure = as_client(failed_with(error))
+    assert isinstance(failure, StepFailedError)
+    assert isinstance(also_of(failure, error), EmptyError)
 
 
 def test_the_remedy_of_the_cause_takes_the_place_of_the_general_one() -> None:

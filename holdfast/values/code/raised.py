@@ -124,7 +124,9 @@ def also_of(error: StepFailedError, cause: Exception) -> StepFailedError:
         The failure; the given one if no class can be made of both. Its `__cause__` is the cause,
         whose `args` and attributes it has, also where these are named like those of a failure.
     """
-    origin = cause.__cause__ or cause.client_error if isinstance(cause, ModelError) else None
+    origin: object = None
+    if isinstance(cause, ModelError):  # an exception may be false
+        origin = cause.client_error if cause.__cause__ is None else cause.__cause__
     causes = [each for each in (cause, origin) if isinstance(each, Exception)]
     for kinds in (tuple(map(type, causes)), (type(cause),)):
         made = _made(error, kinds)
