@@ -1,4 +1,4 @@
-"""What the server alone knows of a task: why it has ended without a record, or stands still."""
+"""What the server alone knows of a task: why it has ended without a record, or what blocks it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ PASSING_ATTEMPTS = 4
 """Attempts by which a workflow task that came in two parts has come whole."""
 
 
-async def why_it_stands(client: Client, found: WorkflowExecutionDescription) -> str:
+async def why_blocked(client: Client, found: WorkflowExecutionDescription) -> str:
     """Say what an open task waits for that has failed and is tried again, each in a line.
 
     Args:
@@ -84,7 +84,7 @@ async def why_stuck(client: Client, found: WorkflowExecutionDescription) -> str:
     """Say why workflow code fails in an open task, and since when; nothing if it does not.
 
     Args:
-        client: As for `why_it_stands`.
+        client: As for `why_blocked`.
         found: As there.
 
     Raises:

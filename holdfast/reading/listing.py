@@ -74,7 +74,7 @@ def _status_query(status: TaskStatus) -> str:
     return f"({said} OR ({unsaid}))"
 
 
-LISTED = {"task_id", "input", "agent", "status", "stands", "created"}
+LISTED = {"task_id", "input", "agent", "status", "blocked_by", "created"}
 """Fields of a task that the visibility store knows; see `facts`."""
 
 
@@ -123,7 +123,7 @@ def facts(found: WorkflowExecutionInfo, memo: Mapping[str, Json]) -> dict[str, J
         "input": asked if isinstance(asked, str) else UNREAD,
         "agent": agent_of(found),
         "status": status_of(found),
-        "stands": STUCK if PROBLEMS in found.search_attributes.indexed_fields else "",
+        "blocked_by": STUCK if PROBLEMS in found.search_attributes.indexed_fields else "",
         "created": created if isinstance(created, int | float) and created else _begun(found),
     }
 
@@ -132,7 +132,7 @@ PROBLEMS = "TemporalReportedProblems"
 """Search attribute that the server gives a run whose workflow task fails again and again."""
 
 STUCK = "its workflow task fails"
-"""What a list says of such a run; `why_it_stands` knows more."""
+"""What a list says of such a run; `why_blocked` knows more."""
 
 UNREAD = "(the memo cannot be read here: it is encrypted, or of another program)"
 """What a list shows in place of an input that it cannot read."""

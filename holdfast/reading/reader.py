@@ -20,7 +20,7 @@ from holdfast.errors import (
     TaskClosedError,
     TaskNotFoundError,
 )
-from holdfast.reading.ended import has_begun, why_ended, why_it_stands
+from holdfast.reading.ended import has_begun, why_blocked, why_ended
 from holdfast.reading.queries import TaskQueries
 from holdfast.reading.records import Records
 from holdfast.reading.visibility import listed
@@ -113,8 +113,8 @@ class Reader(TaskQueries):
             return task
         return task.model_copy(update={"input": await self.text(task.stored), "stored": None})
 
-    async def standing(self, task_id: str) -> Task:
-        """Describe a task as `task` does, and say why it stands still while it is to run.
+    async def with_block(self, task_id: str) -> Task:
+        """Describe a task as `task` does, and say what blocks it while it is to run.
 
         Raises:
             TaskNotFoundError: There is none of this id.
@@ -123,13 +123,13 @@ class Reader(TaskQueries):
             task = await self.task(task_id)
         except StuckTaskError:
             found = await self.describe(task_id)
-            if why := await why_it_stands(self.client, found):
-                return (await listed(found)).model_copy(update={"stands": why})
+            if why := await why_blocked(self.client, found):
+                return (await listed(found)).model_copy(update={"blocked_by": why})
             task = await self.task(task_id)  # it goes on by now
         if task.status == "running":
             with suppress(ConnectError, TaskNotFoundError):  # what was read stays true
-                why = await why_it_stands(self.client, await self.describe(task_id))
-                return task.model_copy(update={"stands": why})
+                why = await why_blocked(self.client, await self.describe(task_id))
+                return task.model_copy(update={"blocked_by": why})
         return task
 
     async def entries(self, task_id: str) -> list[Entry]:

@@ -76,8 +76,8 @@ class Task(Value):
             steps that were undone, started anew or blocked, and what the tasks of its calls cost.
         branch_usage: What of it the present branch has cost: an undo takes back its steps.
         error: Why the task needs attention or has failed, else empty.
-        stands: What a running task waits for that has failed and is tried again, with the cause,
-            the attempt and the time; else empty. A list names only workflow tasks that fail.
+        blocked_by: What a running task waits for that has failed and is tried again, with the
+            cause, the attempt and the time; else empty. A list names only workflow tasks that fail.
         paused: Who paused it and why, else empty.
         paused_by_run: Whether that was a streamed run which was to stop after its turn: running its
             state resumes the task.
@@ -98,7 +98,7 @@ class Task(Value):
     usage: Usage = Usage()
     branch_usage: Usage = Usage()
     error: str = ""
-    stands: str = ""
+    blocked_by: str = ""
     paused: str = ""
     paused_by_run: bool = False
     stored: Blob | None = None
@@ -116,7 +116,7 @@ class Task(Value):
             "steps": self.steps,
             "tokens": self.usage.total_tokens,
             "error": self.error,
-            "stands": self.stands,
+            "blocked by": self.blocked_by,
             "paused": self.paused,
         }
         return table(f"Task {self.task_id}", rows)

@@ -109,7 +109,7 @@ def test_tasks_are_listed_one_object_per_line_and_filtered(cli: Here) -> None:
     assert listed[task]["agent"] == "calc"
     assert listed[task]["input"] == "What is 3 + 3?"
     # no steps, no usage: the server's list knows none, and zeros would be untrue
-    assert set(listed[task]) == {"task_id", "input", "agent", "status", "stands", "created"}
+    assert set(listed[task]) == {"task_id", "input", "agent", "status", "blocked_by", "created"}
     assert len(cli("tasks", "--json", "--limit", "1").lines) == 1
     lines = cli("tasks").out.splitlines()
     assert lines[0].split()[:3] == ["task", "status", "agent"]

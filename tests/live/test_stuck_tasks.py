@@ -63,21 +63,21 @@ async def test_a_task_whose_workflow_code_fails_says_so_and_goes_on_once_it_is_m
     found = await runner.get_task(task)
     assert (found.status, found.input) == ("running", "q")
     for said in ("attempt", "since", "ZeroDivisionError", "a deploy too early"):
-        assert said in found.stands
+        assert said in found.blocked_by
     with pytest.raises(StuckTaskError, match="a deploy too early"):
         await runner.get_completed_steps(task)
 
     async def is_listed() -> bool:
-        listed = {each.task_id: each.stands for each in await runner.list_tasks()}
+        listed = {each.task_id: each.blocked_by for each in await runner.list_tasks()}
         return bool(listed[task.task_id])
 
     await until(is_listed)
     shown = await read_task(Engine(runner.client, runner.archive, _none), task.task_id)
-    assert "a deploy too early" in shown.task.stands
+    assert "a deploy too early" in shown.task.blocked_by
     assert shown.live
     bugs.clear()
     assert (await asked).output["count"] == 2
-    assert not (await runner.get_task(task)).stands
+    assert not (await runner.get_task(task)).blocked_by
 
 
 async def test_a_task_whose_workflow_code_fails_is_ended_by_force_with_its_record(
@@ -112,12 +112,12 @@ async def test_a_task_that_only_waits_says_what_for_and_until_when(
     task = await runner.create_task("q", step_mode="automatic")
 
     async def says_why() -> bool:
-        return bool((await runner.get_task(task)).stands)
+        return bool((await runner.get_task(task)).blocked_by)
 
     await until(says_why)
     found = await runner.get_task(task)
     for said in ("HTTP 429", "slow down", "attempt 2 begins at"):
-        assert said in found.stands
+        assert said in found.blocked_by
     await runner.abandon(task, "enough")
 
 

@@ -17,7 +17,7 @@ from holdfast.cli.following.history import LiveEvent, TaskHistory, usual_id
 from holdfast.cli.following.live import line, style
 from holdfast.cli.options import Common
 from holdfast.errors import NoWorkerError, StuckTaskError
-from holdfast.reading.ended import why_it_stands
+from holdfast.reading.ended import why_blocked
 from holdfast.reading.listing import LISTED
 from holdfast.reading.visibility import listed
 from holdfast.task.data.calls import Approval
@@ -130,8 +130,8 @@ async def _from_ledger(engine: Engine, task_id: str) -> Shown:
 async def _from_history(engine: Engine, task_id: str) -> Shown:
     """Read what the server knows without a worker process."""
     found = await engine.client.get_workflow_handle(task_id).describe()
-    why = await why_it_stands(engine.client, found)
-    task = (await listed(found)).model_copy(update={"stands": why})
+    why = await why_blocked(engine.client, found)
+    task = (await listed(found)).model_copy(update={"blocked_by": why})
     history = TaskHistory(engine.client, task_id)
     live = [each async for each in history.read(wait=False)]
     waiting = await waiting_in(engine, task_id, silent={found.task_queue})
@@ -178,12 +178,14 @@ def _print_facts(shown: Shown) -> None:
         "forked": f"from {origin['task_id']} after step {origin['n']}" if origin else "",
         "paused by": task.paused,
         "error": task.error,
-        "stands": task.stands,
+        "blocked by": task.blocked_by,
         "state": str(task.extra_state) if task.extra_state else "",
     }
     for name, text in facts.items():
         if text:
-            out.print(f"{name:<10} {text}", style="red" if name in {"error", "stands"} else None)
+            out.print(
+                f"{name:<10} {text}", style="red" if name in {"error", "blocked by"} else None
+            )
     if shown.source == "ledger":
         out.print(f"{'usage':<10} {output.usage(task.usage)}")
         if task.branch_usage != task.usage:

@@ -42,7 +42,7 @@ class TaskReading(RunnerBase):
             TaskNotFoundError: There is none of this id.
             NoWorkerError: It is open and no worker process is up to answer.
         """
-        return await self._read.standing(id_of(task))
+        return await self._read.with_block(id_of(task))
 
     async def list_tasks(
         self,

@@ -142,11 +142,11 @@ class Tasks:
             return kept, True
         try:
             async with asyncio.timeout(DETAIL_SECONDS):
-                # Not get_task: for each row it would ask the server, too, why a task stands.
+                # Not get_task: for each row it would ask the server, too, what blocks a task.
                 read = await self._frame.desk.runner.reader.task(listed.task_id)
         except (HoldfastError, TimeoutError):
             return (listed, False) if kept is None else (kept, True)
-        found = read.model_copy(update={"stands": listed.stands})
+        found = read.model_copy(update={"blocked_by": listed.blocked_by})
         self._details[listed.task_id] = found
         return found, True
 

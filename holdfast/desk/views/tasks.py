@@ -120,7 +120,7 @@ def waits_for(task: Task, approvals: list[Approval]) -> str:
         case "answered":
             return "finalize"
         case _:
-            return redact(shortened(task.stands))
+            return redact(shortened(task.blocked_by))
 
 
 @dataclass(frozen=True, kw_only=True)

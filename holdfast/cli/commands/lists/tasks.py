@@ -63,7 +63,7 @@ async def tasks_command(
     lines = [
         (
             name,
-            f"{task['status']}{task['stands'] and ': '}{task['stands']}",
+            f"{task['status']}{task['blocked_by'] and ': '}{task['blocked_by']}",
             task["agent"],
             output.clock(task["created"]),
             *(_as_columns(costs[name]) if cost else ()),

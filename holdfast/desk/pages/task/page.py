@@ -186,7 +186,7 @@ class TaskPage:
         self._title.show(title, lambda: heading(title, level=1).classes("min-w-0 break-words"))
         self._state.show(task.status, lambda: _draw_state(task))
         self._links.show(_linked(found), lambda: _draw_links(found))
-        self._notices.show((task.error, task.stands, task.paused), lambda: _draw_notices(task))
+        self._notices.show((task.error, task.blocked_by, task.paused), lambda: _draw_notices(task))
         self._buttons.show(self._verbs.key(found), lambda: self._verbs.draw(found))
         revoke = self._verbs.revoke if self._frame.can("revoke") else None
         waiting = [each.id for each in found.approvals], [each.id for each in found.rules]
@@ -272,8 +272,8 @@ def _draw_state(task: Task) -> None:
 def _draw_notices(task: Task) -> None:
     if task.error:
         notice("bad", redact(cut(task.error)), role="alert")
-    if task.stands:
-        notice("warn", redact(cut(task.stands)))
+    if task.blocked_by:
+        notice("warn", redact(cut(task.blocked_by)))
     if task.paused:
         notice("warn", redact(f"Paused by {task.paused}"))
 

@@ -62,7 +62,7 @@ class Facts:
         """Equal for equal facts."""
         task = self.task
         return (
-            (task.status, task.steps, task.usage, task.error, task.stands, task.paused),
+            (task.status, task.steps, task.usage, task.error, task.blocked_by, task.paused),
             len(self.entries),
             tuple(self.opens),
             tuple(self.upcoming),
