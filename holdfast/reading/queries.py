@@ -143,18 +143,18 @@ class TaskQueries:
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise TaskNotFoundError(task_id) from error
-            await self._refuse_stuck(task_id)
+            await self.refuse_stuck(task_id)
             queue = await self.presence.queue_if_known(task_id)
             raise unanswered(error, task_id, name, queue) from error
         except WorkflowQueryFailedError as error:
-            await self._refuse_stuck(task_id)
+            await self.refuse_stuck(task_id)
             raise QueryFailedError(
                 f"{task_id!r} could not answer {name!r}: {error}.",
                 remedy="It goes on as before; ask again, and see the worker's log if that does not"
                 " help.",
             ) from error
 
-    async def _refuse_stuck(self, task_id: str) -> None:
+    async def refuse_stuck(self, task_id: str) -> None:
         """Say what stands in the way of an answer, if workflow code fails in the task.
 
         Raises:
@@ -180,7 +180,7 @@ class TaskQueries:
         try:
             await asyncio.wait(open_, timeout=FIRST_SECONDS)
             if not asked[0].done():
-                await self._refuse_stuck(task_id)
+                await self.refuse_stuck(task_id)
             while True:
                 done, open_ = await asyncio.wait(
                     open_, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
@@ -189,7 +189,7 @@ class TaskQueries:
                     if not _is_lost(each.exception()) or (len(asked) >= QUESTIONS and not open_):
                         return each.result()
                 await self.presence.require(task_id)
-                await self._refuse_stuck(task_id)
+                await self.refuse_stuck(task_id)
                 if len(asked) < QUESTIONS:
                     asked.append(asyncio.ensure_future(ask()))
                     open_.add(asked[-1])

@@ -238,6 +238,8 @@ async def test_a_task_is_paused_told_edited_and_given_up_and_without_a_worker_re
     assert gone.json()["verb"] == "drop_step"
     told = [e.reason for e in await runner.audit(task_id) if e.kind == "command"]
     assert told[-3:] == ["lunch is over", "too short", "not needed"]
+    forced = await api.post(f"/api/v1/{at}/abandon", json={"reason": "late", "force": True})
+    assert (forced.status_code, "without force" in forced.text) == (409, True)
     assert (await done(api, f"{at}/abandon", reason="late"))["verb"] == "abandon"
     closed = await api.post(f"/api/v1/{at}/abandon", json={"reason": "again"})
     assert closed.status_code == 409

@@ -64,8 +64,12 @@ async def test_a_task_whose_workflow_code_fails_says_so_and_goes_on_once_it_is_m
     assert (found.status, found.input) == ("running", "q")
     for said in ("attempt", "since", "ZeroDivisionError", "a deploy too early"):
         assert said in found.blocked_by
-    with pytest.raises(StuckTaskError, match="a deploy too early"):
-        await runner.get_completed_steps(task)
+    for ask in (runner.get_completed_steps, runner.run_step):
+        with pytest.raises(StuckTaskError, match="a deploy too early"):
+            await ask(task)
+    events = await runner.audit(task)
+    assert "s1" in {each.step for each in events}
+    assert (events[-1].kind, "a deploy too early" in events[-1].reason) == ("failed", True)
 
     async def is_listed() -> bool:
         listed = {each.task_id: each.blocked_by for each in await runner.list_tasks()}
@@ -76,8 +80,14 @@ async def test_a_task_whose_workflow_code_fails_says_so_and_goes_on_once_it_is_m
     assert "a deploy too early" in shown.task.blocked_by
     assert shown.live
     bugs.clear()
-    assert (await asked).output["count"] == 2
-    assert not (await runner.get_task(task)).blocked_by
+    with pytest.raises(StuckTaskError, match="a deploy too early"):
+        await asked
+
+    async def goes_on() -> bool:
+        return not (await runner.get_task(task)).blocked_by
+
+    await until(goes_on)
+    assert (await runner.run_step(task)).output["count"] == 2
 
 
 async def test_a_task_whose_workflow_code_fails_is_ended_by_force_with_its_record(
@@ -102,6 +112,28 @@ async def test_a_task_whose_workflow_code_fails_is_ended_by_force_with_its_recor
     bugs.clear()
     fork = await runner.fork(task, steps[0])
     assert (await runner.run_step(fork)).output["count"] == 2
+
+
+async def test_a_forced_end_after_a_rollover_whose_history_is_not_replayed_to_its_end_says_so(
+    make_runner: MakeRunner, bugs: list[str]
+) -> None:
+    runner = await make_runner(worker=Counting(30), roll_events=50)
+    task = await runner.create_task("q")
+    handle = runner.client.get_workflow_handle(task.task_id)
+    first = (await handle.describe()).run_id
+    while (await handle.describe()).run_id == first:
+        await runner.run_step(task)
+    done = [(await runner.run_step(task)).output["count"] for _ in range(2)][-1]
+    bugs.append("of another version")
+    asked = asyncio.ensure_future(runner.run_step(task))
+    with pytest.raises(StuckTaskError):
+        await asked
+    await runner.abandon(task, "enough", by="anna", force=True)
+    steps = await runner.get_completed_steps(task)
+    assert 0 < len(steps) < done
+    closed = (await runner.audit(task))[-1]
+    assert "of another version" in closed.body["shortened"]
+    assert "The record is shortened" in (await runner.get_task(task)).error
 
 
 async def test_a_task_that_only_waits_says_what_for_and_until_when(

@@ -9,7 +9,7 @@ from typing import Literal
 from holdfast.archive.contents import checked
 from holdfast.client.agent_runner.base import RunnerBase
 from holdfast.client.agent_runner.task_ids import TaskLike, id_of, step_id_of
-from holdfast.errors import StepNotFoundError
+from holdfast.errors import StepNotFoundError, StuckTaskError
 from holdfast.reading.audit.audit import AuditEvent, audit_events
 from holdfast.reading.audit.task_verification import verified
 from holdfast.reading.audit.verification import Verification
@@ -231,12 +231,20 @@ class TaskReading(RunnerBase):
     async def audit(self, task: TaskLike, *, secrets: Sequence[str] = ()) -> list[AuditEvent]:
         """Return every event of a task, open or closed, oldest first.
 
+        Of one in which workflow code fails they are made of its history, up to where that can be
+        replayed; the last one says so.
+
         Args:
             task: The task.
             secrets: Texts to be replaced wherever they occur.
         """
         check_arguments(TaskReading.audit, secrets=secrets)
-        entries, opens = await self._read.ledger(id_of(task))
+        try:
+            entries, opens = await self._read.ledger(id_of(task))
+        except StuckTaskError:
+            from holdfast.client.agent_runner.task_client.forced import ledger_of_stuck
+
+            entries, opens = await ledger_of_stuck(self._read, id_of(task))
         return audit_events(entries, secrets, opens=opens)
 
     async def verify(self, task: TaskLike) -> Verification:

@@ -94,9 +94,10 @@ class Reason(Body):
 
 
 class Abandon(Body):
-    """Why a task is given up."""
+    """Why a task is given up; by force, as `AgentRunner.abandon` says."""
 
     reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    force: bool = False
 
 
 class NextStep(Body):
@@ -225,7 +226,7 @@ async def resume(asked: Asked, task_id: str, body: Reason | None = None) -> Rece
 async def abandon(asked: Asked, task_id: str, body: Abandon) -> Receipt:
     """End a task without an answer."""
     by = await asked.may("abandon", task_id)
-    return await asked.runner.abandon(task_id, body.reason, by)
+    return await asked.runner.abandon(task_id, body.reason, by, force=body.force)
 
 
 @writes.put("/tasks/{task_id:path}/steps/{step_id}")

@@ -7,7 +7,8 @@ here, which gives the ledger; from that the record is made, as if the task had c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from temporalio.worker import (
 )
 
 from holdfast.activities.task_end import record_of
-from holdfast.archive.segments import write_record
+from holdfast.archive.segments import read_archived, write_record
 from holdfast.client.agent_runner.task_client.caller import unique_id
 from holdfast.errors import CommandRefusedError, QueryFailedError, TaskClosedError
 from holdfast.reading.ended import why_stuck
@@ -35,9 +36,12 @@ from holdfast.serving.activations import WholeTasks
 from holdfast.serving.worker_process import BUILD_ID
 from holdfast.task.data.closing import CloseInput, EntriesPage
 from holdfast.task.data.commands import LONGEST_REASON, Receipt
+from holdfast.task.data.records import Entry, EventRecord, OpenState
 from holdfast.task.data.state import known_head
 from holdfast.task.refusals import abandoned
+from holdfast.values.base import Json
 from holdfast.values.checks.ids import check_by
+from holdfast.values.text.redact import redact
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.tools.tool_runs import leave_calls
 
@@ -71,21 +75,45 @@ async def end_by_force(reader: Reader, task_id: str, reason: str, by: str) -> Re
             msg = f"Task {task_id!r} is closed: it can be read, not changed."
             raise TaskClosedError(msg)
         history = await handle.fetch_history()
-    left: list[Callable[[], object]] = []
-    try:
-        replayed = await _replayed(reader, _completed(history), left)
-        await _store(reader, task_id, replayed, why, by)
-    finally:
-        for evict in left:
-            evict()
+    async with _replayed(reader, history) as (replayed, cut):
+        await _store(reader, task_id, replayed, why, by, cut)
     return Receipt(id=unique_id(), verb="abandon", status="applied")
 
 
-async def _store(reader: Reader, task_id: str, task: AgentTask, why: str, by: str) -> None:
+async def ledger_of_stuck(
+    reader: Reader, task_id: str
+) -> tuple[list[Entry], tuple[OpenState, ...]]:
+    """Read the ledger of a task in which workflow code fails: its history is replayed here.
+
+    Returns:
+        Its entries, oldest first, with a last one on what is missing; and its open steps.
+
+    Raises:
+        QueryFailedError: Its history cannot be replayed.
+    """
+    found = await reader.describe(task_id)
+    handle = reader.client.get_workflow_handle(task_id, run_id=found.run_id)
+    with server_errors():
+        history = await handle.fetch_history()
+    async with _replayed(reader, history) as (task, cut):
+        ledger = task.core.ledger
+        why = cut or await why_stuck(reader.client, found) or "workflow code has failed"
+        text = f"What has happened since is not known: {why}"
+        last = Entry(event=EventRecord(kind="failed", at=round(time.time(), 3), text=text))
+        before = await read_archived(reader.archive, ledger.s.segment)
+        return [*before, *ledger.entries, last], ledger.s.opens
+
+
+async def _store(  # noqa: PLR0917  one caller
+    reader: Reader, task_id: str, task: AgentTask, why: str, by: str, cut: str
+) -> None:
     """Record the end in a replayed ledger, and write the record."""
     ledger, now = task.core.ledger, round(time.time(), 3)
     leave_calls(ledger, task.core.running, at=now)
-    body = {"status": "abandoned", "forced": True}
+    body: dict[str, Json] = {"status": "abandoned", "forced": True}
+    if cut:  # steps that the history has are not in the ledger
+        body["shortened"] = cut
+        why = f"{why}. The record is shortened: its history cannot be replayed to its end: {cut}"
     ledger.note("closed", now=now, by=by, text=why, body=body)
     given = CloseInput(
         status="abandoned", at=ledger.s.transcript, failure=abandoned(why), ledger=ledger.chain
@@ -155,14 +183,16 @@ class _Finds(Interceptor):
         return Inbound
 
 
+@asynccontextmanager
 async def _replayed(
-    reader: Reader, history: WorkflowHistory, left: list[Callable[[], object]]
-) -> AgentTask:
-    """Replay a history as far as it goes.
+    reader: Reader, whole: WorkflowHistory
+) -> AsyncGenerator[tuple[AgentTask, str]]:
+    """Replay a history as far as it goes; give the task, and why it goes no further.
 
     Raises:
         QueryFailedError: Not even its begin can be replayed.
     """
+    history, left = _completed(whole), list[Callable[[], object]]()
     found: list[AgentTask] = []
     replayer = Replayer(
         workflows=[AgentTask],
@@ -177,8 +207,12 @@ async def _replayed(
         failed = result.replay_failure
     if not found:
         msg = (
-            f"Task {history.workflow_id!r} has ended, and has no record: its history cannot be"
-            f" replayed by this code: {failed or 'it never began'}."
+            f"The history of task {history.workflow_id!r} cannot be replayed by this code:"
+            f" {failed or 'it never began'}."
         )
         raise QueryFailedError(msg, remedy="Do the same with the code that it ran with.")
-    return found[0]
+    try:
+        yield found[0], redact(f"{failed}") if failed else ""
+    finally:
+        for evict in left:
+            evict()

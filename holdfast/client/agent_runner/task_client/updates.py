@@ -28,6 +28,7 @@ from holdfast.errors import (
     InvalidArgumentError,
     NoWorkerError,
     StepNotFoundError,
+    StuckTaskError,
     TaskClosedError,
 )
 from holdfast.reading.presence import PATIENCE_SECONDS
@@ -86,6 +87,7 @@ class TaskUpdates(TaskEnds):
             TaskNotFoundError: There is no such task.
             TaskClosedError: It is closed.
             NoWorkerError: No worker process serves it.
+            StuckTaskError: Workflow code fails in it.
             StepFailedError: The step failed.
             HoldfastError: The task refused the request, or has ended with this error.
         """
@@ -129,7 +131,7 @@ class TaskUpdates(TaskEnds):
         """Keep the name of a request that is left without an answer."""
         try:
             yield
-        except (asyncio.CancelledError, ConnectError, NoWorkerError):
+        except (asyncio.CancelledError, ConnectError, NoWorkerError, StuckTaskError):
             self._caller.unanswered(task_id, name)
             raise
 
@@ -229,6 +231,7 @@ class TaskUpdates(TaskEnds):
             except NotTakenError as error:
                 failing_since = failing_since or time.monotonic()
                 if time.monotonic() - failing_since >= NOT_TAKEN_SECONDS:
+                    await self._reader.refuse_stuck(task_id)
                     raise ConnectError(*error.args) from error
                 await asyncio.sleep(pause)
                 continue
@@ -309,6 +312,7 @@ class TaskUpdates(TaskEnds):
             done, _ = await asyncio.wait({sending}, timeout=PATIENCE_SECONDS)
             while not done:
                 await self._reader.presence.require(task_id, request_id)
+                await self._reader.refuse_stuck(task_id)
                 done, _ = await asyncio.wait({sending}, timeout=6 * PATIENCE_SECONDS)
             reply = sending.result()
         except WorkflowUpdateFailedError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 from nicegui import ui
@@ -13,6 +14,7 @@ from holdfast.desk.pages.frame import Frame
 from holdfast.desk.pages.parts import QUIET, button, heading, notice, open_dialog, task_url, text
 from holdfast.desk.pages.task.reading import Facts
 from holdfast.desk.views.words import without_secrets
+from holdfast.reading.listing import STUCK
 from holdfast.task.data.calls import StandingRule
 from holdfast.task.step_body import StepBody
 from holdfast.values.runs.status import CLOSED
@@ -40,11 +42,12 @@ class Verbs:
         """Return what the buttons depend on."""
         status = facts.task.status
         has_steps = bool(facts.entries or facts.opens)
-        return (status, bool(facts.task.paused), bool(facts.approvals), has_steps)
+        is_stuck = facts.task.blocked_by == STUCK
+        return (status, bool(facts.task.paused), bool(facts.approvals), has_steps, is_stuck)
 
     def draw(self, facts: Facts) -> None:
         """Draw the buttons that make sense for the task as it is now."""
-        status, is_paused, is_asking, has_steps = self.key(facts)
+        status, is_paused, is_asking, has_steps, is_stuck = self.key(facts)
         is_closed = status in CLOSED
         can = self._frame.can
         with ui.row().classes("w-full gap-2"):
@@ -64,7 +67,9 @@ class Verbs:
             if not is_closed and has_steps and can("undo"):
                 button("Undo last step", icon="undo").on_click(self.undo)
             if not is_closed and can("abandon"):
-                button("Abandon", tone="danger", icon="block").on_click(self.abandon)
+                title = "End by force" if is_stuck else "Abandon"
+                made = button(title, tone="danger", icon="block")
+                made.on_click(partial(self.abandon, force=bool(is_stuck)))
             button("Verify", icon="verified").on_click(self.verify)
             button("Audit", icon="download").on_click(self.audit)
 
@@ -116,14 +121,18 @@ class Verbs:
         more = "Steps in progress are finished; no further step begins."
         self._ask("pause", "Pause the task", more, run, "Paused.")
 
-    def abandon(self) -> None:
-        """Ask why, and abandon the task."""
+    def abandon(self, *, force: bool = False) -> None:
+        """Ask why, and abandon the task; by force if it obeys no command."""
 
         def run(by: str, given: dict[str, Any]) -> Awaitable[Any]:
-            return self._runner.abandon(self._task_id, given["reason"], by)
+            return self._runner.abandon(self._task_id, given["reason"], by, force=force)
 
-        more = "It ends without an answer: running calls are cancelled. This cannot be taken back."
-        self._ask("abandon", "Abandon the task", more, run, "Abandoned.", is_final=True)
+        title, more = "Abandon the task", "It ends without an answer: running calls are cancelled."
+        if force:
+            title = "End the task by force"
+            more = "Temporal ends it; its record is made from its history. Mended code could go on."
+        more += " This cannot be taken back."
+        self._ask("abandon", title, more, run, "Abandoned.", is_final=True)
 
     def feedback(self) -> None:
         """Ask for a message, and give it to the model."""
