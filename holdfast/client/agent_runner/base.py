@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -41,11 +42,6 @@ from holdfast.values.text.shown import shown
 
 Images = Sequence[Image | ImagePart]
 """Images of an input; a part of an earlier message may be given again as it is."""
-
-
-_DEFAULTS = ("default_tool_choice", "default_extra_state", "default_session")
-OPTIONS = ("queue", "heartbeat", "roll_events", *_DEFAULTS, "roles", "verbose")
-"""Arguments of AgentRunner that `local` and `connect` pass on."""
 
 
 class RunnerBase:
@@ -156,8 +152,7 @@ class RunnerBase:
                 as tools.
         """
         _check_agents(agents)
-        own = ("data_dir", "app", "prices", "notify")
-        check_known("arguments of AgentRunner.local", options, (*own, *OPTIONS))
+        _check_options("local", options, own=("data_dir", "app", "prices", "notify"))
         check_arguments(RunnerBase.local, data_dir=data_dir, prices=prices)
         name = DEFAULT_APP if app is None else check_app(app)
         where = None if data_dir is None else _directory(data_dir)
@@ -200,7 +195,7 @@ class RunnerBase:
             ArchiveError: The archive cannot be used, or is not the namespace's.
         """
         own = ("data_dir", "namespace", "archive", "app", "tls", "api_key")
-        check_known("arguments of AgentRunner.connect", options, (*own, *OPTIONS))
+        _check_options("connect", options, own=own)
         check_arguments(
             RunnerBase.connect,
             address=address,
@@ -390,6 +385,18 @@ class RunnerBase:
             return None
         named = self.session(session)
         return SessionRef(id=named.id, name=named.name, queue=named.queue)
+
+
+def _check_options(of: str, given: Mapping[str, Any], *, own: tuple[str, ...]) -> None:
+    """Refuse what neither `local` or `connect` nor AgentRunner takes.
+
+    Raises:
+        WrongTypeError: There is no such argument.
+    """
+    known = [*inspect.signature(RunnerBase.__init__).parameters][2:]
+    others = {"app", "engine", "client", "archive"}
+    passed = (name for name in known if name not in others)
+    check_known(f"arguments of AgentRunner.{of}", given, (*own, *passed))
 
 
 def _directory(given: str | Path) -> Path:
