@@ -114,7 +114,14 @@ class TaskQueries:
         return await self._query(task_id, name, kind, args, even_closed=True)
 
     async def _query(
-        self, task_id: str, name: str, kind: type[T], args: Sequence[object], *, even_closed: bool
+        self,
+        task_id: str,
+        name: str,
+        kind: type[T],
+        args: Sequence[object],
+        *,
+        even_closed: bool,
+        again: bool = False,
     ) -> T:
         handle = self.client.get_workflow_handle(task_id)
 
@@ -144,6 +151,11 @@ class TaskQueries:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise TaskNotFoundError(task_id) from error
             await self.refuse_stuck(task_id)
+            if error.status is RPCStatusCode.FAILED_PRECONDITION and not again:
+                await asyncio.sleep(FIRST_SECONDS)  # its workflow task has failed, and goes on now
+                return await self._query(
+                    task_id, name, kind, args, even_closed=even_closed, again=True
+                )
             queue = await self.presence.queue_if_known(task_id)
             raise unanswered(error, task_id, name, queue) from error
         except WorkflowQueryFailedError as error:

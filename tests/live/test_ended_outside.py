@@ -10,7 +10,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
 from holdfast import AgentRunner, Task, tool
 from holdfast.errors import UndoRefusedError
-from holdfast.reading.ended import why_it_stands
+from holdfast.reading.ended import why_blocked
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.children import watch
 from tests.support.people import World, ask
@@ -75,7 +75,7 @@ async def test_a_task_that_looks_whether_its_child_has_ended_does_not_stand_stil
         return any(each.attempt > 1 for each in found.raw_description.pending_activities)
 
     await until(looks)
-    assert not await why_it_stands(runner.client, await runner.reader.describe(task.task_id))
+    assert not await why_blocked(runner.client, await runner.reader.describe(task.task_id))
 
 
 @pytest.mark.parametrize(("how", "rolls"), [("terminated", "both"), ("deleted", "")])

@@ -18,21 +18,29 @@ from holdfast.reading.queries import while_busy
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeRunner, until
+from tests.support.runs import pay
 from tests.support.workers import Counting
 
 
 @pytest.fixture
 def bugs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Bugs of workflow code: while there is one, no second step can begin."""
+    """Bugs of workflow code: while there is one, no second step can begin, and no command ends."""
     found: list[str] = []
     begin: Callable[..., None] = Ledger.begin
+    receipt: Callable[..., None] = Ledger.receipt
 
     def fails(ledger: Ledger, *given: Any, **more: Any) -> None:
         if ledger.s.steps and found:
             raise ZeroDivisionError(found[0])
         begin(ledger, *given, **more)
 
+    def fails_too(ledger: Ledger, *given: Any) -> None:
+        if found:
+            raise ZeroDivisionError(found[0])
+        receipt(ledger, *given)
+
     monkeypatch.setattr(Ledger, "begin", fails)
+    monkeypatch.setattr(Ledger, "receipt", fails_too)
     return found
 
 
@@ -107,11 +115,27 @@ async def test_a_task_whose_workflow_code_fails_is_ended_by_force_with_its_recor
     assert [each.output["count"] for each in steps] == [1]
     closed = (await runner.audit(task))[-1]
     assert (closed.actor, closed.reason) == ("anna", "anna: no fix in sight")
+    assert "shortened" not in closed.body
     with pytest.raises(TaskClosedError):
         await runner.abandon(task, "again", by="ben", force=True)
     bugs.clear()
     fork = await runner.fork(task, steps[0])
     assert (await runner.run_step(fork)).output["count"] == 2
+
+
+async def test_a_forced_end_withdraws_what_a_person_was_asked(
+    make_runner: MakeRunner, model: FakeOpenAI, bugs: list[str]
+) -> None:
+    runner = await make_runner(pay)
+    model.call("pay")
+    task = await runner.create_task("q")
+    assert (await runner.run_task(task)).status == "waiting"
+    bugs.append("a deploy too early")
+    assert (await runner.pause(task, by="anna")).status == "recorded"
+    await runner.abandon(task, "enough", by="anna", force=True)
+    *_, asked, closed = await runner.audit(task)
+    assert (asked.kind, "shortened" in closed.body) == ("withdrawn", False)
+    assert not await runner.pending_approvals(task)
 
 
 async def test_a_forced_end_after_a_rollover_whose_history_is_not_replayed_to_its_end_says_so(

@@ -85,6 +85,10 @@ class Invariants:
         if before and now not in {before, "abandoned"}:
             raise ViolationError(f"{id} was to be {before}, and now {now or 'goes on'}")
         self._ends[id] = now
+        closing, shown = core.ledger.s.closing, core.ledger.s.published
+        is_first = closing is not None and closing.is_prepared and not closing.failures
+        if is_first and now == "abandoned" and core.ledger.s.children and shown != now:
+            raise ViolationError(f"{id} is abandoned, and its nested tasks cannot see that")
 
     def _check_closed(self, run: Run) -> None:
         """A closed task says how it has ended while its workflow still sends signals."""

@@ -64,6 +64,20 @@ def test_a_request_is_answered_while_its_task_and_a_nested_one_that_begins_are_p
     )
 
 
+def test_nested_tasks_can_see_that_their_task_is_abandoned_before_they_have_ended() -> None:
+    assert_holds(
+        Schedule(
+            plan=[[["helper", {"input": '[[["pay", {"amount": 2}]], "done"]'}]], "done"],
+            choices=[
+                ("run", 0, "r1", {"all": True}),
+                ("settle",),
+                ("say", 0, "abandon", {"by": "ann"}),
+                ("home",),
+            ],
+        )
+    )
+
+
 def test_a_nested_task_that_was_terminated_after_a_rollover_is_not_waited_for() -> None:
     look = ["look", {"what": "1"}]
     helper = ["helper", {"input": '[[["pay", {"amount": 2}]], "done"]'}]
