@@ -291,14 +291,22 @@ async def test_a_server_that_died_is_started_again_and_what_may_be_repeated_is(
     assert model.requests[-1].holds("The connection was lost 3 times while tool 'look'")
 
 
-async def test_a_server_that_tasks_have_started_ends_with_the_runner(place: Place) -> None:
+@pytest.mark.parametrize("is_own", [False, True], ids=["of tasks", "of the program"])
+async def test_a_server_ends_with_the_runner_unless_the_program_has_connected_it(
+    place: Place, *, is_own: bool
+) -> None:
     script: list[Any] = [ToolCall(id="", name="look", arguments='{"thing": "x"}'), "seen"]
     server = place.stdio()
     agent = Agent(name="agent", model=ScriptedModel(script), mcp_servers=[server])
+    if is_own:
+        await server.connect()
     async with AgentRunner.local(agent, data_dir=None) as runner:
         assert str(await runner.run_task(await runner.create_task("q"))) == "seen"
         [pid] = place.pids
         os.kill(pid, 0)
+    if is_own:
+        os.kill(pid, 0)
+        await server.cleanup()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
