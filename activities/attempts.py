@@ -9,6 +9,7 @@ from temporalio import activity
 from temporalio.api.failure.v1 import Failure
 from temporalio.service import RPCError
 
+from holdfast.activities.heartbeat import FailedCalls
 from holdfast.task.data.failures import Losses, losses_in
 
 
@@ -54,7 +55,7 @@ async def losses() -> Losses:
 
     The server keeps why the last attempt ended, and of earlier ones only their number. A failed
     attempt says what it knew (`LOST`). When the last one was lost, or the server cannot be asked,
-    all of them count as lost.
+    all of them count as lost but for those that a rate limit ended.
     """
     info = activity.info()
     if info.attempt == 1 or info.workflow_id is None:
@@ -63,11 +64,11 @@ async def losses() -> Losses:
     try:
         described = await handle.describe()
     except RPCError:
-        return Losses(info.attempt - 1)
+        return Losses(FailedCalls.known().attempt - 1)
     pending = described.raw_description.pending_activities
     mine = [each.last_failure for each in pending if each.activity_id == info.activity_id]
     if any(each.HasField("timeout_failure_info") for each in mine):
-        return Losses(info.attempt - 1)
+        return Losses(FailedCalls.known().attempt - 1)
     return await _said_in(mine[0]) if mine else Losses()
 
 

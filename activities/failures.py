@@ -24,6 +24,7 @@ from temporalio.worker import (
     Interceptor,
 )
 
+from holdfast.activities.heartbeat import FailedCalls
 from holdfast.errors import (
     LONGEST_WAIT_SECONDS,
     UNUSABLE,
@@ -86,6 +87,11 @@ def log_failures_once() -> None:
     activity.logger.base_logger.addFilter(is_news)
 
 
+LONGEST_PAUSE_SECONDS = 60
+"""Longest wait between two calls that a rate limit refuses, unless the provider asks for more."""
+
+LIMIT_REMEDY = "run the step again later, or give more time by ModelSettings(rate_limit_seconds=)."
+
 PAID = 3
 """Most times that a model is asked which gives answers that cannot be used: each is paid for."""
 
@@ -104,7 +110,8 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
 
     Args:
         attempts: Number of the attempt from which on a model that is not available is no reason
-            for another one; 0 leaves that to the server.
+            for another one; 0 leaves that to the server. Those that a rate limit ended do not
+            count: that is waited out by time.
     """
     try:
         yield
@@ -115,18 +122,7 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
         tried = activity.info().attempt
         if tried > 1:  # once is daily life; a program that waits for long says what for
             log.warning("Attempt %d of a model call failed: %s", tried, text_of(error))
-        asked = error.retry_after
-        wait = None if asked is None or not asked >= 0 else min(asked, LONGEST_WAIT_SECONDS)
-        # Temporal takes a wait of zero for none given, and waits for 1, 2, 4 s and so on.
-        delay = None if wait is None else timedelta(seconds=max(wait, SHORTEST_WAIT_SECONDS))
-        raise ApplicationError(
-            clean_message(error),
-            *facts(remedy=clean_remedy(error)),
-            type=type(error).__name__,
-            next_retry_delay=delay,
-            non_retryable=0 < attempts <= tried or (error.code == UNUSABLE and tried >= PAID),
-            category=ApplicationErrorCategory.BENIGN,
-        ) from None
+        raise _again_or_not(error, attempts) from None
     except asyncio.CancelledError as error:
         if user_calls.is_cancelled():
             raise
@@ -143,6 +139,55 @@ def typed_failures(*, attempts: int = 0) -> Generator[None]:
             type=type(error).__name__,
             non_retryable=not heals_by_time(error),
         ) from None
+
+
+def _again_or_not(error: ModelUnavailableError, attempts: int) -> ApplicationError:
+    """Return the failure of an attempt whose model was not available."""
+    before, asked = FailedCalls.known(), error.retry_after
+    wait = None if asked is None or not asked >= 0 else min(asked, LONGEST_WAIT_SECONDS)
+    kind, remedy = ApplicationError, clean_remedy(error)
+    if error.is_limit and error.limit_seconds is not None:
+        kind = WaitingError
+        if wait is not None:  # a provider may ask for a second again and again
+            wait = max(wait, min(before.limits, LONGEST_PAUSE_SECONDS))
+        now = activity.info().started_time.timestamp()
+        is_last = now - (before.since or now) + (wait or 0) > error.limit_seconds
+        if is_last:
+            remedy = f"It is waited out for {error.limit_seconds:g} s: {LIMIT_REMEDY}"
+    else:
+        is_unusable = error.code == UNUSABLE and before.unusable + 1 >= PAID
+        is_last = is_unusable or 0 < attempts <= before.attempt
+    # Temporal takes a wait of zero for none given, and waits for 1, 2, 4 s and so on.
+    delay = None if wait is None else timedelta(seconds=max(wait, SHORTEST_WAIT_SECONDS))
+    return kind(
+        clean_message(error),
+        *facts(remedy=remedy),
+        type=type(error).__name__,
+        next_retry_delay=delay,
+        non_retryable=is_last,
+        category=ApplicationErrorCategory.BENIGN,
+    )
+
+
+class WaitingError(ApplicationError):
+    """The failure of an attempt that does not count: the provider's limit is waited out."""
+
+
+@contextmanager
+def counted(attempts: int) -> Generator[None]:
+    """Have the server make no attempt after the last one; those that only waited do not count.
+
+    Args:
+        attempts: Most attempts, lost ones included.
+    """
+    try:
+        yield
+    except WaitingError:
+        raise
+    except ApplicationError as error:
+        if FailedCalls.known().attempt < attempts or error.non_retryable:
+            raise
+        raise with_fact(error, is_last=True) from None
 
 
 @contextmanager
@@ -287,14 +332,16 @@ def marked(error: ApplicationError) -> ApplicationError:
     return with_fact(error, CERTAIN)
 
 
-def with_fact(error: ApplicationError, fact: dict[str, Any]) -> ApplicationError:
-    """Return a failure with one more fact in its details."""
+def with_fact(
+    error: ApplicationError, *fact: dict[str, Any], is_last: bool = False
+) -> ApplicationError:
+    """Return a failure with one more fact in its details, or as one that is not repeated."""
     return type(error)(
         error.message,
         *error.details,
-        fact,
+        *fact,
         type=error.type,
-        non_retryable=error.non_retryable,
+        non_retryable=is_last or error.non_retryable,
         next_retry_delay=error.next_retry_delay,
         category=error.category,
     )

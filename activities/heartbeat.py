@@ -25,8 +25,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.engine.clocks import Clocks, now
+from holdfast.errors import UNUSABLE, ModelUnavailableError
 from holdfast.task.data.failures import NOT_STARTED
 from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_object
 
 TRUSTED_SHARE = 0.5
 """Part of the heartbeat timeout for which an answer of the server is trusted. The rest of it is for
@@ -185,7 +187,49 @@ FASTEST_SECONDS = 5.0
 activity."""
 
 FAILED = "failed"
-"""Member of a detail of heartbeats: how many model calls of the activity have failed."""
+"""Member of a detail of heartbeats: the `FailedCalls` of the activity."""
+
+
+class FailedCalls(NamedTuple):
+    """The model calls of an activity that have failed and are made again, over all its attempts.
+
+    The number of an attempt does not say it: a worker that was lost is no failed call. The server
+    keeps the details of the newest heartbeat, also when an attempt fails or is lost.
+
+    Attributes:
+        repeated: Those that the usage counts.
+        limits: Those that a rate limit of the provider refused: such attempts do not count.
+        since: When the first of these attempts began, seconds since the epoch.
+        unusable: Those that were answered, and paid for, with what cannot be used.
+    """
+
+    repeated: int = 0
+    limits: int = 0
+    since: float = 0.0
+    unusable: int = 0
+
+    @classmethod
+    def known(cls) -> FailedCalls:
+        """Return what the attempts of the running activity before this one have said."""
+        details = activity.info().heartbeat_details
+        said = (each[FAILED] for each in details if is_object(each) and FAILED in each)
+        return cls(*next(said, ()))
+
+    @property
+    def attempt(self) -> int:
+        """Number of the running attempt, without those that a rate limit ended."""
+        return activity.info().attempt - self.limits
+
+    def after(self, error: ModelUnavailableError, *, repeated: bool) -> FailedCalls:
+        """Return these and the one that has failed in this attempt; `repeated` is one to count."""
+        began = activity.info().started_time.timestamp() if error.is_limit else 0.0
+        return FailedCalls(
+            self.repeated + repeated,
+            self.limits + error.is_limit,
+            self.since or began,
+            self.unusable + (error.code == UNUSABLE),
+        )
+
 
 HASTE_SECONDS, HASTY_SECONDS = 0.05, 2.0
 """Time between heartbeats of an activity that the task is likely to cancel, and for how long."""
@@ -205,8 +249,7 @@ class Pulse:
         news: Set when a heartbeat is to be sent soon.
         send: Sends a heartbeat with these details; to be called in the heartbeats' own loop.
         moved: Whether the task has continued as new since the activity was scheduled.
-        failed: How many model calls of the activity have failed and are made again, those of
-            earlier attempts included; each heartbeat carries it.
+        failed: The model calls that have failed; each heartbeat carries them.
         beaten: When the newest heartbeat was sent, or is about to be, a time of `now()`.
     """
 
@@ -215,7 +258,7 @@ class Pulse:
         self.news = asyncio.Event()
         self.send = send
         self.moved = False
-        self.failed = 0
+        self.failed = FailedCalls()
         self.beaten: float | None = None
         self._since = now()
         self._turn = asyncio.Lock()
@@ -298,8 +341,8 @@ class Pulse:
     def details(self) -> list[Json]:
         """Return what a heartbeat carries now: a value, if any, and the failed model calls."""
         details = None if self._make_details is None else self._make_details()
-        if self.failed:
-            return [details, {FAILED: self.failed}]
+        if any(self.failed):
+            return [details, {FAILED: list(self.failed)}]
         return [] if details is None else [details]
 
     def teller(self) -> Callable[..., None]:

@@ -430,7 +430,11 @@ class ModelUnavailableError(ModelError):
     Attributes:
         retry_after: Seconds that the provider asked to wait, or None.
         code: The provider's code for the failure, as "conversation_locked"; empty for none.
+        is_limit: Whether it is a rate limit or an overload: the provider has refused to work.
+        limit_seconds: How long such a limit is waited out; None counts it as a failed attempt.
     """
+
+    limit_seconds: float | None = None
 
     def __init__(
         self,
@@ -438,11 +442,13 @@ class ModelUnavailableError(ModelError):
         *,
         retry_after: float | None = None,
         code: str = "",
+        is_limit: bool = False,
         remedy: str = "",
     ) -> None:
         """Keep the provider's wish and code beside the text."""
         self.retry_after = retry_after
         self.code = code
+        self.is_limit = is_limit
         super().__init__(message, remedy=remedy)
 
 

@@ -21,6 +21,7 @@ from temporalio.exceptions import (
 )
 from temporalio.workflow import ActivityCancellationType
 
+from holdfast.task.data import failures
 from holdfast.task.data.closing import Closed, CloseInput
 from holdfast.task.data.failures import (
     CERTAIN,
@@ -28,6 +29,7 @@ from holdfast.task.data.failures import (
     Failure,
     failure_with,
     losses_in,
+    lost_failure,
 )
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
@@ -62,6 +64,10 @@ LOST_SECONDS = 600.0
 number of attempts: the server gives it each until its polls have ended, after a minute or two."""
 
 COUNTED = RetryPolicy(maximum_interval=timedelta(seconds=30), non_retryable_error_types=LOSSES)
+
+COUNTING = RetryPolicy(maximum_interval=timedelta(seconds=60))
+"""Of a step: the activity itself counts its attempts. The server cannot, since it would count those
+that a rate limit ended, too."""
 
 
 async def quick(
@@ -125,6 +131,8 @@ def is_lost(error: BaseException) -> bool:
     match error.cause if isinstance(error, ActivityError) else None:
         case TemporalTimeout(type=TimeoutType.HEARTBEAT | TimeoutType.START_TO_CLOSE):
             return True
+        case ApplicationError(type=failures.ACTIVITY_TIMEOUT):
+            return True
         case _:
             return False
 
@@ -138,10 +146,10 @@ async def describe(ledger: Ledger) -> Described:
 async def advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
     """Run an open step up to its next call that needs the task.
 
-    The server starts it again where a worker was lost, also when the agent allows fewer attempts:
-    the activity itself then ends it after a model call that has failed (`AdvanceInput.attempts`).
-    Once it gives up, the result is what the lost ones had handed over by their heartbeats; if that
-    is nothing, another activity follows, for LOST_SECONDS.
+    The server starts it again until the activity itself gives up: after as many failed model calls
+    as the agent allows (`AdvanceInput.attempts`), or when too many workers were lost. The result is
+    then what these had handed over by their heartbeats; if that is nothing, another activity
+    follows, for LOST_SECONDS.
 
     Args:
         ledger: The task.
@@ -181,9 +189,7 @@ async def _advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
         result_type=Advanced,
         start_to_close_timeout=timedelta(seconds=rules.timeout + 60),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=RetryPolicy(
-            maximum_attempts=rules.starts, maximum_interval=timedelta(seconds=60)
-        ),
+        retry_policy=COUNTING,
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         summary=step_label(ledger, n),
     )
@@ -294,13 +300,7 @@ def failure_of(error: BaseException) -> Failure:
         case ApplicationError():
             return failure_with(cause.type, cause.message, cause.details)
         case TemporalTimeout():
-            name = error.activity_type if isinstance(error, ActivityError) else ""
-            text = (
-                f"No worker finished the activity {name!r} in time; the last one may have been"
-                " lost."
-            )
-            remedy = "The log of the worker processes may say what hangs, or ends them."
-            return Failure(type="ActivityTimeout", message=text, remedy=remedy)
+            return lost_failure(error.activity_type if isinstance(error, ActivityError) else "")
         case _:
             return Failure(type=type(cause).__name__, message=str(cause))
 

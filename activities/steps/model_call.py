@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.source import Source
-from holdfast.activities.heartbeat import FAILED, Pulse, ensure_ours
+from holdfast.activities.heartbeat import FailedCalls, Pulse, ensure_ours
 from holdfast.activities.owning_task import ensure_wanted
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode
@@ -39,7 +39,6 @@ from holdfast.reading.streams.progress import write_progress
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.code.user_calls import kept_alive
 from holdfast.values.money import NOTHING
 from holdfast.values.runs.failed_attempts import is_locked, next_failure
@@ -78,18 +77,12 @@ def publishing(hub: StreamHub, pulse: Pulse, key: StreamKey, attempt: int) -> Ge
 
 @asynccontextmanager
 async def counting_failed(pulse: Pulse) -> AsyncGenerator[None]:
-    """Have the next attempt of the activity know how many of its model calls have failed.
-
-    The number of an attempt does not say it: a worker that was lost is no failed call. The server
-    keeps the details of the newest heartbeat, also when an attempt fails or is lost.
-    """
-    details = activity.info().heartbeat_details
-    known = (each[FAILED] for each in details if is_object(each) and FAILED in each)
-    before = pulse.failed = int(next(known, 0))
+    """Have the next attempt of the activity know which of its model calls have failed."""
+    before = pulse.failed = FailedCalls.known()
     try:
         yield
     finally:
-        if pulse.failed > before:
+        if pulse.failed != before:
             # Else the worker sends an older one at the end, which would replace this.
             pulse.beat_soon()
             with suppress(RPCError, AsyncActivityCancelledError):
@@ -194,7 +187,7 @@ class Asking:
                 "at": round(time.time(), 3),
                 "took": round(time.monotonic() - begun, 3),
                 "has_unique_ids": self._has_unique_ids,
-                "failed": self._pulse.failed,
+                "failed": self._pulse.failed.repeated,
             }
             answer = priced(admitted(made, self._model.name), self._prices, sent.model)
             answer = named(answer, sent.tools).model_copy(update=found)
@@ -227,7 +220,9 @@ class Asking:
             return await self._attempted(request)
         except Exception as error:
             if retry is None:
-                self._pulse.failed += is_locked(error)
+                if isinstance(error, ModelUnavailableError):
+                    error.limit_seconds = request.settings.seconds_of_limits
+                    self._pulse.failed = self._pulse.failed.after(error, repeated=is_locked(error))
                 raise
             if request.previous_response_id and self._is_forgotten(error):
                 raise  # no policy is asked before the whole conversation is sent
@@ -241,7 +236,8 @@ class Asking:
                 previous_response_id=request.previous_response_id or None,
                 conversation_id=request.conversation_id or None,
             )
-            self._pulse.failed += isinstance(failure, ModelUnavailableError)
+            if isinstance(failure, ModelUnavailableError):
+                self._pulse.failed = self._pulse.failed.after(failure, repeated=True)
             raise failure from failure.__cause__
 
     def _is_forgotten(self, error: Exception) -> bool:

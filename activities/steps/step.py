@@ -13,16 +13,22 @@ from holdfast.activities.data.agent_rules import makes_first_step, published
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.seen import commits_now, seen_before
 from holdfast.activities.data.source import Source, task_id, worker_identity
-from holdfast.activities.failures import failure_by, heals_by_time, typed_failures
+from holdfast.activities.failures import counted, failure_by, heals_by_time, typed_failures
 from holdfast.activities.guardrails import failing_for_all
-from holdfast.activities.heartbeat import Pulse, ensure_ours, heartbeats
+from holdfast.activities.heartbeat import FailedCalls, Pulse, ensure_ours, heartbeats
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.kept_conversation import Continuation, newest_answer
 from holdfast.activities.steps.model_call import Asking, counting_failed
 from holdfast.activities.steps.money import telling_losses
 from holdfast.activities.steps.step_hooks import StepHooks
 from holdfast.activities.steps.step_texts import StepTexts
-from holdfast.activities.tools.inline import Batch, InlineCalls, handed_over, keep_handed_over
+from holdfast.activities.tools.inline import (
+    Batch,
+    InlineCalls,
+    given_up,
+    handed_over,
+    keep_handed_over,
+)
 from holdfast.activities.tools.session_rules import has_no_rules
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.retriever import ask_retriever
@@ -31,7 +37,7 @@ from holdfast.reading.streams.turns import Place, local_turns
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep
-from holdfast.task.data.state import Described, known_head
+from holdfast.task.data.state import MOST_LOST, Described, known_head
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_calls
 from holdfast.values import json_patch as merge_patch
@@ -118,8 +124,11 @@ class StepActivities:
     @activity.defn(name="step")
     async def step(self, given: AdvanceInput) -> Advanced:
         """Run the step up to its next call that needs the task; make at most one model call."""
+        starts = max(given.attempts, MOST_LOST)
+        if FailedCalls.known().attempt > starts:
+            return given_up()
         async with telling_losses(given):
-            with typed_failures(attempts=given.attempts):
+            with counted(starts), typed_failures(attempts=given.attempts):
                 # What may be done twice is a model call or a read.
                 async with heartbeats(trusts_start=True) as pulse:
                     keep_handed_over(pulse)
@@ -327,8 +336,11 @@ def _stream_key(
 
 
 def _attempt(given: AdvanceInput) -> int:
-    """Number this attempt; one that begins later has a higher number, in any process."""
-    return given.tried + activity.info().attempt
+    """Number this attempt; one that begins later has a higher number, in any process.
+
+    One that a rate limit ended has said nothing, and does not count.
+    """
+    return given.tried + FailedCalls.known().attempt
 
 
 def _stamped(advanced: Advanced, attempt: int) -> Advanced:

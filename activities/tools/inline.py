@@ -35,7 +35,7 @@ from holdfast.agents.agent import Agent
 from holdfast.engine.clocks import now
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome, call_digest
-from holdfast.task.data.failures import Failure
+from holdfast.task.data.failures import Failure, facts, lost_failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenState
 from holdfast.task.data.wire import Advanced, AdvanceInput, HandedOver, ToolInput
@@ -57,6 +57,20 @@ def handed_over() -> HandedOver:
     """Read what an earlier attempt of this activity handed to the server."""
     details = _handed_over()
     return HandedOver(runs={}) if details is None else HandedOver.model_validate(details)
+
+
+def given_up() -> Advanced:
+    """Return what an activity has done whose workers were lost too often.
+
+    Raises:
+        ApplicationError: They had done nothing.
+    """
+    found = handed_over().result
+    if found is not None:
+        return found
+    lost = lost_failure(activity.info().activity_type)
+    known = facts(remedy=lost.remedy)
+    raise ApplicationError(lost.message, *known, type=lost.type, non_retryable=True)
 
 
 def keep_handed_over(pulse: Pulse) -> None:

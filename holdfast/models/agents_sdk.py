@@ -12,7 +12,14 @@ from typing import Any, Protocol, cast
 
 from holdfast.errors import HoldfastError, ModelRequestError, ModelUnavailableError
 from holdfast.models.base import Model as OneMethodModel
-from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, Tell, ToolSpec, is_passing
+from holdfast.models.base import (
+    ModelAnswer,
+    ModelRequest,
+    OutputSpec,
+    Tell,
+    ToolSpec,
+    foreign_error,
+)
 from holdfast.models.openai.hosted_items import without_lost_searches
 from holdfast.models.openai.item_contents import without_status
 from holdfast.models.openai.output_items import shown_items
@@ -282,7 +289,7 @@ class AskingModel:
 
     def _failure(self, error: Exception) -> ModelUnavailableError | ModelRequestError:
         msg = f"Model {self.name!r} raised {type(error).__name__}: {error}"
-        return ModelUnavailableError(msg) if is_passing(error) else ModelRequestError(msg)
+        return foreign_error(error, msg)
 
 
 def _arguments(request: ModelRequest) -> dict[str, Any]:

@@ -8,13 +8,18 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checka
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
-from holdfast.errors import UNUSABLE, ModelUnavailableError, WrongTypeError
+from holdfast.errors import (
+    UNUSABLE,
+    ModelRequestError,
+    ModelUnavailableError,
+    WrongTypeError,
+)
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.messages import Content, Message, TextPart, ToolCall, Usage, clean, last_text
-from holdfast.values.runs.failed_attempts import LOCKED
+from holdfast.values.runs.failed_attempts import LOCKED, wait_in
 from holdfast.values.settings import ModelSettings
 from holdfast.values.text.shown import shown
 
@@ -373,11 +378,46 @@ def is_status_passing(status: int, codes: Collection[str], *, may_repeat: bool =
     return may_repeat and is_busy
 
 
-def is_passing(error: Exception) -> bool:
-    """Whether time can heal what a provider's client raised."""
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int):
-        codes = {str(getattr(error, "code", None)), str(getattr(error, "type", None))}
-        return is_status_passing(status, codes)
+_LIMITS = frozenset(
+    {"rate_limit_exceeded", "rate_limit_error", "overloaded_error", "server_is_overloaded"}
+)
+"""Error codes of a provider that refuses work for a while."""
+
+_OVERLOADED = 529
+
+
+def is_rate_limit(status: int | None, codes: Collection[str], asked: float | None) -> bool:
+    """Whether a passing failure is a rate limit or an overload of the provider.
+
+    Args:
+        status: The HTTP status, if there was one.
+        codes: As for `is_status_passing`.
+        asked: Seconds that the provider asks to wait, or None.
+    """
+    is_away = status == HTTPStatus.SERVICE_UNAVAILABLE and asked is not None
+    is_busy = status in (HTTPStatus.TOO_MANY_REQUESTS, _OVERLOADED)
+    return is_away or is_busy or not _LIMITS.isdisjoint(codes)
+
+
+def foreign_error(error: Exception, text: str) -> ModelUnavailableError | ModelRequestError:
+    """Return the error for what another library's model or client raised.
+
+    Args:
+        error: What it raised; its status, code and headers are read where it has them.
+        text: What happened, for a person.
+    """
+    response = getattr(error, "response", None)
+    said = (getattr(error, "status_code", 0), getattr(error, "code", 0))
+    numbers = (*said, getattr(response, "status_code", 0))
+    status = next((each for each in numbers if isinstance(each, int) and each), None)
+    codes = {str(getattr(error, "code", None)), str(getattr(error, "type", None))}
     names = {base.__name__ for base in type(error).__mro__}
-    return bool(names & _PASSING) or isinstance(error, TimeoutError | ConnectionError)
+    if status is not None:
+        is_passing = is_status_passing(status, codes)
+    else:
+        is_passing = bool(names & _PASSING) or isinstance(error, TimeoutError | ConnectionError)
+    if not is_passing:
+        return ModelRequestError(text)
+    asked = wait_in(error)
+    is_limit = is_rate_limit(status, codes, asked)
+    return ModelUnavailableError(text, retry_after=asked, is_limit=is_limit)

@@ -36,6 +36,7 @@ else:  # the provider's package takes most of a second to load
 
 SECONDS_PER_ATTEMPT = 600.0
 ATTEMPTS = 10
+RATE_LIMIT_SECONDS = 3600.0
 
 
 class Settings(Written):
@@ -140,8 +141,11 @@ class ModelSettings(Settings):
         max_attempts: Attempts before the task asks a person; None is 10. The waits between them
             double from 1 s to at most 60 s; a Retry-After of the provider is obeyed instead. A
             call whose worker process was lost is made again in any case, up to four times.
-        retry: When a failed call is made again, in place of that: a ModelRetrySettings, or a dict
-            of its fields. Without a policy it is not, as in the Agents SDK.
+        rate_limit_seconds: How long a rate limit or an overload of the provider (429, 529, or 503
+            with a Retry-After) is waited out before the task asks a person, in seconds; None is
+            3600. The calls that it refuses are none of the `max_attempts`.
+        retry: When a failed call is made again, in place of all that: a ModelRetrySettings, or a
+            dict of its fields. Without a policy it is not, as in the Agents SDK.
 
     Raises:
         UserError: A field is given what it cannot hold, or is not served.
@@ -202,6 +206,7 @@ class ModelSettings(Settings):
     timeout_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_attempts: int | None = Field(default=None, ge=1)
+    rate_limit_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     retry: ModelRetrySettings | None = None
     preserve_raw_usage: ClassVar[None] = None  # models of the Agents SDK ask for it
 
@@ -255,6 +260,11 @@ class ModelSettings(Settings):
     def seconds_per_attempt(self) -> float:
         """Longest time of one attempt."""
         return self.timeout_seconds or self.timeout or SECONDS_PER_ATTEMPT
+
+    @property
+    def seconds_of_limits(self) -> float:
+        """How long a rate limit is waited out."""
+        return self.rate_limit_seconds or RATE_LIMIT_SECONDS
 
     @property
     def attempts(self) -> int:

@@ -77,3 +77,47 @@ async def test_a_model_that_stays_away_parks_the_task_when_the_attempts_are_over
     assert caught.value.cause_type == "ModelUnavailableError"
     model.reply("back")
     assert str(await runner.run_step(task)) == "back"
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_rate_limits_are_waited_out_by_time_and_use_up_no_attempts(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, *, is_streamed: bool
+) -> None:
+    await rig.serve(make_agent(model_settings=ModelSettings(max_attempts=2)))
+    runner = rig.runner()
+    model.fail(429, retry_after=0.01)
+    model.fail(503, retry_after=0.01)
+    model.fail(500)
+    model.reply("done")
+    task = await runner.create_task("q")
+    if is_streamed:
+        assert str(await runner.stream_step(task).result()) == "done"
+    else:
+        assert str(await runner.run_step(task)) == "done"
+    assert len(model.requests) == 4
+
+
+async def test_a_rate_limit_that_lasts_longer_than_is_allowed_asks_a_person(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    await rig.serve(make_agent(model_settings=ModelSettings(rate_limit_seconds=60)))
+    runner = rig.runner()
+    model.fail(429, retry_after=0.01)
+    model.fail(429, retry_after=90)
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match=r"(?s)429.*rate_limit_seconds") as caught:
+        await runner.run_step(task)
+    assert caught.value.cause_type == "ModelUnavailableError"
+    model.reply("back")
+    assert str(await runner.run_step(task)) == "back"
+
+
+async def test_failures_of_the_provider_are_no_answers_that_cannot_be_used(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    for _ in range(2):
+        model.fail(500, headers={"retry-after": "0.01"})
+    model.malformed()
+    model.reply("done")
+    assert str(await runner.run_step(await runner.create_task("q"))) == "done"

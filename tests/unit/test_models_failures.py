@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
-from holdfast.models.base import is_passing
+from holdfast.models.base import foreign_error
 from holdfast.models.openai.http.failures import model_error
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import user
@@ -87,7 +87,8 @@ def test_an_error_that_a_program_s_own_model_raises_is_told_apart_by_its_code(
 ) -> None:
     response = httpx2.Response(status, request=httpx2.Request("POST", "http://localhost"))
     error = openai.APIStatusError("no", response=response, body={"code": code})
-    assert is_passing(error) is is_waited_for
+    made = foreign_error(error, "it failed")
+    assert isinstance(made, ModelUnavailableError) is is_waited_for
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from holdfast.errors import ModelRequestError, ModelUnavailableError
-from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec, is_passing
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec, foreign_error
 from holdfast.models.openai.item_contents import all_parts
 from holdfast.values.base import Json
 from holdfast.values.messages import FilePart, ImagePart, Message, TextPart, ToolCall, Usage
@@ -260,4 +260,4 @@ def _get(holder: Any, name: str) -> Any:
 def _failure(model: str, error: Exception) -> ModelUnavailableError | ModelRequestError:
     """Return the error for what an LLM raised."""
     msg = f"Model {model!r} of LlamaIndex raised {type(error).__name__}: {error}"
-    return ModelUnavailableError(msg) if is_passing(error) else ModelRequestError(msg)
+    return foreign_error(error, msg)

@@ -32,6 +32,9 @@ REFUSAL = "refusal"
 NOT_STARTED = "NotStarted"
 """Type of the failure of a call that was certainly not made, and may be scheduled again."""
 
+ACTIVITY_TIMEOUT = "ActivityTimeout"
+"""Type of the failure of an activity whose attempts were lost, or took too long."""
+
 TOOL_MISSING = "ToolMissingError"
 """Type of the failure of a call whose tool the agent of the worker process has lost."""
 
@@ -141,6 +144,13 @@ class Failure(Value):
     def text(self) -> str:
         """The message with the remedy."""
         return with_remedy(self.message, self.remedy)
+
+
+def lost_failure(activity: str) -> Failure:
+    """Return the failure of an activity that no attempt has ended in time."""
+    text = f"No worker finished the activity {activity!r} in time; the last one may have been lost."
+    remedy = "The log of the worker processes may say what hangs, or ends them."
+    return Failure(type=ACTIVITY_TIMEOUT, message=text, remedy=remedy)
 
 
 def failure_with(kind: str | None, message: str, details: Iterable[object]) -> Failure:

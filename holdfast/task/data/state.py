@@ -19,7 +19,7 @@ from holdfast.values.base import ChainRef, Json, Value, canonical, digest
 from holdfast.values.messages import Blob, ImagePart, Message, Usage
 from holdfast.values.money import NOTHING, Dollars
 from holdfast.values.runs.status import TaskStatus
-from holdfast.values.settings import Budget
+from holdfast.values.settings import ATTEMPTS, Budget
 from holdfast.values.steps import TaskStep
 
 PARKED = "parked"
@@ -116,7 +116,7 @@ class AgentRules(Value):
     model: str = ""
     policies: dict[str, ToolPolicy] = Field(default_factory=dict)
     timeout: float = 600.0
-    attempts: int = 10
+    attempts: int = ATTEMPTS
     parallel: int = 1
     guards: tuple[GuardRule, ...] = ()
 

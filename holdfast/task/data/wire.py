@@ -21,6 +21,7 @@ from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Content, Message, ToolCall
 from holdfast.values.money import NOTHING, Dollars
 from holdfast.values.runs.status import TaskStatus
+from holdfast.values.settings import ATTEMPTS
 
 INLINE_BYTES = 16 * 1024
 """Texts above this size go to the archive; history holds a reference.
@@ -53,8 +54,8 @@ class AdvanceInput(Value):
         keeps: Whether money for a last answer must be left after the call.
         head: Digest of the task's head, cut to 16 digits, for the first step: the process that has
             described the agent just now need not ask for the head. Else as for `ToolInput`.
-        attempts: Number of the attempt whose failed model call stops the step, where the server
-            would start the activity more often, for lost workers; else 0.
+        attempts: Number of the attempt whose failed model call stops the step, without those that
+            a rate limit ended.
         root: Of a call of an agent: the first task of all that it works for.
     """
 
@@ -72,7 +73,7 @@ class AdvanceInput(Value):
     dollars: Dollars | None = None
     keeps: bool = False
     head: str = ""
-    attempts: int = 0
+    attempts: int = ATTEMPTS
     root: str = ""
 
 

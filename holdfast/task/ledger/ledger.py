@@ -223,7 +223,7 @@ class Ledger(UpcomingSteps):
             stream=current.stream,
             tried=current.tried if current.stream or self.given.head.run.streams else 0,
             head=self.head_digest if n == 1 and not current.journal else self.changed_head,
-            attempts=rules.attempts if rules.attempts < rules.starts else 0,
+            attempts=rules.attempts,
             root="" if self.given.parent is None else self.given.parent.first,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
@@ -105,13 +105,13 @@ def normalized(error: Exception) -> ModelRetryNormalizedError:
         error_code=found("code"),
         message=str(error),
         request_id=found("request_id"),
-        retry_after=_wait_of(known),
+        retry_after=wait_in(*known),
         is_network_error=lost or (isinstance(error, ModelUnavailableError) and status is None),
         is_timeout=is_timeout,
     )
 
 
-def _wait_of(errors: Iterable[BaseException]) -> float | None:
+def wait_in(*errors: BaseException) -> float | None:
     """Return the seconds that the provider asked to wait: as our error has it, or the response."""
     for each in errors:
         wait: Any = getattr(each, "retry_after", None)

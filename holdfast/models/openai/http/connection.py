@@ -18,6 +18,7 @@ from holdfast.models.defaults import default_client, default_key
 from holdfast.models.openai.http.bodies import HEAVY_BYTES, RequestBody
 from holdfast.models.openai.http.failures import (
     ErrorStatus,
+    codes_of,
     cut_off,
     lost,
     malformed,
@@ -303,7 +304,8 @@ class Connection:
         """
         error: Json = event.get("error")
         if is_object(error) and error.get("message"):
-            raise cut_off(self.model, str(error["message"]), secret=self.secret)
+            said, codes = str(error["message"]), codes_of(error)
+            raise cut_off(self.model, said, secret=self.secret, codes=codes)
 
     def _read(self, body: str, request_id: str | None) -> dict[str, Json]:
         try:

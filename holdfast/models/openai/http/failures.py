@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
@@ -22,7 +22,7 @@ from holdfast.errors import (
     ModelRequestError,
     ModelUnavailableError,
 )
-from holdfast.models.base import NOT_HEALED_BY_TIME, is_status_passing
+from holdfast.models.base import NOT_HEALED_BY_TIME, is_rate_limit, is_status_passing
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.runs.asked_waits import retry_after
@@ -138,7 +138,8 @@ def model_error(error: openai.OpenAIError, *, model: str, secret: str = "") -> M
         case openai.APIError():
             return ModelUnavailableError(
                 f"Model {model!r} broke off its answer: {cleaned(error.message, secret)}. The call"
-                " is repeated later."
+                " is repeated later.",
+                is_limit=is_rate_limit(None, codes_of(as_object(error.body)), None),
             )
         case _:
             return ModelRequestError(
@@ -170,7 +171,7 @@ def status_error(
     request_id = headers.get("x-request-id") or headers.get("request-id")
     where = f"HTTP {status}" + (f", request id {request_id}" if request_id else "")
     said = cleaned(_message_in(body), secret)
-    codes = {str(body.get("code")), str(body.get("type"))}
+    codes = codes_of(body)
     if codes & NOT_HEALED_BY_TIME:
         return ModelRequestError(
             f"Model {model!r} refused the request ({where}): {said}.",
@@ -189,6 +190,7 @@ def status_error(
             f"Model {model!r} is not available ({where}): {said}. The call is repeated {when}.",
             retry_after=wait,
             code=str(body.get("code") or ""),
+            is_limit=is_rate_limit(status, codes, asked),
         )
     known = {**_ADVICE, **(advice or {})}
     return ModelRequestError(
@@ -197,6 +199,11 @@ def status_error(
         status=status,
         code=str(body.get("code") or ""),
     )
+
+
+def codes_of(body: Mapping[str, Json]) -> set[str]:
+    """Return the words by which a provider's error object says what it is."""
+    return {str(body.get("code")), str(body.get("type"))}
 
 
 def too_slow(model: str) -> ModelUnavailableError:
@@ -209,11 +216,14 @@ def too_slow(model: str) -> ModelUnavailableError:
     return made
 
 
-def cut_off(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
+def cut_off(
+    model: str, reason: str, *, secret: str = "", codes: Collection[str] = ()
+) -> ModelUnavailableError:
     """Make the error for a streamed answer that ends before it is complete."""
     return ModelUnavailableError(
         f"Model {model!r} broke off its answer in the middle ({cleaned(reason, secret)}). The call"
-        " is repeated later."
+        " is repeated later.",
+        is_limit=is_rate_limit(None, codes, None),
     )
 
 

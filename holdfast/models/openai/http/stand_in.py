@@ -11,13 +11,8 @@ import openai
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from holdfast.errors import (
-    HoldfastError,
-    InvalidArgumentError,
-    ModelRequestError,
-    ModelUnavailableError,
-)
-from holdfast.models.base import is_passing
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.models.base import foreign_error
 from holdfast.models.openai.http.failures import cleaned, model_error, too_slow
 from holdfast.values.base import Json
 from holdfast.values.settings import ModelSettings
@@ -132,8 +127,7 @@ class StandIn:
         except Exception as error:  # noqa: BLE001  raised anew
             said = cleaned(f"{type(error).__name__}: {error}", self.secret)
             msg = f"The client of model {self._model!r} raised {said}"
-            kind = ModelUnavailableError if is_passing(error) else ModelRequestError
-            raise kind(msg) from None
+            raise foreign_error(error, msg) from None
 
 
 def _create(client: Any, path: str) -> Callable[..., Any] | None:
