@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from itertools import cycle
 from typing import Any
 
@@ -26,6 +27,7 @@ from holdfast import (
 )
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import call as called
+from holdfast.values.code import user_calls
 from tests.support.runs import Runs, look
 
 Code = Callable[..., Any]
@@ -47,6 +49,13 @@ async def _exits_async(*_: Any) -> Any:
     raise SystemExit(3)
 
 
+async def _cancels_its_task(*_: Any) -> Any:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
 class PanicError(BaseException):
     """As Rust extensions raise it."""
 
@@ -61,6 +70,7 @@ async def _closes_async(*_: Any) -> Any:
 
 STOPS = {
     _panics: "PanicError: out of bounds",
+    _cancels_its_task: "CancelledError",
     _closes_async: "GeneratorExit",
     _cancels: "CancelledError",
     _exits: "SystemExit: 3",
@@ -124,6 +134,28 @@ def acting(ran: list[str], **how: Any) -> FunctionTool:
         return "done"
 
     return function_tool(act, **how)
+
+
+@pytest.mark.parametrize("is_embedded", [False, True])
+async def test_a_tool_that_cancels_its_own_task_is_run_once_and_told(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, *, is_embedded: bool
+) -> None:
+    ran: list[str] = []
+
+    @tool(effect="read")
+    async def scope() -> None:
+        """Leak a cancel scope."""
+        ran.append("scope")
+        await _cancels_its_task()
+
+    if not is_embedded:  # as in a worker process, which has no loop of the caller's
+        monkeypatch.setattr(user_calls, "callers_loop", ContextVar("none", default=None))
+    model.call("scope")
+    model.reply("done")
+    agent = await run.serve(scope)
+    async with asyncio.timeout(30):
+        result = await Runner.run(agent, "q", runner=run.runner)
+    assert (result.final_output, ran) == ("done", ["scope"])
 
 
 async def test_a_predicate_for_approvals_that_stops_runs_nothing(

@@ -404,11 +404,11 @@ async def with_caller(call: Callable[[], Any]) -> Any:
     """
     loop, asked = callers_loop.get(), False
     if loop is None or not loop.is_running() or loop is asyncio.get_running_loop():
-        return await call()
+        return await _apart(call)
 
     async def there() -> Any:
         try:
-            return await call()
+            return await _apart(call)
         except asyncio.CancelledError:
             if asked or not is_cancelled():
                 raise
@@ -425,6 +425,20 @@ async def with_caller(call: Callable[[], Any]) -> Any:
         if asked:
             cancel()
     return outer.result()
+
+
+async def _apart(call: Callable[[], Any]) -> Any:
+    """Await what a call returns in a task of its own, the one that its code can cancel.
+
+    A cancel scope that leaks, or `current_task().cancel()`, is then told from a cancellation of the
+    activity, after which the call would be made again.
+    """
+
+    async def kept() -> Any:
+        with kept_alive():
+            return await call()
+
+    return await asyncio.create_task(kept())
 
 
 async def invoke(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
