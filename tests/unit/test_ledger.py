@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.models.base import ModelAnswer
+from holdfast.reading.streams.follower import Follower
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.closing import EntriesRequest
 from holdfast.task.data.commands import Command, RunRequest
@@ -28,6 +29,9 @@ from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import ChainRef, extend
 from holdfast.values.messages import ImagePart, Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import TaskStep
+
+if TYPE_CHECKING:
+    from holdfast.reading.reader import Reader
 
 HEAD = TaskHead(agent="a")
 
@@ -81,6 +85,27 @@ def test_what_a_task_carries_stays_small_when_it_grows() -> None:
         given = TaskInput(head=HEAD, input="q", carried=carried)
         ledger = Ledger(given, task_id="t", now=1.0)
     assert sizes[-1] <= sizes[5] + 40
+
+
+async def test_a_reader_that_skips_what_is_archived_goes_on_behind_it() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    stepped(ledger, "more")
+    number = ledger.number
+    ledger.archived(SegmentRef(sha256="s", entries=len(ledger.entries)))
+    given = TaskInput(head=HEAD, input="q", carried=ledger.carried())
+    rolled = Ledger(given, task_id="t", now=2.0)
+
+    class Reading:
+        async def query(self, _id: str, _name: str, _kind: Any, asked: Any, **_: Any) -> Any:
+            return entries_page(rolled, asked)
+
+    follower = Follower(cast("Reader", Reading()), lambda _: never(), "t")
+    await follower.skip()
+    assert follower.after == number > 0
+
+
+async def never() -> Any:
+    """Give no answer of a task."""
 
 
 @given(st.lists(st.text(max_size=20), max_size=10), st.integers(0, 10))

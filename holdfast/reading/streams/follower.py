@@ -48,7 +48,6 @@ from holdfast.task.happenings import (
     StepBegan,
     StepEnded,
     TaskClosed,
-    happenings,
     in_order,
 )
 from holdfast.task.step_body import StepBody
@@ -174,10 +173,9 @@ class Follower:
         newest = EntriesRequest(skip=sys.maxsize, opens=True)
         page = await self._reader.query(self._task_id, "entries", EntriesPage, newest)
         self._base = self._seen = archived_entries(page.segment)
-        entries, opened = await self._ask(even_closed=False)
-        found = in_order(happenings(entries, opened))
-        numbers = (each.number for each in found if not isinstance(each, TaskClosed))
-        self._after = max([0, self._after, *numbers])
+        await self._ask(even_closed=False)
+        # All that happened may be in the archive, where a task has continued as new.
+        self._after = max(self._after, page.number)
 
     @property
     def after(self) -> int:

@@ -35,6 +35,7 @@ class EntriesPage(Value):
         opens: The open steps.
         branch: The present branch.
         ledger: Length and digest of the chain of the whole ledger.
+        number: Number of the last thing that happened, archived or not.
         task: The task, when it was asked for; of a long input, its beginning.
     """
 
@@ -44,6 +45,7 @@ class EntriesPage(Value):
     opens: tuple[OpenState, ...] = ()
     branch: int = 0
     ledger: ChainRef = ChainRef()
+    number: int = 0
     task: Task | None = None
 
 

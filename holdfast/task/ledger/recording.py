@@ -98,6 +98,11 @@ class Recording:
         self.change(ledger=ChainRef(length + len(new), extend(digest, new)))
         self._unchained = 0
 
+    @property
+    def number(self) -> int:
+        """Number of the last thing that happened."""
+        return self._marks
+
     def next_number(self) -> int:
         """Count one more thing that happened, and return its number."""
         self._marks += 1

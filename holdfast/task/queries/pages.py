@@ -52,6 +52,7 @@ def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
         opens=tuple(each.chained() for each in ledger.s.opens) if asked.opens else (),
         branch=ledger.s.branch,
         ledger=ledger.chain,
+        number=ledger.number,
         task=ledger.task() if asked.task else None,
     )
 
