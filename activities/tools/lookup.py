@@ -27,6 +27,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
+from holdfast.values.checks.json_shapes import filled_in
 from holdfast.values.code.typed_data import Returned
 from holdfast.values.messages import ToolCall, Usage
 from holdfast.values.parts.sources import content_of
@@ -175,7 +176,8 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
     Raises:
         ApplicationError: It is not a tool of the same kind any more, or leads to another agent: the
             call would do something else.
-        UserError: The tool is another one, and the call does not fit it.
+        UserError: The tool is another one, and the call does not fit it; or an argument that it
+            leaves out would not be what people who approve it are shown.
     """
     began, now = first.of(agent.name), tool.policy()
     policy = began.policies.get(call.name, now)
@@ -191,6 +193,16 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
             " something else. The task waits, nothing is lost."
         )
         raise ApplicationError(msg, *facts(remedy=remedy), type=TOOL_CHANGED, non_retryable=True)
+    if policy.needs_approval != "no" and policy.defaults != now.defaults:
+        shown, runs = (filled_in(call.arguments, each.defaults) for each in (policy, now))
+        if shown != runs:
+            changed = (f"{at} ({canonical(runs.get(at)).decode()})" for at in {*shown, *runs})
+            msg = (
+                f"Tool {call.name!r} {where} fills in other defaults than those that people who"
+                f" approve its calls are shown: {', '.join(sorted(changed))}. The task waits,"
+                " nothing is lost."
+            )
+            raise UserError(msg, remedy=remedy)
     specs = (spec for spec in (*began.tools, *began.handoffs) if spec.name == call.name)
     known = next(specs, None)
     if known is None or is_same_shape(known.parameters, tool.spec().parameters):

@@ -13,7 +13,7 @@ import pytest
 from holdfast import RunConfig, Runner, ToolExecutionConfig, handoff, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
-from holdfast.errors import CommandRefusedError, ModelBehaviorError
+from holdfast.errors import CommandRefusedError, ModelBehaviorError, UserError
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, until_status
@@ -58,6 +58,30 @@ async def test_no_approved_call_begins_while_the_tool_of_one_beside_it_is_lost(
     assert result.final_output == "done"
     assert sorted(done) == list(tools)
     assert outputs(result) == [f"did {name}" for name in tools]
+
+
+async def test_an_approved_call_waits_where_a_deploy_has_changed_a_default_that_was_shown(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    paid: list[tuple[int, str]] = []
+
+    def paying(default: str) -> Tool:
+        @tool(needs_approval=True)
+        def pay(euros: int, iban: str = default) -> str:
+            """Pay."""
+            paid.append((euros, iban))
+            return "paid"
+
+        return pay
+
+    old, new = (make_agent(paying(default)) for default in ("DE00", "DE66"))
+    model.call("pay", {"euros": 40})
+    model.reply("done")
+    state = await site.waiting(old)
+    await site.parks(new, state, UserError, "fills in other defaults .*: iban")
+    assert paid == []
+    assert (await site.goes_on(old, state)).final_output == "done"
+    assert paid == [(40, "DE00")]
 
 
 async def test_an_approved_call_waits_for_the_tool_of_one_that_is_not_decided_yet(

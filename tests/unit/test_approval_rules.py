@@ -17,7 +17,7 @@ from holdfast.task.data.commands import Command, RunRequest, Verb
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.people import approvals, decisions, standing
+from holdfast.task.people import approvals, deciders, decisions, standing
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import check_by
@@ -271,6 +271,29 @@ def test_one_person_is_one_however_unicode_writes_the_name() -> None:
     assert desk.at().status == "open"
     assert not desk.decide("ben")
     assert desk.at().status == "approved"
+
+
+@pytest.mark.parametrize(
+    ("one", "twin"),
+    [
+        *(("copa", "\u0441\u043e\u0440\u0430"), ("TOM", "\u0422\u041e\u041c")),
+        *(("ka", "\u03ba\u03b1"), ("nu", "\u0578\u057d"), ("Al", "AI"), ("bo", "b0")),
+    ],
+)
+def test_a_name_that_looks_like_another_is_no_second_person_and_is_not_named_by_its_rule(
+    one: str, twin: str
+) -> None:
+    desk = Desk(ApprovalRule(quorum=2))
+    for name in (one, twin):
+        desk.decide(check_by(name))
+    assert desk.at().progress == f"1 of 2: {one}"
+    assert not deciders.can_decide(desk.at(), deciders.Person(twin))
+    desk.decide("ben")
+    assert desk.at().status == "approved"
+    assert "may not decide" in Desk(ApprovalRule(by=[one])).decide(twin)
+    assert "created the task" in Desk(ApprovalRule(not_asker=True), asker=one).decide(twin)
+    with pytest.raises(ValueError, match="cannot be reached by 1"):
+        ApprovalRule(by=[one, twin], quorum=2)
 
 
 def test_a_standing_decision_is_about_the_calls_of_one_agent() -> None:

@@ -55,12 +55,15 @@ class Limits:
         body_bytes: Longest body of a request.
         writes_per_second: Requests other than reads that a sender may send, on average.
         burst: How many of them may come at once.
+        reads_per_second: Reads that a sender may send, on average; those of ten seconds may come
+            at once.
         open_requests: Requests, streams and sockets of pages that a sender may have open.
     """
 
     body_bytes: int = 1_048_576
     writes_per_second: float = 20.0
     burst: int = 60
+    reads_per_second: float = 200.0
     open_requests: int = 200
 
 
@@ -94,7 +97,8 @@ class Protection:
         self._app = app
         self._guard = guard
         self._limits = limits
-        self._rates = rates
+        self._writes = rates
+        self._reads = Rates(limits.reads_per_second, max(1, int(10 * limits.reads_per_second)))
         self._open = Counter[str]()
         most = f"{limits.body_bytes:,}"
         self._too_long = f"A request may have a body of at most {most} bytes. Nothing was done."
@@ -133,8 +137,11 @@ class Protection:
             return self._unknown(connection, path, error)
         scope[VISITOR] = visitor
         if self._open[visitor.name] >= self._limits.open_requests:
-            return too_many(1)
-        if is_write and scope["type"] == "http" and (wait := self._rates.wait(visitor.name)):
+            most = self._limits.open_requests
+            text = f"{visitor.name} has {most} requests, streams and pages open. End some of them."
+            return too_many(1, text)
+        rates = self._writes if is_write and scope["type"] == "http" else self._reads
+        if wait := rates.wait(visitor.name):
             return too_many(wait)
         return None
 
@@ -171,10 +178,10 @@ class Protection:
         return problem(413, self._too_long, headers={"Connection": "close"})
 
 
-def too_many(wait: float) -> Response:
+def too_many(wait: float, text: str = "Too many requests; try again a little later.") -> Response:
     """Answer who has sent too much, and may send more after these seconds."""
     headers = {"Retry-After": str(int(wait) + 1)}
-    return problem(429, "Too many requests; try again a little later.", headers=headers)
+    return problem(429, text, headers=headers)
 
 
 def path_of(scope: Scope) -> str:

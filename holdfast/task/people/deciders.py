@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from holdfast.task.data.calls import Approval, ApprovalKind, Vote
-from holdfast.values.runs.approval_rules import ROLE, ApprovalRule, person_key
+from holdfast.values.runs.approval_rules import ROLE, ApprovalRule, are_one, person_key
 
 ROLES = "roles"
 """Argument of a decision: the roles of the person who decides, as the client knows them."""
@@ -54,7 +54,7 @@ def refused(approval: Approval, by: str, roles: Collection[str]) -> str:
                 f"Who created the task may not decide {approval.id!r}, and the task does not record"
                 " who that is. Create it with by=, or fork it with by=."
             )
-        if person_key(by) == person_key(approval.asker):
+        if are_one(by, approval.asker):
             return f"{by} created the task and may not decide {approval.id!r}: somebody else must."
     names = approval.may_decide
     if not names or _is_among(names, by, roles):
@@ -69,15 +69,13 @@ def refused(approval: Approval, by: str, roles: Collection[str]) -> str:
 
 def can_decide(approval: Approval, person: Person) -> bool:
     """Whether an approval waits for a person, who may decide it and has not voted yet."""
-    voters = {person_key(vote.by) for vote in approval.votes}
-    return person_key(person.name) not in voters and not refused(
-        approval, person.name, person.roles
-    )
+    has_voted = any(are_one(vote.by, person.name) for vote in approval.votes)
+    return not has_voted and not refused(approval, person.name, person.roles)
 
 
 def voted(approval: Approval, by: str, *, now: float, note: str) -> tuple[Vote, ...]:
     """Return the votes with that of a person; one person's second vote changes nothing."""
-    if any(person_key(vote.by) == person_key(by) for vote in approval.votes):
+    if any(are_one(vote.by, by) for vote in approval.votes):
         return approval.votes
     return (*approval.votes, Vote(by=by, at=now, note=note))
 

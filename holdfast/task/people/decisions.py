@@ -14,7 +14,7 @@ from holdfast.task.ledger.money import raise_budget
 from holdfast.task.people import deciders
 from holdfast.task.people.questions import answer, decline
 from holdfast.values.base import Json, same_json
-from holdfast.values.checks.json_shapes import left_out
+from holdfast.values.checks.json_shapes import filled_in
 from holdfast.values.messages import ToolCall, system
 
 REJECTED = BARE_REJECTION
@@ -54,12 +54,8 @@ def with_defaults(ledger: Ledger, approval: Approval) -> Approval:
     call = asked_call(approval, approval.as_agreed)
     described = ledger.s.described
     policy = policy_of(described.rules(approval.agent).policies, call) if described else None
-    try:
-        given: Json = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        given = None
-    filled_in = left_out(given, policy.defaults) if policy and call.name else {}
-    return approval.model_copy(update={"defaults": filled_in})
+    defaults = filled_in(call.arguments, policy.defaults) if policy and call.name else {}
+    return approval.model_copy(update={"defaults": defaults})
 
 
 def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TypeGuard
 from urllib.parse import unquote
@@ -75,6 +76,19 @@ def defaulted(schema: Json) -> dict[str, Json]:
 
     found = kept(root, DEEPEST_SCHEMA)
     return {**found, "$defs": defs} if defaults and defs else found if defaults else {}
+
+
+def filled_in(arguments: str, schema: Json) -> dict[str, Json]:
+    """Return the values that are filled in for what the arguments of a call leave out.
+
+    Args:
+        arguments: The arguments, as JSON; for others nothing is filled in.
+        schema: What `defaulted` has returned.
+    """
+    try:
+        return left_out(json.loads(arguments or "{}"), schema)
+    except (ValueError, RecursionError):
+        return {}
 
 
 def left_out(

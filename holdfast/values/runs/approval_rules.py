@@ -67,7 +67,7 @@ class ApprovalRule(Written):
     @model_validator(mode="after")
     def _fits(self) -> ApprovalRule:
         has_role = any(name.startswith(ROLE) for name in (*self.by, *self.escalate_to))
-        people = {person_key(name) for name in (*self.by, *self.escalate_to)}
+        people = {_looks(name) for name in (*self.by, *self.escalate_to)}
         after, expires = self.escalate_after_seconds, self.expires_seconds
         if bool(after) != bool(self.escalate_to):
             msg = "escalate_after_seconds and escalate_to need each other"
@@ -131,3 +131,22 @@ def person_key(name: str) -> str:
     """
     seen = INVISIBLE.sub("", unicodedata.normalize("NFKC", name)).casefold()
     return " ".join(unicodedata.normalize("NFKC", seen).split())
+
+
+def are_one(name: str, other: str) -> bool:
+    """Whether two names are one person, or look so alike that people would take them for one.
+
+    Who is named by a rule is asked by `person_key`: one that only looks alike is not named.
+    """
+    return person_key(name) == person_key(other) or _looks(name) == _looks(other)
+
+
+def _looks(name: str) -> str:
+    return person_key(unicodedata.normalize("NFKC", name).translate(_LATIN))
+
+
+_LATIN = str.maketrans(
+    "АВЕЅІЈКМНОРСТУҮХԚԜасԁеһіјӏкорԛѕуүѵԝхΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγεικνορτυχωօոսհցզI1|0\u0131",  # noqa: RUF001
+    "ABESIJKMHOPCTYYXQWacdehijlkopqsyyvwxABEZHIKMNOPTYXayeikvoptuxwonuhgqlllOi",
+)
+"""Letters of Cyrillic, Greek and Armenian, and digits, that look like Latin letters, to these."""
