@@ -238,9 +238,6 @@ NEWS_SECONDS = 0.02
 """Shortest time between two heartbeats with news. The worker throttles them to the newest one in
 0.1 s."""
 
-ON_ITS_WAY_SECONDS = 1.0
-"""How long a heartbeat of the worker's may be on its way to the server."""
-
 
 class Pulse:
     """The heartbeats of one activity, with their details. Safe from any thread.
@@ -250,7 +247,6 @@ class Pulse:
         send: Sends a heartbeat with these details; to be called in the heartbeats' own loop.
         moved: Whether the task has continued as new since the activity was scheduled.
         failed: The model calls that have failed; each heartbeat carries them.
-        beaten: When the newest heartbeat was sent, or is about to be, a time of `now()`.
     """
 
     def __init__(self, send: Callable[..., None] = activity.heartbeat) -> None:
@@ -259,9 +255,6 @@ class Pulse:
         self.send = send
         self.moved = False
         self.failed = FailedCalls()
-        self.beaten: float | None = None
-        self._since = now()
-        self._turn = asyncio.Lock()
         self._hasty_until = 0.0
         self._heir: Pulse | None = None
         self._home = asyncio.get_running_loop()
@@ -300,38 +293,12 @@ class Pulse:
         """Whether heartbeats follow each other fast."""
         return now() < self._hasty_until
 
-    @property
-    def is_on_its_way(self) -> bool:
-        """Whether a heartbeat may still reach the server after what is now sent past the worker."""
-        return self.beaten is not None and now() - self.beaten < ON_ITS_WAY_SECONDS
-
     async def tell(self) -> None:
-        """Send a heartbeat past the worker, as `tell_server`, after those that are on their way."""
-        async with self._turn:
-            await tell_server(*self.details())
-
-    async def is_told(self, longest: float) -> bool:
-        """Send a heartbeat past the worker, unless the worker is to send it.
-
-        The worker counts its own ones only, and learns of a cancellation from them; but nobody can
-        know when one has reached the server.
-
-        Args:
-            longest: Time between two heartbeats of the worker's, seconds.
-        """
-        if self.send is not activity.heartbeat or now() - (self.beaten or self._since) > longest:
-            return False
-        try:
-            await self.tell()
-        except AsyncActivityCancelledError:
-            return False
-        except RPCError as error:
-            return error.status is not RPCStatusCode.NOT_FOUND
-        return True
+        """Send a heartbeat past the worker, as `tell_server`."""
+        await tell_server(*self.details())
 
     def beat(self) -> None:
         """Have the worker send a heartbeat; to be called in the heartbeats' own loop."""
-        self.beaten = now()  # before it looks at the details, which may change meanwhile
         self.send(*self.details())
 
     def beat_soon(self) -> None:
@@ -448,9 +415,7 @@ async def _beat(pulse: Pulse) -> None:
             async with asyncio.timeout(pause):  # wait_for may swallow the cancellation at the end
                 await pulse.news.wait()
         except TimeoutError:
-            longest = timeout.total_seconds() if timeout else 0.0
-            if pulse.is_hasty or not await pulse.is_told(longest):
-                pulse.beat()
+            pulse.beat()
             continue
         pulse.news.clear()
         pulse.beat()

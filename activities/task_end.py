@@ -14,6 +14,7 @@ from holdfast.activities.spans import tell_of_closed
 from holdfast.agents.agent_base import users_agent
 from holdfast.agents.guardrails import OutputGuardrailBlockedMessageArgs
 from holdfast.archive.archive import Archive
+from holdfast.archive.kept_answers import drop_answers
 from holdfast.archive.segments import (
     read_archived,
     read_messages,
@@ -108,6 +109,7 @@ class ClosingActivities:
         await ensure_ours("writing of the record")  # the task may have come to another end since
         sealed = await write_record(source.archive, task_id(), record)
         at = closed_at(entries)
+        await drop_answers(source.archive, task_id(), given.lanes)
         tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
         source.cache.drop(task_id())
         return Closed(seal=sealed, turn=turn)

@@ -34,12 +34,11 @@ from holdfast.task.data.failures import (
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.state import COMMIT, MOST_LOST, CommitRef, Described
-from holdfast.task.data.wire import Advanced, AdvanceInput, GuardInput, HandedOver, ToolInput
+from holdfast.task.data.wire import Advanced, AdvanceInput, GuardInput, ToolInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import call_label, step_label
 from holdfast.task.queries.last_page import drop, hand_over
-from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.money import NOTHING
 
 T = TypeVar("T")
@@ -147,9 +146,8 @@ async def advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
     """Run an open step up to its next call that needs the task.
 
     The server starts it again until the activity itself gives up: after as many failed model calls
-    as the agent allows (`AdvanceInput.attempts`), or when too many workers were lost. The result is
-    then what these had handed over by their heartbeats; if that is nothing, another activity
-    follows, for LOST_SECONDS.
+    as the agent allows (`AdvanceInput.attempts`), or when too many workers were lost. Then another
+    activity follows, for LOST_SECONDS, and returns what the lost one has kept in the archive.
 
     Args:
         ledger: The task.
@@ -161,23 +159,16 @@ async def advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
         try:
             return await _advance(ledger, n, sent)
         except ActivityError as error:
-            # Before another activity, which would not know of it: what is paid for is recorded.
-            known, task = _handed_over(error), asyncio.current_task()
-            if known is not None:
-                return known
-            is_over = ledger.find(n) is None or (task is not None and task.cancelling())
-            if is_over or not is_lost(error) or now() - began > LOST_SECONDS:
+            if not is_lost(error) or ledger.find(n) is None:
                 raise
-        ledger.tried_again(n)
-        sent = sent.model_copy(update={"tried": ledger.at(n).tried if sent.stream else 0})
-
-
-def _handed_over(error: ActivityError) -> Advanced | None:
-    """Return what the lost attempts of a step have done, as far as the server knows it."""
-    cause = error.cause
-    known = cause.last_heartbeat_details if isinstance(cause, TemporalTimeout) else ()
-    found = next((each for each in known if is_object(each) and "runs" in each), None)
-    return None if found is None else HandedOver.model_validate(found).result
+            # Before anything else: whoever runs the step again must find what is paid for.
+            lost = f"{workflow.info().run_id}:{error.activity_id}"
+            ledger.tried_again(n, lost=lost)
+            task = asyncio.current_task()
+            if (task is not None and task.cancelling()) or now() - began > LOST_SECONDS:
+                raise
+        tried = ledger.at(n).tried if sent.stream else 0
+        sent = sent.model_copy(update={"tried": tried, "lost": lost})
 
 
 async def _advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:

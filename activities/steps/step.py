@@ -22,23 +22,18 @@ from holdfast.activities.steps.model_call import Asking, counting_failed
 from holdfast.activities.steps.money import telling_losses
 from holdfast.activities.steps.step_hooks import StepHooks
 from holdfast.activities.steps.step_texts import StepTexts
-from holdfast.activities.tools.inline import (
-    Batch,
-    InlineCalls,
-    given_up,
-    handed_over,
-    keep_handed_over,
-)
+from holdfast.activities.tools.inline import Batch, InlineCalls, activity_key, given_up
 from holdfast.activities.tools.session_rules import has_no_rules
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.retriever import ask_retriever
+from holdfast.archive.kept_answers import find_answer
 from holdfast.reading.streams.hub import StreamKey
 from holdfast.reading.streams.turns import Place, local_turns
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep
 from holdfast.task.data.state import MOST_LOST, Described, known_head
-from holdfast.task.data.wire import Advanced, AdvanceInput
+from holdfast.task.data.wire import NOTHING_KEPT, Advanced, AdvanceInput, KeptAnswer
 from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_calls
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef
@@ -64,6 +59,7 @@ class Ready(NamedTuple):
         head: The task's head.
         asking: Makes its model call.
         continuation: How its next steps go on where the provider keeps the conversation.
+        kept: What an attempt before this one has kept in the archive.
     """
 
     agent: Agent
@@ -75,6 +71,7 @@ class Ready(NamedTuple):
     head: TaskHead
     asking: Asking
     continuation: Continuation | None
+    kept: KeptAnswer
 
 
 class StepActivities:
@@ -126,16 +123,14 @@ class StepActivities:
         """Run the step up to its next call that needs the task; make at most one model call."""
         starts = max(given.attempts, MOST_LOST)
         if FailedCalls.known().attempt > starts:
-            return given_up()
+            return given_up(await self._kept(given))
         async with telling_losses(given):
             with counted(starts), typed_failures(attempts=given.attempts):
                 # What may be done twice is a model call or a read.
-                async with heartbeats(trusts_start=True) as pulse:
-                    keep_handed_over(pulse)
-                    async with counting_failed(pulse):
-                        # `apart`: guardrails run beside it, which the task then cancels.
-                        with failing_for_all() if given.apart else nullcontext():
-                            return await self._step(given, pulse)
+                async with heartbeats(trusts_start=True) as pulse, counting_failed(pulse):
+                    # `apart`: guardrails run beside it, which the task then cancels.
+                    with failing_for_all() if given.apart else nullcontext():
+                        return await self._step(given, pulse)
 
     async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
         ready = await self._ready(given, pulse)
@@ -167,7 +162,7 @@ class StepActivities:
             request = ctx.record.answered.request if ctx.record.answered is not None else ""
             advanced = _answer_alone(advanced, request, error)
         if state is not None and state.calls and advanced.failure is None:
-            advanced = await self._run_calls(given, ready, state, advanced, pulse)
+            advanced = await self._run_calls(given, ready, state, advanced)
             if await has_no_rules(ready.head, state.calls, ctx.agent.policies):
                 advanced = advanced.model_copy(update={"unruled": True})
         if ctx.record.fresh:
@@ -181,22 +176,28 @@ class StepActivities:
         ready: Ready,
         state: OpenState,
         advanced: Advanced,
-        pulse: Pulse,
     ) -> Advanced:
         """Run the calls that may run in this activity."""
         ctx, paid = ready.ctx, None
         if ctx.record.answered is not None and advanced.answer is not None:
             paid = advanced.model_copy(update={"request": ctx.record.answered.request})
-        batch = Batch(given, ready.agent, ctx.agent, ready.head, state, paid)
-        return await self._inline.run(batch, advanced, pulse)
+        batch = Batch(given, ready.agent, ctx.agent, ready.head, state, paid, ready.kept)
+        return await self._inline.run(batch, advanced)
 
-    async def _unrecorded(self, given: AdvanceInput) -> JournalEntry | None:
+    async def _kept(self, given: AdvanceInput) -> KeptAnswer:
+        """Return what an attempt of this activity, or of one whose workers were lost, has kept."""
+        if activity.info().attempt == 1 and not given.lost:
+            return NOTHING_KEPT
+        ours = (activity_key(), given.lost)
+        return await find_answer(self._source.archive, task_id(), given.lane, ours)
+
+    async def _unrecorded(self, given: AdvanceInput, kept: KeptAnswer) -> JournalEntry | None:
         """Return an answer that was paid for, here or in a lost process, and is not recorded."""
         known = self._source.memory().unrecorded(given.n, activity.info().activity_id)
-        paid = None if known is not None else handed_over().paid
-        if paid is None:
+        if known is not None or kept.paid is None:
             return known
-        return await self._texts.resolve(JournalEntry(request=paid.request, answer=paid.answer))
+        entry = JournalEntry(request=kept.paid.request, answer=kept.paid.answer)
+        return await self._texts.resolve(entry)
 
     async def _ready(self, given: AdvanceInput, pulse: Pulse) -> Ready:
         """Collect what the step works with: the agent as the task knows it, what was said."""
@@ -230,7 +231,7 @@ class StepActivities:
             prices=registry.prices,
             continuation=continuation,
         )
-        memory = source.memory()
+        memory, kept = source.memory(), await self._kept(given)
         ctx = StepContext(
             agent=snapshot,
             head=head,
@@ -247,7 +248,7 @@ class StepActivities:
             journal=[await self._texts.resolve(entry) for entry in journal],
             limit=given.limit,
             tokens=given.tokens,
-            unrecorded=await self._unrecorded(given),
+            unrecorded=await self._unrecorded(given, kept),
             keep=functools.partial(memory.keep, given.n),
             ensure_ours=functools.partial(ensure_ours, "memo"),
             code=code,
@@ -260,7 +261,7 @@ class StepActivities:
                 view=opened.step.history,
                 store=self._texts.keep_messages,
             )
-        return Ready(agent, ctx, hooks, opened, recorded, journal, head, asking, continuation)
+        return Ready(agent, ctx, hooks, opened, recorded, journal, head, asking, continuation, kept)
 
     async def _has_used_tools(
         self, head: TaskHead, first: AgentSnapshot, agent: AgentSnapshot, at: ChainRef

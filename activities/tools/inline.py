@@ -2,10 +2,12 @@
 
 An activity of its own costs a call six events, a workflow task and two polls. A call of a tool that
 only reads, needs no person and no other worker is run at once, side by side with the others of its
-answer. Before, the answer is handed to the server as heartbeat details, and acknowledged: when the
-worker process is lost in a tool, the next attempt of the activity reads it, pays for no model call
-and leaves the calls to activities of their own. A call that takes longer than its bound goes on by
-itself; the activity `tool` that is scheduled for it then waits for it.
+answer. Before, the answer is kept in the archive: when the worker process is lost in a tool, the
+next attempt of the activity finds it, pays for no model call and leaves the calls to activities of
+their own. (A heartbeat could carry the answer, too. Temporal Cloud bills each; the server does as
+much work for it as for the turn's own events; and the worker's own heartbeats may overtake it.) A
+call that takes longer than its bound goes on by itself; the activity `tool` that is scheduled for
+it then waits for it.
 """
 
 from __future__ import annotations
@@ -17,31 +19,23 @@ from contextvars import copy_context
 from typing import Any, NamedTuple
 
 from temporalio import activity
-from temporalio.client import AsyncActivityCancelledError
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
 
 from holdfast.activities.attempts import InlineCall, inline_call
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import failure_in
-from holdfast.activities.heartbeat import (
-    Pulse,
-    Signs,
-    begin_part,
-    current_lease,
-)
+from holdfast.activities.heartbeat import Pulse, Signs, begin_part
 from holdfast.activities.user_loop.work import inline_calls
 from holdfast.agents.agent import Agent
-from holdfast.engine.clocks import now
+from holdfast.archive.kept_answers import keep_answer
+from holdfast.errors import ArchiveError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome, call_digest
 from holdfast.task.data.failures import Failure, facts, lost_failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenState
-from holdfast.task.data.wire import Advanced, AdvanceInput, HandedOver, ToolInput
+from holdfast.task.data.wire import Advanced, AdvanceInput, KeptAnswer, ToolInput
 from holdfast.task.ledger.references import batches_of
-from holdfast.values.base import Json
-from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.messages import ToolCall
 from holdfast.values.text.logs import log
 
@@ -53,41 +47,19 @@ LEFT_SECONDS = 20.0
 may have been undone, or its task abandoned, before there was one."""
 
 
-def handed_over() -> HandedOver:
-    """Read what an earlier attempt of this activity handed to the server."""
-    details = _handed_over()
-    return HandedOver(runs={}) if details is None else HandedOver.model_validate(details)
-
-
-def given_up() -> Advanced:
+def given_up(kept: KeptAnswer) -> Advanced:
     """Return what an activity has done whose workers were lost too often.
 
     Raises:
         ApplicationError: They had done nothing.
     """
-    found = handed_over().result
-    if found is not None:
-        return found
+    if kept.paid is not None:
+        cut = tuple(i for i in kept.runs if i not in kept.done)
+        told = {**kept.paid.told, **kept.done}
+        return kept.paid.model_copy(update={"told": told, "cut": cut, "kept": True})
     lost = lost_failure(activity.info().activity_type)
     known = facts(remedy=lost.remedy)
     raise ApplicationError(lost.message, *known, type=lost.type, non_retryable=True)
-
-
-def keep_handed_over(pulse: Pulse) -> None:
-    """Have this attempt hand over again what it was handed: it may be lost as well.
-
-    The server keeps the details of the newest heartbeat only.
-    """
-    details = _handed_over()
-    if details is not None:
-        pulse.carry(lambda: details)
-
-
-def _handed_over() -> dict[str, Json] | None:
-    for details in activity.info().heartbeat_details:
-        if is_object(details) and "runs" in details:  # those of an answer's stream have none
-            return details
-    return None
 
 
 class Batch(NamedTuple):
@@ -100,6 +72,7 @@ class Batch(NamedTuple):
         head: The task's head.
         state: The step as the task will have it: journal and calls; `state` is what tools see.
         paid: What the activity's result would be without the calls, if it has paid for an answer.
+        kept: What an attempt before this one has kept.
     """
 
     given: AdvanceInput
@@ -108,6 +81,7 @@ class Batch(NamedTuple):
     head: TaskHead
     state: OpenState
     paid: Advanced | None
+    kept: KeptAnswer
 
 
 class Ends(NamedTuple):
@@ -160,27 +134,33 @@ class InlineCalls:
         self._run = run
         self._going: dict[tuple[Any, ...], Going] = {}
 
-    async def run(self, batch: Batch, advanced: Advanced, pulse: Pulse) -> Advanced:
+    async def run(self, batch: Batch, advanced: Advanced) -> Advanced:
         """Run the calls that may run here; return the activity's result with their outcomes.
 
         Raises:
             asyncio.CancelledError: The activity was cancelled.
         """
-        handed = handed_over()
-        if handed.runs:
-            return self._resumed(batch, advanced, handed)
+        if batch.kept.runs:
+            return self._resumed(batch, advanced)
         inputs = self._inputs(batch, advanced)
         if not inputs:
             return advanced
         runs = {i: given.sha for i, given in inputs.items()}
-        details = HandedOver(paid=batch.paid, runs=runs).wire()
-        pulse.carry(lambda: details)
-        if batch.paid is None:
-            pulse.show()
-        elif not await acknowledged(pulse):
-            return advanced
+        kept = KeptAnswer(activity=activity_key(), paid=batch.paid, runs=runs)
+        if not await self._keep(batch, kept):
+            return advanced  # its calls have activities of their own, once it is recorded
         with inline_calls():
-            return await self._outcomes(batch, advanced, inputs, details, pulse)
+            done = await self._outcomes(batch, advanced, inputs, kept)
+        return done.model_copy(update={"kept": True})
+
+    async def _keep(self, batch: Batch, kept: KeptAnswer) -> bool:
+        """Keep an answer and what is known of its calls; return whether the archive has them."""
+        try:
+            await keep_answer(self._source.archive, task_id(), batch.given.lane, kept)
+        except ArchiveError as error:
+            log.warning("An answer cannot be kept while its tools run: %s", error)
+            return False
+        return True
 
     def take(self, given: ToolInput, pulse: Pulse) -> asyncio.Task[Outcome] | None:
         """Return a call that goes on in this process since its step's activity ended.
@@ -213,26 +193,26 @@ class InlineCalls:
         is_plain = not (policy.agent or policy.handoff or policy.is_conditional)
         return is_plain and policy.effect == "read" and policy.needs_approval == "no"
 
-    def _resumed(self, batch: Batch, advanced: Advanced, handed: HandedOver) -> Advanced:
-        """Take the outcomes of the attempt before; its other calls get activities of their own."""
-        calls = batch.state.calls
+    def _resumed(self, batch: Batch, advanced: Advanced) -> Advanced:
+        """Take the outcomes of a lost attempt; its other calls get activities of their own."""
+        calls, kept = batch.state.calls, batch.kept
         began = [
             i
-            for i, sha in handed.runs.items()
+            for i, sha in kept.runs.items()
             if i < len(calls) and i not in advanced.told and call_digest(calls[i]) == sha
         ]
-        done = {i: handed.done[i] for i in began if i in handed.done}
+        done = {i: kept.done[i] for i in began if i in kept.done}
         for i, outcome in done.items():
             self._source.memory().put_result(batch.given.n, i, outcome.message(calls[i]))
-        return _with(advanced, done, [i for i in began if i not in done])
+        made = _with(advanced, done, [i for i in began if i not in done])
+        return made.model_copy(update={"kept": True})
 
     async def _outcomes(
         self,
         batch: Batch,
         advanced: Advanced,
         inputs: dict[int, ToolInput],
-        details: dict[str, Json],
-        pulse: Pulse,
+        kept: KeptAnswer,
     ) -> Advanced:
         going = {i: self._begin(given) for i, given in inputs.items()}
         left, ends = dict(going), Ends({}, {}, [])
@@ -251,9 +231,8 @@ class InlineCalls:
                 for i in [i for i, each in left.items() if each.task in done]:
                     ends.add(i, left.pop(i).task)
                 if left and ends.known:
-                    details["done"] = {str(i): each.wire() for i, each in ends.known.items()}
-                    if not await acknowledged(pulse):
-                        pulse.show()
+                    kept = kept.model_copy(update={"done": dict(ends.known)})
+                    await self._keep(batch, kept)
         except asyncio.CancelledError:
             for each in going.values():
                 each.task.cancel()
@@ -337,6 +316,12 @@ def _shortened(outcome: Outcome, advanced: Advanced) -> Outcome:
     return outcome.model_copy(update={"worker": ""}) if is_ours else outcome
 
 
+def activity_key() -> str:
+    """Name the current activity among all of its task, as `KeptAnswer.activity` does."""
+    info = activity.info()
+    return f"{info.workflow_run_id}:{info.activity_id}"
+
+
 def _failure_of(task: asyncio.Task[Outcome]) -> Failure | None:
     """Return why the step stops after a call; None when the call may be run again, or is done."""
     error = None if task.cancelled() else task.exception()
@@ -349,28 +334,3 @@ def _retrieve(task: asyncio.Task[Outcome]) -> None:
     """Retrieve the exception of a call, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
-
-
-async def acknowledged(pulse: Pulse) -> bool:
-    """Hand details to the server; return whether it has them, and the attempt may go on.
-
-    They are what the activity's heartbeats carry from now on. They are not handed over while one of
-    the worker's is on its way, which would put older ones in their place.
-    """
-    if pulse.is_on_its_way:
-        return False
-    before = now()
-    try:
-        await pulse.tell()
-    except AsyncActivityCancelledError:
-        pulse.show()  # the worker learns of the cancellation only from a heartbeat of its own
-        return False
-    except RPCError as error:
-        log.debug("An answer could not be handed over before its tools ran: %s", error.status)
-        return False
-    current_lease().confirm(before)
-    if pulse.beaten is not None:
-        # A worker that stops sends what its own newest heartbeat carried once more, which would
-        # take the place of these details.
-        pulse.show()
-    return True

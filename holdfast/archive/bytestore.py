@@ -35,8 +35,14 @@ class ByteStore(Protocol):
         """Return the number of bytes of a path, or None when it is missing."""
         ...
 
-    def write(self, path: str, data: bytes) -> None:
-        """Replace the bytes of a path in one step."""
+    def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
+        """Replace the bytes of a path in one step.
+
+        Args:
+            path: The path.
+            data: The bytes.
+            forced: Whether they must outlast a power cut, and not only this process.
+        """
         ...
 
     def create(self, path: str, data: bytes) -> None:
@@ -119,15 +125,16 @@ class LocalStore:
         except FileNotFoundError:
             return None
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
         """Replace a file: written beside it, then renamed, so that no reader sees half of it."""
-        target, temporary = self._temporary(path, data)
+        target, temporary = self._temporary(path, data, forced=forced)
         try:
             temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_directory(target.parent)
+        if forced:
+            _sync_directory(target.parent)
 
     def create(self, path: str, data: bytes) -> None:
         """Create a file with its content in one step; an existing one is left as it is."""
@@ -151,7 +158,7 @@ class LocalStore:
             if each.is_file() and not each.name.endswith(".tmp")
         ]
 
-    def _temporary(self, path: str, data: bytes) -> tuple[Path, Path]:
+    def _temporary(self, path: str, data: bytes, *, forced: bool = True) -> tuple[Path, Path]:
         """Write the data beside its target and force it to the disk.
 
         Without that, a power cut after the rename can leave the new name with an empty file: the
@@ -163,8 +170,9 @@ class LocalStore:
         try:
             with open(temporary, "xb", opener=owner_only) as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if forced:
+                    file.flush()
+                    os.fsync(file.fileno())
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -207,8 +215,9 @@ class FsspecStore:
         except FileNotFoundError:
             return None
 
-    def write(self, path: str, data: bytes) -> None:
-        """Replace an object."""
+    def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
+        """Replace an object; a bucket has it for good."""
+        del forced
         self._fs.pipe_file(f"{self._root}/{path}", data)
 
     def create(self, path: str, data: bytes) -> None:

@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import AgentRunner, Task
+from holdfast.archive.archive import record_name
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.dev_server.server import ensure_server
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, hang, reply
 from holdfast.values.checks.ids import queue_of
+from holdfast.values.checks.json_shapes import as_object
 from tests.crash import programs
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, make_runner
-from tests.support.rig import event_types, heartbeats_of, until
+from tests.support.rig import event_types, until
 
 SOON = 100.0
 
@@ -251,11 +253,21 @@ class Lab:
         await until(condition)
 
     async def until_kept(self, task: Task) -> None:
-        """Wait until the server has the outcome of a call that ran in the activity of its step."""
+        """Wait until the archive has the outcome of a call that ran in the activity of its step."""
 
         async def condition() -> bool:
-            found = await heartbeats_of(self.runner.client, task.task_id)
-            return any(each.get("done") for each in found)
+            name = record_name("answers", f"{task.task_id}.0")
+            found = await self.runner.archive.afind_record(name)
+            return bool(as_object(found).get("done"))
+
+        await until(condition)
+
+    async def until_lost(self, task: Task) -> None:
+        """Wait until an activity has used up its attempts, all of whose workers were lost."""
+
+        async def condition() -> bool:
+            kinds = await event_types(self.runner.client, task.task_id)
+            return "ACTIVITY_TASK_TIMED_OUT" in kinds
 
         await until(condition)
 

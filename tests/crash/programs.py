@@ -42,7 +42,6 @@ from holdfast import (
     tool,
 )
 from holdfast.activities import long_calls
-from holdfast.activities.heartbeat import Pulse
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.agents.handoffs.filters import HandoffInputData
 from holdfast.agents.handoffs.handoff import handoff
@@ -455,8 +454,6 @@ class DeadlyActivity(ActivityInboundInterceptor):
         self._deadly = deadly
 
     def init(self, outbound: ActivityOutboundInterceptor) -> None:
-        if self._deadly.is_mute:
-            Pulse.is_told = Mute.is_told  # type: ignore[assignment,method-assign]
         super().init(Mute(outbound) if self._deadly.is_mute else outbound)
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
@@ -477,10 +474,6 @@ class DeadlyActivity(ActivityInboundInterceptor):
 class Mute(ActivityOutboundInterceptor):
     def heartbeat(self, *details: Any) -> None:
         """Show no sign of life."""
-
-    async def is_told(self, longest: float) -> bool:
-        """Show none either."""
-        return True
 
 
 # Programs

@@ -8,12 +8,8 @@ import signal
 
 import pytest
 
-from holdfast import Agent, Attempt, event_text
-from holdfast.activities.heartbeat import Pulse
-from holdfast.activities.tools.inline import Batch, InlineCalls
-from holdfast.task.data.wire import Advanced
+from holdfast import Attempt, event_text
 from tests.crash.lab import Lab
-from tests.crash.programs import Job, make_agent
 
 
 async def test_a_lost_worker_is_no_attempt_that_failed(lab: Lab) -> None:
@@ -75,33 +71,6 @@ async def test_a_read_that_was_done_beside_the_one_that_was_killed_is_not_repeat
     assert lab.ends == {"a": 1, "b": 1}
 
 
-def beating(job: Job) -> Agent:
-    """Have the worker send a heartbeat of its own just before it has an answer to hand over."""
-    run = InlineCalls.run
-
-    async def beat_first(
-        self: InlineCalls, batch: Batch, advanced: Advanced, pulse: Pulse
-    ) -> Advanced:
-        pulse.beat()
-        return await run(self, batch, advanced, pulse)
-
-    InlineCalls.run = beat_first  # type: ignore[method-assign]
-    return make_agent(job)
-
-
-async def test_a_heartbeat_that_overtakes_an_answer_does_not_have_it_paid_twice(lab: Lab) -> None:
-    lab.hold("look")
-    worker = await lab.serve(make=beating)
-    task = await lab.create("look:a")
-    running = asyncio.create_task(lab.runner.run_task(task))
-    await lab.until_event("start", thing="a")
-    await lab.kill(worker)
-    lab.let_go("look")
-    lab.start()
-    assert (await running).output == "final look(a)"
-    assert lab.asked == [0, 1]
-
-
 async def test_an_answer_is_kept_though_a_suspended_worker_uses_all_attempts(lab: Lab) -> None:
     lab.hold("look")
     await lab.serve(agent="asking-once")
@@ -109,7 +78,7 @@ async def test_an_answer_is_kept_though_a_suspended_worker_uses_all_attempts(lab
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.until_event("start", thing="a")
     os.kill(lab.events("start")[0]["pid"], signal.SIGSTOP)
-    await lab.until_recorded(task, 1)
+    await lab.until_lost(task)
     lab.let_go("look")
     lab.start(agent="asking-once")
     assert (await running).output == "final look(a)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -312,13 +311,6 @@ async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:
     """Read the record of a task as the archive has it, also one that does not count."""
     found = await archive.afind_record(record_name("tasks", task_id))
     return None if found is None else TaskRecord.model_validate(found)
-
-
-async def heartbeats_of(client: Client, workflow_id: str) -> list[dict[str, Any]]:
-    """List what the newest heartbeats of a workflow's running activities carry, as JSON objects."""
-    found = (await client.get_workflow_handle(workflow_id).describe()).raw_description
-    payloads = [p for each in found.pending_activities for p in each.heartbeat_details.payloads]
-    return [json.loads(payload.data) or {} for payload in payloads]
 
 
 async def until(

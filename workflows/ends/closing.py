@@ -57,6 +57,7 @@ class Closing:
             failure=core.ending.failure(),
             ledger=core.ledger.chain,
             head=core.ledger.changed_head,
+            lanes=core.ledger.s.lanes,
         )
         storing = begin(self._store(sent))
         while not storing.done():

@@ -190,7 +190,7 @@ async def run_to_the_end(
 
 async def _watched(engine: Engine, runner: AgentRunner, task_id: str) -> TaskStepOutput:
     """Run a task to its end beside the live view."""
-    view = LiveView(engine.client, task_id, output.err())
+    view = LiveView(engine.client, engine.archive, task_id, output.err())
     watching = asyncio.create_task(view.follow())
     try:
         return await runner.run_task(task_id)

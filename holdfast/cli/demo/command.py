@@ -206,7 +206,7 @@ class Stage:
             task_id=self.task_id,
             budget=Budget(max_turns=MAX_TURNS, on_exceeded="finish"),
         )
-        view = LiveView(self.engine.client, self.task_id, self.console)
+        view = LiveView(self.engine.client, self.engine.archive, self.task_id, self.console)
         watching = asyncio.create_task(view.follow())
         running = asyncio.create_task(self._run())
         killing = asyncio.create_task(self._kill_in_mid_call())

@@ -60,6 +60,7 @@ class LiveEvent(Value):
         attempt: Number of the attempt, from 1.
         seconds: Seconds until that attempt begins, if it has not begun.
         activity: Id of the activity, as pending activities are named by.
+        lane: Lane of the step of a model call, as in `AdvanceInput`.
         error: Why the step stopped after its answer.
     """
 
@@ -74,6 +75,7 @@ class LiveEvent(Value):
     attempt: int = 1
     seconds: float = 0.0
     activity: str = ""
+    lane: int = 0
     error: str = ""
 
 
@@ -159,7 +161,7 @@ class TaskHistory:
             step = await self._decode(sent.input.payloads, AdvanceInput)
             self._step = step.n
             self._fit_journal(step.journal.length)
-            what = {"step": step.n, "step_id": _id_of(step), "name": "model"}
+            what = {"step": step.n, "step_id": _id_of(step), "name": "model", "lane": step.lane}
             shown = shown.model_copy(update=what)
         elif name == "tool":
             given = await self._decode(sent.input.payloads, ToolInput)

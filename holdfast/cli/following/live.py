@@ -12,6 +12,8 @@ from rich.text import Text
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from holdfast.archive.archive import Archive
+from holdfast.archive.kept_answers import find_answer
 from holdfast.cli.following.history import LiveEvent, TaskHistory, place
 from holdfast.cli.output import shortened
 from holdfast.reading.step_events import attempt_text
@@ -26,9 +28,10 @@ AGAIN_SECONDS = 1.0
 class LiveView:
     """Prints the events of one task while a command waits for it."""
 
-    def __init__(self, client: Client, task_id: str, console: Console) -> None:
+    def __init__(self, client: Client, archive: Archive, task_id: str, console: Console) -> None:
         """Print to this console; on a terminal a last line shows the calls in flight."""
         self._client = client
+        self._archive = archive
         self._task_id = task_id
         self._console = console
         self._history = TaskHistory(client, task_id)
@@ -79,8 +82,9 @@ class LiveView:
                         changes |= {"text": why(pending.last_failure)}
                         changes |= {"seconds": seconds_until(pending)}
                         if known.name == "model":
-                            lost = await lost_calls(pending, self._client.data_converter)
-                            changes |= {"name": ", ".join(lost) or known.name}
+                            ours = (f"{found.run_id}:{pending.activity_id}",)
+                            kept = await find_answer(self._archive, self._task_id, known.lane, ours)
+                            changes |= {"name": ", ".join(lost_calls(kept)) or known.name}
                         self.take(known.model_copy(update=changes))
             await asyncio.sleep(POLL_SECONDS)
 

@@ -10,17 +10,16 @@ from typing import NamedTuple
 from temporalio.api.enums.v1 import EventType, TimeoutType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.workflow.v1 import PendingActivityInfo
-from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
+from holdfast.archive.kept_answers import find_answer
 from holdfast.reading.reader import Reader
 from holdfast.reading.step_events import Attempt
 from holdfast.reading.streams.noted import WORKER_LOST
 from holdfast.task.data.calls import call_digest
 from holdfast.task.data.children import ENDED
 from holdfast.task.data.records import OpenState
-from holdfast.task.data.wire import AdvanceInput, HandedOver, ToolInput
-from holdfast.values.checks.json_shapes import is_object
+from holdfast.task.data.wire import AdvanceInput, KeptAnswer, ToolInput
 from holdfast.values.text.redact import redact
 
 LOOK_SECONDS = 1.0
@@ -112,33 +111,20 @@ class Attempts:
                 payloads = list(sent.input.payloads)
                 if kind == "step":
                     [step] = await converter.decode(payloads, [AdvanceInput])
-                    handed = await _handed_over(pending, converter)
-                    names = () if _lost(handed) else ("model",)  # recorded once they are lost
+                    ours = (f"{run_id}:{pending.activity_id}", step.lost)
+                    kept = await find_answer(self._reader.archive, self._task_id, step.lane, ours)
+                    names = () if lost_calls(kept) else ("model",)  # recorded once they are lost
                     return _Place(_step_id(opens, step.n), names)
                 [given] = await converter.decode(payloads, [ToolInput])
                 return _Place(_step_id(opens, given.n), (_tool(opens, given),), given.tried)
         return _Place("", (kind,))
 
 
-async def lost_calls(pending: PendingActivityInfo, converter: DataConverter) -> tuple[str, ...]:
-    """Name the calls that an earlier attempt of a step activity had begun, and that have no end."""
-    return _lost(await _handed_over(pending, converter))
-
-
-def _lost(handed: HandedOver) -> tuple[str, ...]:
-    calls = handed.paid.answer.message.calls if handed.paid and handed.paid.answer else ()
+def lost_calls(kept: KeptAnswer) -> tuple[str, ...]:
+    """Name the calls that an earlier attempt of a step's activity may have begun."""
+    calls = kept.paid.answer.message.calls if kept.paid and kept.paid.answer else ()
     names = {call_digest(each): each.name for each in calls}
-    lost = sorted(set(handed.runs) - set(handed.done))
-    return tuple(names.get(handed.runs[i], "tool") for i in lost)
-
-
-async def _handed_over(pending: PendingActivityInfo, converter: DataConverter) -> HandedOver:
-    """Read what the attempts of a step activity have handed to the server."""
-    for payload in pending.heartbeat_details.payloads:
-        [details] = await converter.decode([payload])
-        if is_object(details) and "runs" in details:
-            return HandedOver.model_validate(details)
-    return HandedOver(runs={})
+    return tuple(names.get(kept.runs[i], "tool") for i in sorted({*kept.runs} - {*kept.done}))
 
 
 def seconds_until(pending: PendingActivityInfo) -> float:

@@ -60,6 +60,7 @@ class CloseInput(Value):
         ledger: Length and digest of the ledger that is to be stored.
         head: As for `ToolInput`.
         begun: When the workflow task began, in seconds since the epoch; only for `close_here`.
+        lanes: How many lanes of the task may have kept an answer in the archive.
     """
 
     status: TaskStatus
@@ -69,6 +70,7 @@ class CloseInput(Value):
     ledger: ChainRef = ChainRef()
     head: str = ""
     begun: float = 0.0
+    lanes: int = 0
 
 
 class Closed(Value):

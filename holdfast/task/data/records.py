@@ -340,6 +340,8 @@ class OpenState(Value):
         unruled: As the activity said of its calls, see `Advanced`.
         unbegun: Whether it is to begin once more: its activity was stopped before it began, or all
             that it had done was dropped.
+        lane: As in `AdvanceInput`, like the next.
+        lost: An activity of it whose workers were lost.
     """
 
     open: OpenStep
@@ -368,6 +370,8 @@ class OpenState(Value):
     unheard: tuple[float, ...] = ()
     unruled: bool = False
     unbegun: bool = False
+    lane: int = 0
+    lost: str = ""
 
     @property
     def is_unfit(self) -> bool:

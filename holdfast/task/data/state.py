@@ -219,6 +219,7 @@ class Carried(Value):
         undo_answer: Newest answer to an undo that the parent has ordered.
         verdict: The failure with which the task is to end.
         closing: The end that was accepted, if any.
+        lanes: How many lanes of steps may have kept an answer in the archive.
         tries_again: Whether the parent has ordered a retry of the failed step; the next failure
             resets it.
         ledger: Length and digest of the chain of all entries of the ledger.
@@ -294,6 +295,7 @@ class Carried(Value):
     verdict: Failure | None = None
     closing: Closing | None = None
     tries_again: bool = False
+    lanes: int = 0
     ledger: ChainRef = ChainRef()
     commands: str = ""
     long_calls: tuple[LongCall, ...] = ()

@@ -57,6 +57,8 @@ class AdvanceInput(Value):
         attempts: Number of the attempt whose failed model call stops the step, without those that
             a rate limit ended.
         root: Of a call of an agent: the first task of all that it works for.
+        lane: Number of the step among those in progress, from 0; of two at once each has its own.
+        lost: An earlier activity of the step whose workers were all lost, as in `KeptAnswer`.
     """
 
     n: int
@@ -75,6 +77,8 @@ class AdvanceInput(Value):
     head: str = ""
     attempts: int = ATTEMPTS
     root: str = ""
+    lane: int = 0
+    lost: str = ""
 
 
 class GuardInput(Value):
@@ -175,6 +179,7 @@ class Advanced(Value):
             is paid for.
         attempts: How often the activity was started.
         worker: Identity of the worker.
+        kept: Whether the activity has kept its answer in the archive.
     """
 
     request: str = ""
@@ -197,6 +202,7 @@ class Advanced(Value):
     failure: Failure | None = None
     attempts: int = 1
     worker: str = ""
+    kept: bool = False
 
     @property
     def outcomes(self) -> dict[int, Outcome]:
@@ -212,28 +218,25 @@ UNBEGUN = Advanced(result=None, unbegun=True)
 """The activity has ended before it did anything for the step."""
 
 
-class HandedOver(Value):
-    """What a step activity hands to the server before it runs calls: details of its heartbeats.
+class KeptAnswer(Value):
+    """What the activity of a step keeps in the archive before it runs calls.
 
     Attributes:
+        activity: The activity: its run of the task and its id there.
         paid: What its result would be without those calls, if it has paid for an answer; with the
             digest of the request.
         runs: Position of a call that it may have begun to the call's digest.
         done: Position of a call to its outcome.
     """
 
+    activity: str = ""
     paid: Advanced | None = None
-    runs: dict[int, str]
+    runs: dict[int, str] = Field(default_factory=dict[int, str])
     done: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
 
-    @property
-    def result(self) -> Advanced | None:
-        """The result of an activity whose last attempt was lost; None if it had done nothing."""
-        if self.paid is None:
-            return None
-        cut = tuple(i for i in self.runs if i not in self.done)
-        told = {**self.paid.told, **self.done}
-        return self.paid.model_copy(update={"told": told, "cut": cut})
+
+NOTHING_KEPT = KeptAnswer()
+"""No attempt of the activity has begun a call."""
 
 
 class ToolInput(Value):

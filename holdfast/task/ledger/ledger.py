@@ -102,6 +102,7 @@ class Ledger(UpcomingSteps):
             n=self.last_opened + 1,
             at=self.s.transcript,
             alone=not siblings and not self.s.lasts,
+            lane=min(set(range(len(siblings) + 1)) - {each.lane for each in siblings}),
             started=now,
             owner=owner,
             before=Before() if siblings else self.before(further.step),
@@ -170,11 +171,17 @@ class Ledger(UpcomingSteps):
         self.change(failure=None)
         self.try_children_again(n)
 
-    def tried_again(self, n: int) -> None:
-        """Count the starts that the newest activity of a step may have had: another one follows."""
+    def tried_again(self, n: int, *, lost: str = "") -> None:
+        """Count the starts that the newest activity of a step may have had: another one follows.
+
+        Args:
+            n: The step.
+            lost: That activity, if its workers were lost, as in `KeptAnswer`.
+        """
         current, described = self.at(n), self.s.described
         starts = described.rules(current.open.step.agent).starts if described is not None else 0
-        self._put(current.model_copy(update={"tried": current.tried + starts}))
+        tried = current.tried + starts
+        self._put(current.model_copy(update={"tried": tried, "lost": lost or current.lost}))
 
     def advance_input(
         self,
@@ -224,6 +231,8 @@ class Ledger(UpcomingSteps):
             tried=current.tried if current.stream or self.given.head.run.streams else 0,
             head=self.head_digest if n == 1 and not current.journal else self.changed_head,
             attempts=rules.attempts,
+            lane=current.lane,
+            lost=current.lost,
             root="" if self.given.parent is None else self.given.parent.first,
         )
 
@@ -247,9 +256,11 @@ class Ledger(UpcomingSteps):
         """
         current = self.at(n)
         refused = self._refused(current, got)
-        if got.lost:
-            self.change(lost=self.s.lost + got.lost)
-        current = current.model_copy(update={"unbegun": True}) if got.unbegun else current
+        lanes = max(self.s.lanes, current.lane + 1 if got.kept else 0)
+        if got.lost or lanes != self.s.lanes:
+            self.change(lost=self.s.lost + got.lost, lanes=lanes)
+        unbegun = got.unbegun or current.unbegun
+        current = current.model_copy(update={"unbegun": unbegun, "lost": ""})
         if got.answer is not None:
             self.needs.pop(n, None)
             if current.limit == "allow":

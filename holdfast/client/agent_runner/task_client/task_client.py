@@ -22,6 +22,7 @@ from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import record_name
+from holdfast.archive.kept_answers import drop_answers
 from holdfast.archive.segments import has_record
 from holdfast.client.agent_runner.task_client.caller import request_id_of, unique_id
 from holdfast.client.agent_runner.task_client.updates import NotTakenError, TaskUpdates
@@ -332,6 +333,7 @@ class TaskClient(TaskUpdates):
                 known = await self._delete_run(task_id, run.run_id) or known
         archived = await self._reader.archive.adelete_record(record_name("tasks", task_id))
         await forget_turn(self._reader.archive, task_id)
+        await drop_answers(self._reader.archive, task_id)
         if not (known or archived):
             raise TaskNotFoundError(task_id)
 

@@ -1,0 +1,71 @@
+"""Answers that are paid for, in the archive, until their tasks have recorded them.
+
+The activity of a step runs calls that only read. If its worker is lost meanwhile, the answer that
+asks for these calls must not be paid for once more, and Temporal has no result of the activity yet.
+So the activity first writes the answer here: one small record for each lane of a task, which the
+next answer replaces and the end of the task deletes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection
+
+from holdfast.archive.archive import Archive, record_name
+from holdfast.errors import ArchiveError
+from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
+from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.text.logs import log
+
+
+async def keep_answer(archive: Archive, task_id: str, lane: int, kept: KeptAnswer) -> None:
+    """Write what an activity must not lose, in place of what its lane has kept before.
+
+    It outlasts the worker's process. After a power cut the answer may have to be paid for again: to
+    force each to the disk takes longer than many tools.
+
+    Raises:
+        ArchiveError: The archive cannot be written.
+    """
+    await archive.aput_record(_name(task_id, lane), kept.wire(), forced=False)
+
+
+async def find_answer(
+    archive: Archive, task_id: str, lane: int, activities: Collection[str]
+) -> KeptAnswer:
+    """Return what one of these activities has kept; nothing if it was another one, or none.
+
+    Raises:
+        ArchiveError: The archive cannot be read.
+    """
+    try:
+        found = await archive.afind_record(_name(task_id, lane))
+    except ArchiveError as error:
+        if not isinstance(error.__cause__, ValueError):
+            raise
+        log.warning("An answer is lost that was kept just before a power cut: %s", error)
+        return NOTHING_KEPT
+    if is_object(found) and found.get("activity") in activities:
+        return KeptAnswer.model_validate(found)
+    return NOTHING_KEPT
+
+
+async def drop_answers(archive: Archive, task_id: str, lanes: int | None = None) -> None:
+    """Delete what the lanes of a task have kept: its ledger has it, or is deleted as well.
+
+    Args:
+        archive: The namespace's archive.
+        task_id: The task.
+        lanes: How many lanes it had; None for all up to the first that has kept nothing.
+
+    Raises:
+        ArchiveError: The archive cannot be written.
+    """
+    for lane in itertools.count() if lanes is None else range(lanes):
+        was_there = await archive.adelete_record(_name(task_id, lane))
+        if lanes is None and not was_there:
+            return
+
+
+def _name(task_id: str, lane: int) -> str:
+    return record_name("answers", f"{task_id}.{lane}")
