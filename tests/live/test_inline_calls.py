@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import tool
+from holdfast.archive.archive import record_name
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeRunner, activities_of, until, until_status
 
@@ -43,6 +44,30 @@ async def test_only_a_call_of_a_reading_tool_takes_no_activity_of_its_own(
     await runner.run_task(task)
     assert await activities_of(runner.client, task.task_id) == activities
     assert model.requests[1].holds("saw x")
+
+
+async def test_an_answer_is_kept_in_the_archive_until_its_task_ends(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    kept: list[Any] = []
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        kept.append(await runner.archive.aget_record(record_name("answers", "mine.0")))
+        return "seen"
+
+    runner = await make_runner(look)
+    for _ in range(2):
+        model.call("look")
+    model.reply("done")
+    task = await runner.create_task("q", task_id="mine")
+    await runner.run_task(task)
+    first, second = (each["paid"]["answer"]["message"]["calls"][0]["id"] for each in kept)
+    assert first != second
+    assert kept[0]["activity"] != kept[1]["activity"]
+    await runner.finalize_response(task)
+    assert not await runner.archive.ahas_record(record_name("answers", "mine.0"))
 
 
 async def test_a_call_that_takes_longer_goes_on_in_its_own_activity_and_is_run_once(

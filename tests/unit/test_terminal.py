@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from temporalio.client import Client
 
+from holdfast.archive.archive import Archive
 from holdfast.cli import output
 from holdfast.cli.following.history import LiveEvent
 from holdfast.cli.following.live import LiveView
@@ -98,7 +99,7 @@ def test_the_last_line_of_the_live_view_is_harmless_and_no_markup(
     file = StringIO()
     console = type(output.out())(file=file, force_terminal=True, color_system=None, markup=False)
     assert isinstance(console, Console)
-    view = LiveView(Client.__new__(Client), "t", console)
+    view = LiveView(Client.__new__(Client), Archive("memory://unused"), "t", console)
     call = ToolCall(id="c", name=HOSTILE, arguments="{}")
     with console.status("waiting") as status:
         monkeypatch.setattr(view, "_status", status)

@@ -1,0 +1,37 @@
+"""Answers in the archive that their tasks have not recorded yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.archive.archive import Archive
+from holdfast.archive.kept_answers import drop_answers, find_answer, keep_answer
+from holdfast.task.data.wire import NOTHING_KEPT, KeptAnswer
+
+MINE = KeptAnswer(activity="run:7", runs={0: "digest"})
+
+
+async def test_an_answer_is_found_by_its_activity_alone(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    await keep_answer(archive, "t", 0, MINE)
+    assert await find_answer(archive, "t", 0, ("run:9", "run:7")) == MINE
+    for task, lane, activity in (("t", 0, "run:8"), ("t", 1, "run:7"), ("t.0", 0, "run:7")):
+        assert await find_answer(archive, task, lane, (activity, "")) == NOTHING_KEPT
+
+
+async def test_an_answer_that_a_power_cut_has_damaged_counts_as_none(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    await keep_answer(archive, "t", 0, MINE)
+    [file] = (tmp_path / "answers").iterdir()
+    file.write_bytes(b"")
+    assert await find_answer(archive, "t", 0, ("run:7",)) == NOTHING_KEPT
+
+
+async def test_the_answers_of_all_lanes_of_a_task_are_dropped(tmp_path: Path) -> None:
+    for lanes in (3, None):
+        archive = Archive(tmp_path / str(lanes))
+        for lane in range(3):
+            await keep_answer(archive, "t", lane, MINE)
+        await keep_answer(archive, "other", 0, MINE)
+        await drop_answers(archive, "t", lanes)
+        assert await archive.alist_records("answers/") == ["answers/other.0.json"]
