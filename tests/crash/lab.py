@@ -263,11 +263,12 @@ class Lab:
         await until(condition)
 
     async def until_lost(self, task: Task) -> None:
-        """Wait until an activity has used up its attempts, all of whose workers were lost."""
+        """Wait until the server counts the worker of an activity as lost."""
 
         async def condition() -> bool:
-            kinds = await event_types(self.runner.client, task.task_id)
-            return "ACTIVITY_TASK_TIMED_OUT" in kinds
+            handle = self.runner.client.get_workflow_handle(task.task_id)
+            found = (await handle.describe()).raw_description
+            return any(each.attempt > 1 for each in found.pending_activities)
 
         await until(condition)
 
