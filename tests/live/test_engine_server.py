@@ -338,6 +338,19 @@ async def test_a_server_ends_by_itself_once_its_last_holder_is_killed_unless_it_
     assert not (data_dir / "server.json").exists()
 
 
+async def test_a_server_whose_directory_is_deleted_ends_with_its_last_holder(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "LEFT_SECONDS", 2.0)  # the leases are gone before they count
+    async with held(data_dir) as pid:
+        held_by = watch.users_of(data_dir)
+    shutil.rmtree(data_dir)
+    assert watch.is_left(data_dir, held_by)
+    assert not watch.is_left(data_dir, {*held_by, os.getpid()})
+    assert await wait_until(lambda: is_gone(pid), SOON)
+    data_dir.mkdir()  # for the fixture
+
+
 async def test_leases_of_one_process_are_counted_and_who_comes_always_has_a_server(
     data_dir: Path,
 ) -> None:

@@ -5,7 +5,8 @@
 A process that ends normally releases its lease, and the last one stops the server. A killed process
 cannot. This process, started beside the server, polls the leases: when there are some, and no
 process that took one is alive, it waits GRACE_SECONDS for a new process, and then ends the server.
-A server without any lease, or one that is kept, is left alone.
+A server without any lease, or one that is kept, is left alone. Where the directory itself is gone,
+nobody can find the server any more: it ends with the processes that were last seen to use it.
 
 It runs by path, with psutil as its only import beyond the standard library, so that it stays small:
 it runs for as long as the server. Processes are identified by pid alone, because their start times
@@ -19,7 +20,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
@@ -36,20 +37,36 @@ def main(directory: Path, pid: int, grace: float) -> None:
         return
     os.setsid()
     left_since: float | None = None
+    users: set[int] = set()
     while is_server(pid):
-        if not is_left(directory):
+        users = users_of(directory) or users
+        if not is_left(directory, users):
             left_since = None
         elif left_since is None:
             left_since = time.monotonic()
         elif time.monotonic() - left_since >= grace:
-            end(directory, pid)
+            end(directory, pid) if directory.is_dir() else stop(pid)
         time.sleep(min(POLL_SECONDS, grace))
 
 
-def is_left(directory: Path) -> bool:
-    """Whether there are leases, none of them of a live process."""
-    leases = list((directory / "leases").glob("*.json"))
-    return bool(leases) and not any(_is_held(lease) for lease in leases)
+def is_left(directory: Path, users: Collection[int] = ()) -> bool:
+    """Whether there are leases, none of them of a live process.
+
+    Args:
+        directory: The server's directory.
+        users: The processes that were last seen to hold a lease: they count where it is gone.
+    """
+    if not directory.is_dir():
+        return not any(map(_is_alive, users))
+    has_leases = any((directory / "leases").glob("*.json"))
+    return has_leases and not any(map(_is_alive, users_of(directory)))
+
+
+def users_of(directory: Path) -> set[int]:
+    """Return the ids of the processes that have taken a lease, dead ones included."""
+    found = map(_read, (directory / "leases").glob("*.json"))
+    pids = [cast("dict[str, object]", each).get("pid") for each in found if isinstance(each, dict)]
+    return {pid for pid in pids if isinstance(pid, int)}
 
 
 def end(directory: Path, pid: int) -> None:
@@ -58,14 +75,20 @@ def end(directory: Path, pid: int) -> None:
         if not (is_mine and is_left(directory) and is_server(pid)):
             return
         leases = list((directory / "leases").glob("*.json"))
+        stop(pid)
+        for file in (directory / "server.json", *leases):
+            file.unlink(missing_ok=True)
+
+
+def stop(pid: int) -> None:
+    """End a server, by force if it takes too long."""
+    with suppress(psutil.NoSuchProcess):
         server = psutil.Process(pid)
         server.terminate()
         with suppress(psutil.TimeoutExpired):
             server.wait(STOP_SECONDS)
         if is_server(pid):
             server.kill()
-        for file in (directory / "server.json", *leases):
-            file.unlink(missing_ok=True)
 
 
 def is_server(pid: int) -> bool:
@@ -73,12 +96,6 @@ def is_server(pid: int) -> bool:
     with suppress(psutil.Error):
         return _is_alive(pid) and "start-dev" in psutil.Process(pid).cmdline()
     return False
-
-
-def _is_held(lease: Path) -> bool:
-    found = _read(lease)
-    pid = cast("dict[str, object]", found).get("pid") if isinstance(found, dict) else None
-    return isinstance(pid, int) and _is_alive(pid)
 
 
 def _is_alive(pid: int) -> bool:
