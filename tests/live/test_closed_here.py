@@ -71,12 +71,12 @@ async def test_an_archive_that_fails_is_met_again_by_an_activity(
     write = Archive.put_record
     failed: list[str] = []
 
-    def fail_once(self: Archive, name: str, data: Any) -> None:
+    def fail_once(self: Archive, name: str, data: Any, *, forced: bool = True) -> None:
         if not failed:
             failed.append(name)
             msg = "the disk is full"
             raise ArchiveError(msg)
-        write(self, name, data)
+        write(self, name, data, forced=forced)
 
     monkeypatch.setattr(Archive, "put_record", fail_once)
     assert str(await runner.finalize_response(task)) == "done"

@@ -204,9 +204,9 @@ async def test_a_call_that_fits_the_tool_of_a_deploy_too_is_made(
     site: Site, model: FakeOpenAI, make_agent: MakeAgent
 ) -> None:
     @tool(name="pay", needs_approval=True)
-    def pay(cents: int, to: str = "shop") -> str:
+    def pay(cents: int | str) -> str:
         """Pay."""
-        paid.append(f"{cents} to {to}")
+        paid.append(cents)
         return "paid"
 
     paid: list[Any] = []
@@ -216,7 +216,7 @@ async def test_a_call_that_fits_the_tool_of_a_deploy_too_is_made(
     new = make_agent(pay)
     await site.rig.serve(new)
     assert (await Runner.run(new, state, runner=site.runner)).final_output == "done"
-    assert paid == ["700 to shop"]
+    assert paid == [700]
 
 
 async def test_a_run_is_not_left_unchecked_by_a_deploy_without_its_guardrail(

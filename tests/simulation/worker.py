@@ -57,7 +57,8 @@ class MemoryStore:
     def size(self, path: str) -> int | None:
         return len(self._data[path]) if path in self._data else None
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, *, forced: bool = True) -> None:
+        del forced
         self._data[path] = data
 
     def create(self, path: str, data: bytes) -> None:
