@@ -65,7 +65,8 @@ class MemoryStore:
         self._data.setdefault(path, data)
 
     def delete(self, path: str) -> None:
-        del self._data[path]
+        if self._data.pop(path, None) is None:
+            raise FileNotFoundError(path)
 
     def find(self, folder: str) -> list[str]:
         return [path for path in self._data if path.startswith(f"{folder}/")]
