@@ -47,10 +47,14 @@ class Continuation:
         kept = head.run.kept
         if kept is None:
             return None
-        unfit = newest_answer(journal)  # the step asks again
-        said = unfit.response_id if unfit else str(opened.step.step_state.get(RESPONSE, ""))
-        told = None if unfit or opened.told < 0 else opened.notes[opened.told :] or (AGAIN,)
-        return cls(kept, said, is_first=n == 1 and unfit is None, told=told)
+        answers = [entry.answer for entry in journal if entry.answer]  # the step asks again
+        said = str(opened.step.step_state.get(RESPONSE, ""))
+        for answer in answers:  # the request repeats no empty one, and goes on from before it
+            said = said if answer.is_blank else answer.response_id
+        told = None if answers or opened.told < 0 else opened.notes[opened.told :] or (AGAIN,)
+        if answers and answers[-1].is_blank:
+            told = (AGAIN,)
+        return cls(kept, said, is_first=n == 1 and not answers, told=told)
 
     def shortened(self, request: ModelRequest) -> ModelRequest:
         """Return a request with what the provider does not have yet.

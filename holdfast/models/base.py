@@ -171,6 +171,13 @@ class ModelAnswer(Value):
         return self.finish in ("length", "content_filter")
 
     @property
+    def is_blank(self) -> bool:
+        """Whether it has nothing to go on with: at most blanks and reasoning."""
+        said = self.text.strip() or self.message.calls or self.refusal or self.repeated
+        kinds = {item.get("type", "message") for item in self.message.items}
+        return not said and not self.is_incomplete and kinds <= {"reasoning", "message"}
+
+    @property
     def text(self) -> str:
         """The text of the answer; of its last message, when it holds several."""
         return last_text(self.message)

@@ -125,11 +125,17 @@ def as_told(answer: ModelAnswer, told: Sequence[Delta]) -> Sequence[Delta]:
     """
     whole = deltas_of(answer)
     pieces = [delta for delta in told if delta.text or delta.kind == "call"]
-    # Only calls have places that count; theirs are other numbers in a record.
-    placed = ("call", "arguments")
-    said = merged(d if d.kind in placed else d._replace(place=0) for d in pieces)
-    same = [each._replace(place=0) for each in said] == [d._replace(place=0) for d in whole]
+    # The places of calls are other numbers in a record.
+    same = [each._replace(place=0) for each in merged(_placed(pieces))] == [
+        d._replace(place=0) for d in whole
+    ]
     return pieces if same else whole
+
+
+def _placed(deltas: Iterable[Delta]) -> Iterator[Delta]:
+    """Yield deltas without the places that do not count: only those of calls do."""
+    for delta in deltas:
+        yield delta if delta.kind in ("call", "arguments") else delta._replace(place=0)
 
 
 def _cut(delta: Delta, size: int) -> Iterator[Delta]:
@@ -187,7 +193,7 @@ def goes_on(told: Sequence[Delta], whole: Sequence[Delta]) -> bool:
 
 def _flat(deltas: Iterable[Delta]) -> list[str]:
     """Write deltas as texts to compare, one for each call or text."""
-    joined = [delta for delta in merged(deltas) if delta.text or delta.kind == "call"]
+    joined = [delta for delta in merged(_placed(deltas)) if delta.text or delta.kind == "call"]
     while joined and joined[0].kind == "reasoning":
         joined.pop(0)
     # Providers may tell more of an item in a stream than in the answer, or less.

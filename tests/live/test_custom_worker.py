@@ -206,9 +206,14 @@ async def test_an_answer_that_does_not_fit_the_type_says_why_and_is_asked_for_ag
 ) -> None:
     runner = await make_runner(worker=Doing(judge_twice))
     model.reply('{"good": "maybe"}')
+    model.reply('{"good": false}')
+    for text in ("none", "", "none"):
+        model.reply(text)
     task = await runner.create_task("q")
-    with pytest.raises(UnfitAnswerError, match=r"(?s)Invalid JSON.*Verdict.*good"):
+    with pytest.raises(UnfitAnswerError, match=r"(?s)asked 3 times.*Invalid JSON.*list\[int\]"):
         await runner.run_step(task)
+    assert "valid boolean" in model.requests[1].text
+    assert "neither a text nor a call" in model.requests[4].text
     model.reply('{"good": false}')
     model.reply('{"response": []}')
     assert (await runner.run_step(task)).output == [False, []]

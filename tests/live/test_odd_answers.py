@@ -108,9 +108,10 @@ async def test_an_answer_of_reasoning_alone_is_asked_for_three_times_then_waits_
             }
         )
     task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="reasoning alone"):
+    with pytest.raises(UnfitAnswerError, match="asked 3 times: The model's answer is empty"):
         await runner.run_task(task)
-    assert (await runner.get_task(task)).status == "needs_attention"
+    known = await runner.get_task(task)
+    assert (known.status, known.usage.requests) == ("needs_attention", 4)
     model.reply("done")
     assert (await runner.run_task(task)).output == "done"
     assert (ran, len(model.requests)) == (["a"], 5)
@@ -188,6 +189,7 @@ async def test_a_run_goes_on_after_an_unknown_tool_and_an_unfit_output_unless_to
     assert done.final_output == Order(id=7)
     assert [done.context_wrapper.usage.requests, len(model.requests)] == [3, 3]
     assert "Tool 'lok' not found" in str(model.requests[1].body)
+    assert "none" not in str(done.to_input_list())  # the next turn sees the answer of use alone
 
 
 @pytest.mark.parametrize("kept", [{"auto_previous_response_id": True}, {"conversation_id": "c"}])

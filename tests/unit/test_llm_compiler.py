@@ -119,7 +119,7 @@ async def test_a_wrong_plan_is_told_and_written_again() -> None:
 
 
 async def test_without_a_plan_the_join_answers_and_everybody_can_see_why() -> None:
-    bench = compiled(["I would look at Rome", "", FINISH])
+    bench = compiled(["I would look at Rome", "or not", FINISH])
     assert await bench.run() == "all is known"
     assert [*bench.outputs] == ["s1", "p1.join"]
     [problem] = bench.outputs["s1"]["problems"]

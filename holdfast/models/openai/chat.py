@@ -19,13 +19,13 @@ from holdfast.models.openai.chat_messages import (
     files_message,
     result_files,
 )
-from holdfast.models.openai.chat_stream import CompletionStream
+from holdfast.models.openai.chat_stream import CompletionStream, text_of
 from holdfast.models.openai.http.bodies import RequestBody, dumps, encoded_messages
-from holdfast.models.openai.http.failures import first_problem, malformed, unusable
+from holdfast.models.openai.http.failures import first_problem, malformed
 from holdfast.models.openai.model import Incoming, OpenAIModel, read_usage
 from holdfast.models.openai.response_tools import refuse_hosted
 from holdfast.values.base import Json, Value
-from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
+from holdfast.values.checks.json_shapes import as_array, as_object, as_text
 from holdfast.values.messages import Message, ToolCall
 
 WITHHELD = "The provider's content filter has withheld the answer."
@@ -167,7 +167,7 @@ def _tool_choice(choice: str) -> Json:
 
 
 class _Function(Value):
-    name: str
+    name: str | None = None
     arguments: str | dict[str, Json] | None = None
 
 
@@ -189,15 +189,10 @@ class _Said(Value):
     function_call: Json = None
 
     @property
-    def has_thought(self) -> bool:
-        """Whether it has reasoning."""
-        return bool(self.reasoning_content or self.thinking_blocks)
-
-    @property
     def calls(self) -> tuple[_Call, ...]:
         """Its calls; some servers still send the one of the time before there were several."""
         old = as_object(self.function_call)
-        if self.tool_calls or not old.get("name"):
+        if self.tool_calls or not old:
             return self.tool_calls or ()
         return (_Call(function=_Function.model_validate(old)),)
 
@@ -235,15 +230,10 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
     calls, kept = _read_calls(choice.message)
     finish = choice.finish_reason or "stop"
     refusal = choice.message.refusal or ""
-    text = _text_of(choice.message.content) or refusal
+    text = text_of(choice.message.content) or refusal
     is_empty = not text and not calls
     if is_empty and finish == "content_filter":
         text = refusal = WITHHELD
-    elif is_empty and finish in ("tool_calls", "function_call"):
-        why = f"its finish_reason is {finish!r}, and it calls nothing"
-        raise unusable(model, why, request_id=request_id)
-    elif is_empty and finish != "length" and choice.message.has_thought:
-        raise unusable(model, "it is reasoning alone", request_id=request_id)
     logprobs = (choice.logprobs.content if choice.logprobs is not None else None) or ()
     annotations = choice.message.annotations or ()
     if text and (logprobs or annotations):
@@ -267,9 +257,9 @@ def _read_calls(said: _Said) -> tuple[tuple[ToolCall, ...], tuple[dict[str, Json
     for call in said.calls:
         # Some servers leave the id out; a result cannot be matched without one.
         call_id = call.id or f"call_{uuid.uuid4().hex[:24]}"
-        arguments = call.function.arguments
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-        calls.append(ToolCall(id=call_id, name=call.function.name, arguments=text))
+        arguments = call.function.arguments or {}  # none, as some servers write it
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        calls.append(ToolCall(id=call_id, name=call.function.name or "", arguments=text))
         signed = {
             name: value
             for name in ("extra_content", "provider_specific_fields")
@@ -324,9 +314,3 @@ def _token(given: dict[str, Json]) -> dict[str, Json]:
         "logprob": given.get("logprob"),
         "bytes": as_array(given.get("bytes")),
     }
-
-
-def _text_of(content: Json) -> str:
-    if is_array(content):
-        return "".join(as_text(part.get("text")) for part in content if is_object(part))
-    return as_text(content)

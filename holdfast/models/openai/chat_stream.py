@@ -71,6 +71,7 @@ class CompletionStream:
         self._thinking: list[dict[str, Json]] = []
         self._extra: dict[str, Json] = {}
         self._finish: Json = None
+        self._has_begun = False
 
     @property
     def body(self) -> dict[str, Json] | None:
@@ -99,13 +100,14 @@ class CompletionStream:
         choices: Json = chunk.get("choices")
         for choice in choices if is_array(choices) else []:
             if is_object(choice) and choice.get("index", 0) == 0:
+                self._has_begun = True
                 self._delta(as_object(choice.get("delta")))
                 self._logprobs += as_array(as_object(choice.get("logprobs")).get("content"))
                 self._finish = choice.get("finish_reason") or self._finish
 
     def _delta(self, said: dict[str, Json]) -> None:
         reasoning = as_text(said.get("reasoning_content"))
-        content, refusal = as_text(said.get("content")), as_text(said.get("refusal"))
+        content, refusal = text_of(said.get("content")), as_text(said.get("refusal"))
         if reasoning:
             self._add("reasoning_content", reasoning)
             self._tell(Delta("reasoning", reasoning))
@@ -150,12 +152,12 @@ class CompletionStream:
             self._tell(Delta("call", "", call.place, call.id, name))
             for piece in call.pieces:
                 self._tell(Delta("arguments", piece, call.place))
-        if isinstance(given, dict):
-            call.given = given
-        elif isinstance(given, str) and given:
-            call.pieces.append(given)
-            if call.name:
+        if isinstance(given, str):
+            call.pieces += [given] if given else []
+            if given and call.name:
                 self._tell(Delta("arguments", given, call.place))
+        elif given is not None:
+            call.given = given
 
     def _find(self, said: dict[str, Json], name: str, arguments: Json) -> _Call:
         """Return the call that a piece is of; a new one if it begins one."""
@@ -173,9 +175,16 @@ class CompletionStream:
 
     def end(self) -> None:
         """Take the answer as whole without a finish_reason, which some servers leave out."""
-        if self._finish is None and (self._texts or self._calls):
+        if self._finish is None and self._has_begun:
             self._finish = "tool_calls" if self._calls else "stop"
 
     def missing(self, model: str) -> ModelError:
         """Make the error for a stream without its last chunk."""
         return cut_off(model, "there was no finish_reason")
+
+
+def text_of(content: Json) -> str:
+    """Return the text of a message's content, a text or a list of parts."""
+    if is_array(content):
+        return "".join(as_text(part.get("text")) for part in content if is_object(part))
+    return as_text(content)

@@ -20,7 +20,6 @@ from holdfast.models.openai.http.failures import (
     first_problem,
     malformed,
     status_error,
-    unusable,
 )
 from holdfast.models.openai.item_checks import FAKE_ID, kind_of
 from holdfast.models.openai.item_contents import without_status
@@ -226,9 +225,6 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
     if reply.status not in (None, "completed", "incomplete"):
         reason = f"its status is {reply.status!r}"
         raise malformed(model, reason, request_id=request_id)
-    kinds = {as_text(item.get("type")) for item in reply.output}
-    if reply.status != "incomplete" and kinds == {"reasoning"}:
-        raise unusable(model, "it is reasoning alone", request_id=request_id)
     return ModelAnswer(
         message=message,
         usage=read_usage(reply.usage, "input", "output"),

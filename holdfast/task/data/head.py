@@ -246,6 +246,11 @@ class TaskHead(Value):
         return is_told and self.dialect.unknown_tool == "raise"
 
     @property
+    def ends_by_answers(self) -> bool:
+        """Whether an answer that cannot be used ends the run, as in the Agents SDK."""
+        return self.dialect.unknown_tool == "raise" and not self.run.output_attempts
+
+    @property
     def has_session(self) -> bool:
         """Whether a session gets the task's turn."""
         return self.session is not None or self.caller_session is not None

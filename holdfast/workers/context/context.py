@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from holdfast.errors import ModelBehaviorError
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
 from holdfast.models.choices import MessageLike, ToolChoice, choice_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
@@ -23,6 +25,7 @@ from holdfast.workers.context.model_calls import (
     parsed,
     request_digest,
     settings_within,
+    told_again,
     usable,
 )
 from holdfast.workers.context.offer import AgentCode, Offer, Retrieve, StepHandoffs
@@ -267,21 +270,58 @@ class StepContext:
         Raises:
             InvalidArgumentError: `messages` or `tool_choice` cannot be read.
             StepCodeChangedError: The journal holds the answer to a different request here.
-            ModelBehaviorError: The answer does not fit the type; UnfitAnswerError in the step API.
-            ModelBehaviorError: The task cannot go on with the answer: it is incomplete, or holds an
-                item that no agent can answer. An UnfitAnswerError in the step API.
+            UnfitAnswerError: The answer is of no use: it is empty or does not fit the type, though
+                the model was told so and asked `max_output_attempts` times, or it is incomplete, or
+                holds an item that no agent can answer. When the step is run again, the model is
+                asked again.
+            ModelBehaviorError: The same, where the rules of the run end it by such an answer.
             asyncio.CancelledError: The step is interrupted already.
         """
         asked = None if messages is None else check_messages(messages, "ctx.call_model")
         choice = choice_of(tool_choice)
+        spec: OutputSpec | None = None
+        structure = None
         if output_type is None or isinstance(output_type, OutputSpec):
-            return await self._call_model(asked, tools, choice, output_type, instructions)
-        structure = self.code.structure(output_type)
-        spec = None if structure is None else structure.spec()
-        answer = await self._call_model(asked, tools, choice, spec, instructions)
-        if structure is None:
-            return answer
-        return parsed(answer, structure, self.dialect, last=self.finished)
+            spec = output_type
+        elif (structure := self.code.structure(output_type)) is not None:
+            spec = structure.spec()
+
+        def check(answer: ModelAnswer) -> ModelAnswer:
+            return parsed(answer, structure, last=self.finished) if structure else answer
+
+        return await self.ask(check, asked, tools, choice, spec, instructions)
+
+    async def ask(  # noqa: PLR0917  as for `call_model`
+        self,
+        check: Callable[[ModelAnswer], ModelAnswer],
+        messages: Sequence[Message] | None = None,
+        tools: Sequence[ToolSpec] | None = None,
+        choice: str = "",
+        output_type: OutputSpec | None = None,
+        instructions: str | None = None,
+    ) -> ModelAnswer:
+        """Call the model as `call_model` does, again while its answer is of no use.
+
+        Args:
+            check: Returns the answer; raises ModelBehaviorError if it is of no use.
+            messages: As for `call_model`, as are the others.
+            tools: Tools on offer.
+            choice: The tool choice.
+            output_type: Structure of the answer.
+            instructions: System prompt.
+        """
+        if messages is None and tools is None:
+            output_type = output_type or self.agent.output
+        said: tuple[Message, ...] = ()
+        for asked in itertools.count(1):
+            before = self.messages if messages is None else messages
+            given = (*before, *said) if said else messages
+            answer = await self._call_model(given, tools, choice, output_type, instructions)
+            try:
+                return check(usable(answer, self._head, last=self.finished))
+            except ModelBehaviorError as error:
+                said += told_again(answer, error, self.rules, asked, last=self.finished)
+        raise RuntimeError  # unreachable: the loop returns or raises
 
     async def _call_model(
         self,
@@ -292,8 +332,6 @@ class StepContext:
         instructions: str | None,
     ) -> ModelAnswer:
         self.stop.go_on()
-        if messages is None and tools is None:
-            output_type = output_type or self.agent.output
         offered = await self.offer.given(self, tools, choice)
         finishing = self.limit_reached
         if finishing and LAST_CALL not in self.adds:
@@ -321,7 +359,7 @@ class StepContext:
         )
         recorded = self.record.next(key, "a model call", n=self.n, task_id=self.task_id)
         if recorded is not None and recorded.answer is not None:
-            return usable(recorded.answer, self.dialect, last=self.finished)
+            return recorded.answer
         # One costly call per activity: its answer must be in the task's history before the next
         # one is made, so that a lost worker process loses at most one paid answer.
         await self.settled()
@@ -332,8 +370,7 @@ class StepContext:
             await self.stop.interrupt(Interrupt(kind="limit"))
         if self.record.has_spent:
             await self.stop.interrupt(Interrupt(kind="more"))
-        answer = await self._paid.answer(request, key, self.dialect, last=finishing)
-        return usable(answer, self.dialect, last=self.finished)
+        return await self._paid.answer(request, key, self._head, last=finishing)
 
     async def memo(
         self, name: str, make: Callable[[], Awaitable[Any] | Any], *, costly: bool = True

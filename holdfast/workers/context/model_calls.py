@@ -10,31 +10,37 @@ from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.openai.hosted_items import SEARCH_CALL
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.head import Dialect, TaskHead
+from holdfast.task.data.failures import INVALID_OUTPUT, KIND
+from holdfast.task.data.head import RunRules, TaskHead
 from holdfast.values.base import ChainRef, Json, canonical, digest, sense
-from holdfast.values.messages import Message, ToolCall, system
+from holdfast.values.messages import Message, ToolCall, clean, system, user
 from holdfast.values.settings import ModelSettings
 from holdfast.values.steps import HistoryRef
+from holdfast.values.text.redact import redact
 from holdfast.workers.context.offer import Structure
 
 UNANSWERED = frozenset({"computer_call", "program"})
 """Items that need an answer before the provider continues, and that agents here cannot answer."""
 
+EMPTY = "The model's answer is empty: it has neither a text nor a call."
+UNFIT = "Your answer cannot be used: {}\nAnswer again, in the form that was asked for."
+LONGEST_REASON = 2000
 
-def read(answer: ModelAnswer, dialect: Dialect) -> ModelAnswer:
+
+def read(answer: ModelAnswer, *, renames: bool) -> ModelAnswer:
     """Remove repeated calls from an answer, so that none is run twice.
 
-    Providers refuse a conversation with two calls of one id. In the step API, different calls of
-    one id get different ids; by the rules of the Agents SDK they stay, and `verdict` refuses them.
+    Providers refuse a conversation with two calls of one id.
 
     Args:
         answer: The answer as it came.
-        dialect: The rules of the task.
+        renames: Whether different calls of one id get different ids. Where an answer may end the
+            run they stay, and `verdict` refuses them.
     """
     calls = answer.message.calls
     if len({call.id for call in calls}) == len(calls):
         return answer
-    apart = dict(_apart(calls, renames=dialect.unknown_tool == "tell"))
+    apart = dict(_apart(calls, renames=renames))
     ids = answer.message.item_ids  # that of the content, then those of the calls
     left = (*ids[:1], *(id for k, id in enumerate(ids[1:]) if k in apart))
     changes = {"calls": tuple(apart.values()), "item_ids": left}
@@ -42,67 +48,94 @@ def read(answer: ModelAnswer, dialect: Dialect) -> ModelAnswer:
     return answer.model_copy(update={"message": message})
 
 
-def usable(answer: ModelAnswer, dialect: Dialect, *, last: bool) -> ModelAnswer:
+def usable(answer: ModelAnswer, head: TaskHead, *, last: bool) -> ModelAnswer:
     """Return an answer with which the task can go on.
 
     Args:
         answer: The answer.
-        dialect: Which API's rules apply.
+        head: The task's head.
         last: Whether it is the last one that the budget allows; such an answer is not checked.
 
     Raises:
-        ModelBehaviorError: The task cannot go on with it, by the rules of the Agents SDK.
-        UnfitAnswerError: The task cannot go on with it, in the step API.
+        ModelBehaviorError: The task cannot go on with it: it is empty, or such answers end the run.
+        UnfitAnswerError: The task cannot go on with it, and waits for a person.
     """
-    error = None if last else verdict(answer, dialect)
+    error = None if last else verdict(answer, head)
     if error is not None:
         raise error
     return answer
 
 
-def verdict(answer: ModelAnswer, dialect: Dialect) -> HoldfastError | None:
+def verdict(answer: ModelAnswer, head: TaskHead) -> HoldfastError | None:
     """Return the error for an answer with which the task cannot go on; None for a usable one.
 
-    By the rules of the Agents SDK the error ends the run. In the step API the step waits to be
-    started anew, and an answer that was cut off is usable if it has text or calls; those calls are
-    not run.
+    By the verdicts of the Agents SDK the error ends the run. Else the step waits, and an answer
+    that was cut off is usable if it has text or calls; those calls are not run.
     """
-    raises = dialect.unknown_tool == "raise"
-    reason = answer.flaw or _reason(answer, raises=raises)
-    if not reason:
-        return None
-    if raises:
-        return ModelBehaviorError(reason)
-    return UnfitAnswerError(f"{reason} Run the step again: the model is asked again.")
+    ends = head.ends_by_answers
+    reason = answer.flaw or _reason(answer, raises=ends)
+    if reason:
+        again = f"{reason} Run the step again: the model is asked again."
+        return ModelBehaviorError(reason) if ends else UnfitAnswerError(again)
+    # The SDK's runs end with an empty output, but cannot go on after reasoning without a follower.
+    is_told = not ends or bool(answer.message.items)
+    is_told = is_told and INVALID_OUTPUT not in head.run.error_handlers
+    return ModelBehaviorError(EMPTY) if answer.is_blank and is_told else None
 
 
-def parsed(
-    answer: ModelAnswer, structure: Structure, dialect: Dialect, *, last: bool
-) -> ModelAnswer:
+def parsed(answer: ModelAnswer, structure: Structure, *, last: bool) -> ModelAnswer:
     """Return an answer with its validated object; a refusal or a call of tools has none.
 
     Args:
         answer: The answer.
         structure: The structure that the model was asked for.
-        dialect: Which API's rules apply.
         last: Whether the budget allows no further answer; one that does not fit has no object then.
 
     Raises:
-        ModelBehaviorError: It does not fit the type, by the rules of the Agents SDK.
-        UnfitAnswerError: The same in the step API: the step waits to be started anew.
+        ModelBehaviorError: It does not fit the type.
     """
     if answer.refusal or answer.message.calls:
         return answer
     try:
         value = structure.load(structure.read(answer.text))
-    except ModelBehaviorError as error:
+    except ModelBehaviorError:
         if last:
             return answer
-        if dialect.unknown_tool == "raise":
-            raise
-        msg = f"{error} Run the step again: the model is asked again."
-        raise UnfitAnswerError(msg) from error
+        raise
     return answer.model_copy(update={"parsed": value})
+
+
+def told_again(
+    answer: ModelAnswer, error: ModelBehaviorError, rules: RunRules, asked: int, *, last: bool
+) -> tuple[Message, ...]:
+    """Return what the model is told when it is asked again after an answer of no use.
+
+    It joins the request, not the transcript: later turns and the session have the answer of use.
+
+    Args:
+        answer: The answer.
+        error: Why it is of no use.
+        rules: The rules of the run.
+        asked: How often the model was asked.
+        last: Whether the budget allows no further answer.
+
+    Raises:
+        ModelBehaviorError: By the rules the error ends the run, or a handler of the run answers.
+        UnfitAnswerError: It was asked often enough: the step waits for a person.
+    """
+    is_handled = (error.facts or {}).get(KIND) in rules.error_handlers
+    if not rules.output_attempts or is_handled:
+        raise error
+    if asked >= rules.output_attempts or last:
+        raise UnfitAnswerError(
+            f"The model's answer does not fit, asked {asked} times: {error}",
+            remedy="Run the step again: the model is asked again. Feedback before it says more to"
+            " the model, and undo_step goes back.",
+        ) from error
+    cause = error.__cause__
+    why = (cause and cause.__cause__) or cause or error  # without the answer once more
+    told = user(UNFIT.format(clean(redact(str(why)))[:LONGEST_REASON]))
+    return (answer.message, told) if answer.text else (told,)
 
 
 def _reason(answer: ModelAnswer, *, raises: bool) -> str:
@@ -120,7 +153,7 @@ def _reason(answer: ModelAnswer, *, raises: bool) -> str:
             f"The model's answer holds an item {pending!r}, which must be answered before the"
             " conversation goes on; agents here have no tool for that."
         )
-    if answer.is_incomplete and (raises or not (answer.text or calls)):
+    if answer.is_incomplete and (raises or not (answer.text.strip() or calls)):
         remedy = (
             " Allow more in ModelSettings(max_tokens=...)." if answer.finish == "length" else ""
         )

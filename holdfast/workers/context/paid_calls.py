@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.task.data.head import Dialect
+from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Handed, JournalEntry
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
@@ -62,7 +62,7 @@ class PaidCalls:
             await self._idle.wait()
 
     async def answer(
-        self, request: ModelRequest, key: str, dialect: Dialect, *, last: bool
+        self, request: ModelRequest, key: str, head: TaskHead, *, last: bool
     ) -> ModelAnswer:
         """Make the one model call of this activity.
 
@@ -72,16 +72,17 @@ class PaidCalls:
         Args:
             request: The request.
             key: Its digest.
-            dialect: Which API's rules apply.
+            head: The task's head.
             last: Whether the budget allows no call after it.
         """
         self._idle.clear()
         try:
             known = self._record.paid_for(key)
             paid = None if known is None else known.answer
-            answer = read(paid or await self._respond(request), dialect)
+            made = paid or await self._respond(request)
+            answer = read(made, renames=not head.ends_by_answers)
             if answer.has_unique_ids:
-                if dialect.unknown_tool == "raise":
+                if head.dialect.unknown_tool == "raise":
                     answer = without_repeated(answer, self._transcript)
                 answer = answer.model_copy(update={"has_unique_ids": False})  # as it is recorded
             self._record.add(JournalEntry(request=key, answer=answer, last=last), costly=True)

@@ -6,20 +6,16 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from holdfast.errors import (
-    ModelBehaviorError,
-    ModelRefusalError,
-    UnfitAnswerError,
-)
+from holdfast.errors import ModelBehaviorError, ModelRefusalError
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.hosted_items import RUN_BY_PROVIDER
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot, policy_of
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.failures import KIND, REFUSAL, TURN_FOLLOWS
+from holdfast.task.data.failures import INVALID_OUTPUT, KIND, REFUSAL, TURN_FOLLOWS
 from holdfast.task.handoff_calls import IGNORED, called_handoff, handed_to, transfer_message
 from holdfast.values.base import Json
-from holdfast.values.messages import Message, ToolCall, clean, user
+from holdfast.values.messages import Message, ToolCall, clean
 from holdfast.values.steps import TaskStep, TaskStepOutput, ToolOutput
 from holdfast.values.text.redact import redact
 from holdfast.workers.tool_use import FIRST, is_named, may_be_final
@@ -147,8 +143,6 @@ BUDGET_REACHED = (
 )
 ONE_AT_A_TIME = "Not run: call one tool at a time. Call it again if it is still needed."
 LONGEST_REFUSAL = 2000
-INVALID_OUTPUT = "invalid_final_output"
-UNFIT_OUTPUT = "Your answer cannot be used: {}\nAnswer again, with nothing but JSON that fits."
 NO_OUTPUT = "Model returned no final output for the structured output type."
 
 
@@ -186,33 +180,6 @@ def invalid_output(text: str, *, again: bool = False) -> ModelBehaviorError:
     facts: dict[str, Json] = {KIND: INVALID_OUTPUT}
     verdict.facts = {**facts, TURN_FOLLOWS: True} if again else facts
     return verdict
-
-
-def asks_for_output_again(error: ModelBehaviorError, ctx: StepContext, asked: int) -> bool:
-    """Tell the model why its final output does not fit; False where the error is a verdict.
-
-    Args:
-        error: Why it does not fit; another error of a model's answer is a verdict.
-        ctx: The context of the step, which has the answer.
-        asked: How often the turn has asked.
-
-    Raises:
-        UnfitAnswerError: It was asked often enough: the step waits for a person.
-    """
-    most = ctx.rules.output_attempts
-    is_output = (error.facts or {}).get(KIND) == INVALID_OUTPUT
-    if not most or not is_output or INVALID_OUTPUT in ctx.rules.error_handlers:
-        return False
-    if asked >= most or ctx.finished:
-        raise UnfitAnswerError(
-            f"The model's final output does not fit, asked {asked} times: {error}",
-            remedy="Run the step again: the model is asked again. Feedback before it says more to"
-            " the model, and undo_step goes back.",
-        )
-    schema_error = error.__cause__
-    why = (schema_error and schema_error.__cause__) or error  # without the answer once more
-    ctx.add(user(UNFIT_OUTPUT.format(clean(str(why))[:LONGEST_REFUSAL])))
-    return True
 
 
 def allot(

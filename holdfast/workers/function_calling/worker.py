@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -56,30 +56,13 @@ class FunctionCallingAgentWorker(AgentWorker):
         return hash(type(self))
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        """Call the model; end the step with its tool calls, or the task with its answer.
-
-        It is called again only for a final output that does not fit its type.
-        """
+        """Call the model; end the step with its tool calls, or the task with its answer."""
         used = _take_in(step, ctx)
-        for asked in itertools.count(1):
-            try:
-                return await self._turn(step, ctx, used)
-            except ModelBehaviorError as error:
-                if not turn.asks_for_output_again(error, ctx, asked):
-                    raise
-        raise RuntimeError  # unreachable: the loop returns or raises
-
-    async def _turn(self, step: TaskStep, ctx: StepContext, used: int) -> TaskStepOutput:
-        """Call the model once.
-
-        Raises:
-            ModelBehaviorError: Its answer does not fit the agent's output type.
-        """
         exhausted = self.max_function_calls is not None and used >= self.max_function_calls
         no_tools = exhausted or ctx.limit_reached
-        answer = await ctx.call_model(tool_choice="none" if no_tools else ctx.tool_choice)
-        if no_tools and answer.message.calls:
-            answer = answer.model_copy(update={"message": assistant(answer.text)})
+        choice = "none" if no_tools else ctx.tool_choice
+        check = functools.partial(_checked, ctx, no_tools=no_tools)
+        answer = await ctx.ask(check, choice=choice)
         may_refuse = ctx.dialect.unknown_tool == "tell"
         match turn.follows(answer, ctx.agent, may_refuse=may_refuse):
             case "tools":
@@ -160,6 +143,19 @@ def _take_in(step: TaskStep, ctx: StepContext) -> int:
     for call_id, reason in refused:
         ctx.add(Message(role="tool", call_id=call_id, content=reason, is_error=True))
     return used
+
+
+def _checked(ctx: StepContext, answer: ModelAnswer, *, no_tools: bool) -> ModelAnswer:
+    """Return an answer, without its calls where none may be made.
+
+    Raises:
+        ModelBehaviorError: It is the final one, and does not fit the agent's output type.
+    """
+    if no_tools and answer.message.calls:
+        answer = answer.model_copy(update={"message": assistant(answer.text)})
+    if turn.follows(answer, ctx.agent, may_refuse=True) == "answer":
+        _final(ctx, answer)
+    return answer
 
 
 def _final(ctx: StepContext, answer: ModelAnswer) -> Json:

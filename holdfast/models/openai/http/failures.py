@@ -247,17 +247,6 @@ def malformed(model: str, reason: str, *, request_id: str | None = None) -> Mode
     )
 
 
-def unusable(model: str, reason: str, *, request_id: str | None = None) -> ModelUnavailableError:
-    """Make the error for a whole answer that has neither a text nor a call."""
-    where = f" (request id {request_id})" if request_id else ""
-    return ModelUnavailableError(
-        f"Model {model!r} sent an answer with which nothing can go on{where}: {reason}. It is asked"
-        " again a few times.",
-        code=UNUSABLE,
-        remedy="Run the step again to ask once more, or undo it.",
-    )
-
-
 def first_problem(error: ValidationError) -> str:
     """Say where a body differs from the expected shape, without quoting what stands there."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
