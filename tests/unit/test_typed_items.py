@@ -27,7 +27,6 @@ from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.models.openai.items import assistant_message, from_response_items, to_response_items
 from holdfast.models.openai.output_items import made_items, shown_items
-from holdfast.task.data.head import STEPS
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers.context.model_calls import read
 
@@ -161,7 +160,7 @@ def test_ids_stay_with_their_calls() -> None:
     assert [each["id"] for each in made_items(quiet)] == ["msg_1"]
     assert [each["id"] for each in made_items(renamed)] == ["msg_1", "fc_1", "fc_2"]
     twice = message_of(SAID, CALL, CALL.model_copy(update={"id": "fc_0"}), OTHER)
-    once = read(ModelAnswer(message=twice), STEPS).message
+    once = read(ModelAnswer(message=twice), renames=True).message
     assert [each["id"] for each in made_items(once)] == ["msg_1", "fc_1", "fc_2"]
     for nothing in (None, FAKE_ID):
         assert message_of(CALL.model_copy(update={"id": nothing})).item_ids == ()
