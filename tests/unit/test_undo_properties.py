@@ -231,13 +231,19 @@ class Life(RuleBasedStateMachine):
         self.now.done.append(record.step.step_id)
         self.now.queue += [(step.step_id, step.input) for step in record.next]
         self.now.answered = record.last
-        if record.last and self.now.followups:
+        if record.last:
             self.follow_up()
 
     def follow_up(self) -> None:
-        text = self.now.followups.pop(0)
-        self.now.queue.append((f"s{self.ledger.s.serial}", text))
-        self.now.answered = False
+        """Begin with what no model has read: words before it, else the oldest of what waited."""
+        words = [note for note in self.now.notes if "were undone" not in note]
+        if words:
+            self.now.notes = [note for note in self.now.notes if "were undone" in note]
+        elif self.now.followups:
+            words = [self.now.followups.pop(0)]
+        if words:
+            self.now.queue.append((f"s{self.ledger.s.serial}", "\n\n".join(words)))
+            self.now.answered = False
 
     @precondition(
         lambda self: self.now.answered and not self.ledger.s.queue and self.current is None
@@ -267,10 +273,7 @@ class Life(RuleBasedStateMachine):
     def feedback(self, text: str, queued: bool) -> None:
         when = "queued" if queued else "next_model_call"
         self.command("feedback", text=text, when=when)
-        if not queued:
-            self.now.notes.append(text)
-            return
-        self.now.followups.append(text)
+        (self.now.followups if queued else self.now.notes).append(text)
         if self.now.answered:
             self.follow_up()
 
