@@ -293,10 +293,6 @@ class Pulse:
         """Whether heartbeats follow each other fast."""
         return now() < self._hasty_until
 
-    async def tell(self) -> None:
-        """Send a heartbeat past the worker, as `tell_server`."""
-        await tell_server(*self.details())
-
     def beat(self) -> None:
         """Have the worker send a heartbeat; to be called in the heartbeats' own loop."""
         self.send(*self.details())

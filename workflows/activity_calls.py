@@ -34,7 +34,7 @@ from holdfast.task.data.failures import (
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.state import COMMIT, MOST_LOST, CommitRef, Described
-from holdfast.task.data.wire import Advanced, AdvanceInput, GuardInput, ToolInput
+from holdfast.task.data.wire import Advanced, AdvanceInput, GuardInput, ToolInput, activity_key
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import call_label, step_label
@@ -162,7 +162,7 @@ async def advance(ledger: Ledger, n: int, sent: AdvanceInput) -> Advanced:
             if not is_lost(error) or ledger.find(n) is None:
                 raise
             # Before anything else: whoever runs the step again must find what is paid for.
-            lost = f"{workflow.info().run_id}:{error.activity_id}"
+            lost = activity_key(workflow.info().run_id, error.activity_id)
             ledger.tried_again(n, lost=lost)
             task = asyncio.current_task()
             if (task is not None and task.cancelling()) or now() - began > LOST_SECONDS:

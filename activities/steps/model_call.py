@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from holdfast.activities.data.conversation import Conversation
 from holdfast.activities.data.source import Source
-from holdfast.activities.heartbeat import FailedCalls, Pulse, ensure_ours
+from holdfast.activities.heartbeat import FailedCalls, Pulse, ensure_ours, tell_server
 from holdfast.activities.owning_task import ensure_wanted
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode
@@ -86,7 +86,7 @@ async def counting_failed(pulse: Pulse) -> AsyncGenerator[None]:
             # Else the worker sends an older one at the end, which would replace this.
             pulse.beat_soon()
             with suppress(RPCError, AsyncActivityCancelledError):
-                await pulse.tell()
+                await tell_server(*pulse.details())
 
 
 class Asking:

@@ -22,7 +22,7 @@ from holdfast.activities.steps.model_call import Asking, counting_failed
 from holdfast.activities.steps.money import telling_losses
 from holdfast.activities.steps.step_hooks import StepHooks
 from holdfast.activities.steps.step_texts import StepTexts
-from holdfast.activities.tools.inline import Batch, InlineCalls, activity_key, given_up
+from holdfast.activities.tools.inline import Batch, InlineCalls, current_key, given_up
 from holdfast.activities.tools.session_rules import has_no_rules
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.retriever import ask_retriever
@@ -188,7 +188,7 @@ class StepActivities:
         """Return what an attempt of this activity, or of one whose workers were lost, has kept."""
         if activity.info().attempt == 1 and not given.lost:
             return NOTHING_KEPT
-        ours = (activity_key(), given.lost)
+        ours = (current_key(), given.lost)
         return await find_answer(self._source.archive, task_id(), given.lane, ours)
 
     async def _unrecorded(self, given: AdvanceInput, kept: KeptAnswer) -> JournalEntry | None:

@@ -34,7 +34,7 @@ from holdfast.task.data.calls import Outcome, call_digest
 from holdfast.task.data.failures import Failure, facts, lost_failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenState
-from holdfast.task.data.wire import Advanced, AdvanceInput, KeptAnswer, ToolInput
+from holdfast.task.data.wire import Advanced, AdvanceInput, KeptAnswer, ToolInput, activity_key
 from holdfast.task.ledger.references import batches_of
 from holdfast.values.messages import ToolCall
 from holdfast.values.text.logs import log
@@ -146,7 +146,7 @@ class InlineCalls:
         if not inputs:
             return advanced
         runs = {i: given.sha for i, given in inputs.items()}
-        kept = KeptAnswer(activity=activity_key(), paid=batch.paid, runs=runs)
+        kept = KeptAnswer(activity=current_key(), paid=batch.paid, runs=runs)
         if not await self._keep(batch, kept):
             return advanced  # its calls have activities of their own, once it is recorded
         with inline_calls():
@@ -316,10 +316,10 @@ def _shortened(outcome: Outcome, advanced: Advanced) -> Outcome:
     return outcome.model_copy(update={"worker": ""}) if is_ours else outcome
 
 
-def activity_key() -> str:
-    """Name the current activity among all of its task, as `KeptAnswer.activity` does."""
+def current_key() -> str:
+    """Name the current activity as `KeptAnswer.activity` does."""
     info = activity.info()
-    return f"{info.workflow_run_id}:{info.activity_id}"
+    return activity_key(info.workflow_run_id, info.activity_id)
 
 
 def _failure_of(task: asyncio.Task[Outcome]) -> Failure | None:

@@ -18,6 +18,7 @@ from holdfast.cli.following.history import LiveEvent, TaskHistory, place
 from holdfast.cli.output import shortened
 from holdfast.reading.step_events import attempt_text
 from holdfast.reading.streams.attempts import lost_calls, seconds_until, why
+from holdfast.task.data.wire import activity_key
 from holdfast.values.messages import ToolCall
 from holdfast.values.text.terminal import printable
 
@@ -82,7 +83,7 @@ class LiveView:
                         changes |= {"text": why(pending.last_failure)}
                         changes |= {"seconds": seconds_until(pending)}
                         if known.name == "model":
-                            ours = (f"{found.run_id}:{pending.activity_id}",)
+                            ours = (activity_key(found.run_id, pending.activity_id),)
                             kept = await find_answer(self._archive, self._task_id, known.lane, ours)
                             changes |= {"name": ", ".join(lost_calls(kept)) or known.name}
                         self.take(known.model_copy(update=changes))

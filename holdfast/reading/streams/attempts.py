@@ -19,7 +19,7 @@ from holdfast.reading.streams.noted import WORKER_LOST
 from holdfast.task.data.calls import call_digest
 from holdfast.task.data.children import ENDED
 from holdfast.task.data.records import OpenState
-from holdfast.task.data.wire import AdvanceInput, KeptAnswer, ToolInput
+from holdfast.task.data.wire import AdvanceInput, KeptAnswer, ToolInput, activity_key
 from holdfast.values.text.redact import redact
 
 LOOK_SECONDS = 1.0
@@ -111,7 +111,7 @@ class Attempts:
                 payloads = list(sent.input.payloads)
                 if kind == "step":
                     [step] = await converter.decode(payloads, [AdvanceInput])
-                    ours = (f"{run_id}:{pending.activity_id}", step.lost)
+                    ours = (activity_key(run_id, pending.activity_id), step.lost)
                     kept = await find_answer(self._reader.archive, self._task_id, step.lane, ours)
                     names = () if lost_calls(kept) else ("model",)  # recorded once they are lost
                     return _Place(_step_id(opens, step.n), names)

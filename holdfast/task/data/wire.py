@@ -222,7 +222,7 @@ class KeptAnswer(Value):
     """What the activity of a step keeps in the archive before it runs calls.
 
     Attributes:
-        activity: The activity: its run of the task and its id there.
+        activity: The activity, as `activity_key` names it.
         paid: What its result would be without those calls, if it has paid for an answer; with the
             digest of the request.
         runs: Position of a call that it may have begun to the call's digest.
@@ -237,6 +237,16 @@ class KeptAnswer(Value):
 
 NOTHING_KEPT = KeptAnswer()
 """No attempt of the activity has begun a call."""
+
+
+def activity_key(run: str | None, activity: str) -> str:
+    """Name an activity among all of its task.
+
+    Args:
+        run: Run id of the workflow that scheduled it.
+        activity: Its id there.
+    """
+    return f"{run}:{activity}"
 
 
 class ToolInput(Value):

@@ -275,39 +275,24 @@ class Ledger(UpcomingSteps):
             current = self._marked_hosted(current, got.answer, said)
         if is_thought(got, is_refused=refused is not None):
             current = self._marked(current, "said", said)
-        if got.result is not None and refused is None:
-            calls = resolve_calls(got.result, current)
-            state = merge_patch.apply(current.open.state, got.result.patch)
-            current = current.model_copy(
-                update={
-                    "result": got.result,
-                    "calls": calls,
-                    "state": state,
-                    "outcomes": got.outcomes,
-                    "unruled": got.unruled,
-                }
-            )
-        elif got.calls and refused is None:
-            state = merge_patch.apply(current.open.state, got.patch)
-            current = current.model_copy(
-                update={
-                    "calls": got.calls,
-                    "asked": got.asked,
-                    "state": state,
-                    "outcomes": got.outcomes,
-                    "unruled": got.unruled,
-                }
-            )
         if refused is None and (got.result is not None or got.calls):
-            current = self._with_calls_run(current, got, now=now)
+            current = self._with_found(current, got, now=now)
         self._put(current)
         if got.attempts > 1:  # else they failed in a way that time can heal
             for i in got.cut:
                 self.call_lost(n, i, 1, now=now)
         return refused
 
-    def _with_calls_run(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
-        """Add what the task knows of the calls that were run in the activity of the step."""
+    def _with_found(self, current: OpenState, got: Advanced, *, now: float) -> OpenState:
+        """Add the result or the calls in its middle, and what is known of those that have run."""
+        result = got.result
+        found: dict[str, object] = {"calls": got.calls, "asked": got.asked}
+        if result is not None:
+            found = {"result": result, "calls": resolve_calls(result, current)}
+        patch = got.patch if result is None else result.patch
+        state = merge_patch.apply(current.open.state, patch)
+        common = {"state": state, "outcomes": got.outcomes, "unruled": got.unruled}
+        current = current.model_copy(update={**found, **common})
         calls = self._marks_of(current, "call", *range(len(current.calls)))
         done = self._marks_of(current, "done", *sorted(got.told))
         outcomes = {
