@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from website import check, generated, llms
+from website import check, generated, llms, prose
 from website.errors import SiteError
 from website.stage import ROOT, Stage
 
@@ -19,9 +19,10 @@ def build() -> None:
     """Build the site.
 
     Raises:
-        SiteError: A link leads nowhere, a public name has no docstring, MkDocs warns, or a page
-            would load something from another host.
+        SiteError: A page is harder to read than it may be, a link leads nowhere, a public name has
+            no docstring, MkDocs warns, or a page would load something from another host.
     """
+    prose.check()
     Stage().copy()
     generated.make()
     command = [sys.executable, "-m", "mkdocs", "build", "--strict"]

@@ -1,0 +1,140 @@
+"""Holds the pages to what can be read: each one kind, short sentences, plain words, one length.
+
+    python -m website.prose [--write]
+
+Prints each page's figures. `pages.toml` has the kind of each page, and the limits of pages that do
+not meet the standard yet: they may only fall. `--write` lowers them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from website.errors import SiteError
+from website.stage import DOCS, ELSEWHERE, ROOT
+
+TABLE = Path(__file__).parent / "pages.toml"
+LIST = Path(__file__).parent / "words.txt"
+KINDS = ("tutorial", "how-to", "explanation", "reference")
+
+CODE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[^\n]*\n.*?^\1\2[ \t]*$", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+INLINE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
+LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+HEADING = re.compile(r"^#+ .*$", re.MULTILINE)
+ROW = re.compile(r"^[ \t]*\|.*$", re.MULTILINE)
+ENDS = re.compile(r"\n\s*\n|\n[ \t]*(?:[*+-]|\d+\.)[ \t]+|(?<=[.!?])[)\"*_]*\s+(?=\W*[A-Z0-9])")
+"""Where a sentence ends: a blank line, an item of a list, or a full stop before a capital."""
+WORD = re.compile(r"\w[\w'-]*")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How a page reads, or the most that it may have of each.
+
+    Attributes:
+        words: Words of prose, without code, headings and tables.
+        sentence: Average number of words of a sentence.
+        hits: Words and turns of `words.txt`, also in tables.
+    """
+
+    words: float
+    sentence: float
+    hits: int
+
+
+def standard(kind: str) -> Figures:
+    """Return the most that a page of a kind may have. References are as long as they must be."""
+    return Figures(float("inf") if kind == "reference" else 1500, 20, 0)
+
+
+def measure(text: str, words: list[re.Pattern[str]]) -> Figures:
+    """Return the figures of a page's text."""
+    plain = COMMENT.sub("", CODE.sub("", text))
+    plain = INLINE.sub("code", LINK.sub(r"\1", plain))
+    hits = sum(len(word.findall(plain)) for word in words)
+    sentences = [WORD.findall(each) for each in ENDS.split(ROW.sub("", HEADING.sub("\n", plain)))]
+    counted = [len(each) for each in sentences if each]
+    total = sum(counted)
+    return Figures(total, round(total / max(len(counted), 1), 1), hits)
+
+
+def pages() -> dict[str, Figures]:
+    """Return the figures of all pages that people wrote, by their paths in the repository."""
+    listed = [line for line in LIST.read_text("utf-8").splitlines() if line[:1] not in {"", "#"}]
+    words = [re.compile(line, re.IGNORECASE) for line in listed]
+    files = [*(ROOT / name for name in ELSEWHERE), *sorted(DOCS.rglob("*.md"))]
+    return {
+        path.relative_to(ROOT).as_posix(): measure(path.read_text("utf-8"), words) for path in files
+    }
+
+
+def problems(found: dict[str, Figures], table: dict[str, dict[str, Any]]) -> list[str]:
+    """Return what is wrong with pages, given the rows of `pages.toml`."""
+    wrong = [f"{page}: is in website/pages.toml, and is no page" for page in table.keys() - found]
+    for page, figures in found.items():
+        kind = table.get(page, {}).get("kind")
+        if kind not in KINDS:
+            wrong.append(f"{page}: give it one kind in website/pages.toml: {', '.join(KINDS)}")
+            continue
+        limits = asdict(standard(kind)) | table[page]
+        wrong += [
+            f"{page}: {name} {figure:g}, at most {limits[name]:g}"
+            for name, figure in asdict(figures).items()
+            if figure > limits[name]
+        ]
+    return wrong
+
+
+def lowered(figures: Figures, row: dict[str, Any]) -> dict[str, Any]:
+    """Return a page's row with limits as low as its figures allow, and none above what it had."""
+    usual, now = asdict(standard(row["kind"])), asdict(figures)
+    kept = {name: min(row.get(name, usual[name]), max(now[name], usual[name])) for name in usual}
+    return {"kind": row["kind"], **{n: each for n, each in kept.items() if each != usual[n]}}
+
+
+def read_table() -> dict[str, dict[str, Any]]:
+    """Return the rows of `pages.toml`, by page."""
+    return tomllib.loads(TABLE.read_text("utf-8"))
+
+
+def write_table(rows: dict[str, dict[str, Any]]) -> None:
+    """Write `pages.toml`, one line a page."""
+    head = "# Each page has one kind. Limits: of pages above the standard. They may only fall.\n"
+    lines: list[str] = []
+    for page, row in sorted(rows.items()):
+        fields = ", ".join(f"{name} = {json.dumps(value)}" for name, value in row.items())
+        lines.append(f"{json.dumps(page)} = {{ {fields} }}\n")
+    TABLE.write_text(head + "".join(lines), "utf-8")
+
+
+def check() -> None:
+    """Check all pages.
+
+    Raises:
+        SiteError: A page has no kind, or is harder to read than it may be.
+    """
+    if wrong := problems(pages(), read_table()):
+        raise SiteError("\n".join(["the pages are harder to read than they may be:", *wrong]))
+
+
+def main() -> None:
+    """Print the figures, and lower the limits if asked."""
+    found, table = pages(), read_table()
+    for page, each in found.items():
+        print(f"{page:32} {each.words:6g} words {each.sentence:5g} a sentence {each.hits:4} hits")
+    print(f"{sum(each.words for each in found.values()):g} words")
+    if "--write" in sys.argv:
+        kept = {page: row for page, row in table.items() if page in found}
+        write_table({page: lowered(found[page], row) for page, row in kept.items()})
+    sys.exit("\n".join(problems(found, read_table())) or 0)
+
+
+if __name__ == "__main__":
+    main()
