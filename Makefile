@@ -87,8 +87,9 @@ pytest: tools $(COMPILED)
 tools: $(STAMP) ## Get the programs of the tests, a browser and a reverse proxy, as packages of Debian
 	@$(BIN)/python -m tests.support.debian
 
-pictures: tools ## Take the pictures of docs/desk.md anew
+pictures: tools ## Take the pictures of the documentation again
 	$(BIN)/python -m tests.support.screenshots
+	$(BIN)/python -m tests.support.terminal
 
 demo: $(DEMO) ## Run the demo; QUESTION="..." asks your own question
 	$(if $(value QUESTION),$(BIN)/holdfast demo "$$QUESTION",$(BIN)/holdfast demo)

@@ -1,9 +1,10 @@
 """Holds the pages to what can be read: each one kind, short sentences, plain words, one length.
 
-    python -m website.prose [--write]
+    python -m website.prose [--write] [PAGE ...]
 
-Prints each page's figures. `pages.toml` has the kind of each page, and the limits of pages that do
-not meet the standard yet: they may only fall. `--write` lowers them.
+Prints each page's figures, and of pages that are named what they have of `words.txt`. `pages.toml`
+has the kind of each page, and the limits of pages that do not meet the standard yet: they may only
+fall. `--write` lowers them.
 """
 
 from __future__ import annotations
@@ -56,19 +57,34 @@ def standard(kind: str) -> Figures:
 
 def measure(text: str, words: list[re.Pattern[str]]) -> Figures:
     """Return the figures of a page's text."""
-    plain = COMMENT.sub("", CODE.sub("", text))
-    plain = INLINE.sub("code", LINK.sub(r"\1", plain))
-    hits = sum(len(word.findall(plain)) for word in words)
+    plain = without_code(text)
     sentences = [WORD.findall(each) for each in ENDS.split(ROW.sub("", HEADING.sub("\n", plain)))]
     counted = [len(each) for each in sentences if each]
     total = sum(counted)
-    return Figures(total, round(total / max(len(counted), 1), 1), hits)
+    return Figures(total, round(total / max(len(counted), 1), 1), len(hits(text, words)))
+
+
+def without_code(text: str) -> str:
+    """Return a page's text without its blocks of code, comments and targets of links."""
+    return INLINE.sub("code", LINK.sub(r"\1", COMMENT.sub("", CODE.sub("", text))))
+
+
+def hits(text: str, words: list[re.Pattern[str]]) -> list[str]:
+    """Return the words and turns of the list that a page has, each with what is around it."""
+    plain = " ".join(without_code(text).split())
+    found = [each for word in words for each in word.finditer(plain)]
+    return [plain[max(each.start() - 30, 0) : each.end() + 20] for each in found]
+
+
+def read_words() -> list[re.Pattern[str]]:
+    """Return the words and turns of `words.txt`."""
+    lines = LIST.read_text("utf-8").splitlines()
+    return [re.compile(line, re.IGNORECASE) for line in lines if line[:1] not in {"", "#"}]
 
 
 def pages() -> dict[str, Figures]:
     """Return the figures of all pages that people wrote, by their paths in the repository."""
-    listed = [line for line in LIST.read_text("utf-8").splitlines() if line[:1] not in {"", "#"}]
-    words = [re.compile(line, re.IGNORECASE) for line in listed]
+    words = read_words()
     files = [*(ROOT / name for name in ELSEWHERE), *sorted(DOCS.rglob("*.md"))]
     return {
         path.relative_to(ROOT).as_posix(): measure(path.read_text("utf-8"), words) for path in files
@@ -130,6 +146,8 @@ def main() -> None:
     for page, each in found.items():
         print(f"{page:32} {each.words:6g} words {each.sentence:5g} a sentence {each.hits:4} hits")
     print(f"{sum(each.words for each in found.values()):g} words")
+    for page in found.keys() & {*sys.argv}:
+        print(page, *hits((ROOT / page).read_text("utf-8"), read_words()), sep="\n  ")
     if "--write" in sys.argv:
         kept = {page: row for page, row in table.items() if page in found}
         write_table({page: lowered(found[page], row) for page, row in kept.items()})

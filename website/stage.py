@@ -81,8 +81,10 @@ class Stage:
         file = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
         if file in self.pages:
             copy = self.place(file)
-        elif file.startswith("docs/") or not (ROOT / file).is_file():
-            return link  # a picture; what is not there at all fails the build
+        elif file.startswith("docs/") and (ROOT / file).is_file():
+            copy = file.removeprefix("docs/")  # a picture
+        elif not (ROOT / file).is_file():
+            return link  # which fails the build
         else:
             self.shown.add(file)
             copy = f"files/{file}.md"

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.test_readme import environment
+from tests.live.test_readme import environment, model
 from tests.support import forked
 from tests.support.pages import PAGES, Block, blocks
+
+__all__ = ["model"]  # a fixture
 
 TUTORIAL = [path for path in PAGES if path.parent.name == "tutorial"]
 RECIPES = [
@@ -79,6 +81,7 @@ def follow(page: Path, files: list[Path], directory: Path) -> None:
         run("holdfast stop >&2 || true", directory)
 
 
+@pytest.mark.usefixtures("model")
 @pytest.mark.parametrize("page", TUTORIAL, ids=lambda page: page.stem)
 def test_a_step_of_the_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
     follow(page, TUTORIAL[: TUTORIAL.index(page) + 1], tmp_path)
