@@ -143,7 +143,7 @@ def _check_collision_policy(given: object) -> None:
 @known_as("RunConfig")
 @dataclass
 class RunConfig:
-    """Settings of one run. Functions are run by the worker process, see `docs/runner.md`.
+    """Settings of one run. Functions are run by the worker process, see `docs/runner_reference.md`.
 
     Attributes:
         model: A model's name, or a Model, for all agents of the run.

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "runner.md"
+PAGE = Path(__file__).parents[2] / "docs" / "sdk_differences.md"
 DATA = Path(__file__).with_name("sdk_differences.json")
 HEADINGS = ("## Known differences from the SDK", "## Not here")
-COUNT = re.compile(r"^(\d+) of the SDK's tests fail without an entry above", re.MULTILINE)
+COUNT = re.compile(r"^(\d+) of the SDK's tests fail without an entry below", re.MULTILINE)
 
 
 @dataclass
@@ -49,15 +49,15 @@ class Differences:
 
 
 def entries(page: str) -> list[str]:
-    """Return the first cells of the page's two tables of differences."""
+    """Return the first cells of the page's tables of differences."""
     return [cell for heading in HEADINGS for cell in _cells(page, heading)]
 
 
 def _cells(page: str, heading: str) -> Iterator[str]:
     section = page.partition(f"{heading}\n")[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("|")]
-    for row in rows[2:]:
-        yield row.split(" | ")[0].removeprefix("|").strip()
+    for table in re.findall(r"^\| --- .*\n((?:\|.*\n)+)", section + "\n", re.MULTILINE):
+        for row in table.splitlines():
+            yield row.split(" | ")[0].removeprefix("|").strip()
 
 
 def failed(results: Path) -> tuple[set[str], set[str]]:

@@ -36,7 +36,7 @@ ONLY_AT_THE_BEGINNING = {
     "tracing",
     "sandbox",
 }
-"""Settings that a run keeps; each is named in docs/runner.md, or not served."""
+"""Settings that a run keeps; each is named in docs/runner_reference.md, or not served."""
 
 OLD = TaskHead(
     agent="a",

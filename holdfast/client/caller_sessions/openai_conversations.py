@@ -23,8 +23,8 @@ OF_PROVIDER = ("id", "status", "provider_data")
 class OpenAIConversationsSession(SessionABC):
     """A session in a conversation that OpenAI keeps, made when it is first used.
 
-    A turn of more than 20 items is added by several requests: see `docs/runner.md` for what becomes
-    of it when the process dies between them.
+    A turn of more than 20 items is added by several requests: `docs/sessions.md` says what
+    happens when the process dies between them.
     """
 
     def __init__(

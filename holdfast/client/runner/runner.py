@@ -81,8 +81,8 @@ class Runner:
 
         A run that waits for a person returns, with `interruptions`. Decide on them with `state =
         result.to_state()`, then run the state: the task goes on where it stands, with the session
-        and the limit of turns that it began with. What is given with the state of `run_config` and
-        `error_handlers` holds from then on; `docs/runner.md` says which settings may be given.
+        and the limit of turns that it began with. `run_config` and `error_handlers` given with a
+        state hold from then on; `docs/runner_reference.md` says which settings may be given.
 
         Args:
             starting_agent: The agent; for a state, the one with which its run began, or another of
@@ -101,7 +101,7 @@ class Runner:
             error_handlers: Kind of error to the handler that answers in its place.
             session: Session whose history the model sees and that the run is committed to: a name,
                 a Session, or an object of your own with get_items and the like, which this process
-                reads when the run begins and writes when it has ended (`docs/runner.md`).
+                reads when the run begins and writes when it has ended (`docs/sessions.md`).
             runner: The engine, also one of `holdfast.sync`; else the one of `configure`, else the
                 cluster of TEMPORAL_ADDRESS, else the embedded one.
             task_id: Id of the task; made up by default.
