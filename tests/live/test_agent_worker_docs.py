@@ -1,4 +1,4 @@
-"""What docs/agent_workers.md says of mistakes and of the conformance suite is so."""
+"""What docs/agent_workers_reference.md says of mistakes and the suite of agent_workers.md is so."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from tests.support.rig import MakeRunner
 from tests.support.workers import Doing, ends
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs" / "agent_workers.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = (ROOT / "docs" / "agent_workers_reference.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "agent_workers.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 
 FORKED = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 """What the process that is forked has imported already is no warning of the suite."""
