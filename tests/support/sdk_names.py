@@ -22,7 +22,8 @@ def tables() -> str:
     here = sorted(set(agents.__all__) & set(holdfast.__all__), key=_by_name)
     count = f"{len(here)} of the {len(agents.__all__)} names"
     lines = [f"{count} of `agents` are names of `holdfast`:", ""]
-    lines += [" ".join(f"`{name}`" for name in here), "", "The others:", ""]
+    lines += ["| names |", "| --- |", f"| {' '.join(f'`{name}`' for name in here)} |"]
+    lines += ["", "The others:", ""]
     lines += ["| there | here |", "| --- | --- |"]
     reasons: dict[str, list[str]] = {}
     for name in sorted(set(agents.__all__) - set(here), key=_by_name):

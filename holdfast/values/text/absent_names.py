@@ -13,7 +13,7 @@ HOSTED = (
     " ImageGenerationTool, ToolSearchTool and HostedMCPTool; for others use a function tool (@tool)"
 )
 SHELL = "ShellTool runs commands by an executor of yours; containers of the provider are not used"
-COMPUTER = "there is no computer tool; use function tools (@tool) that click and type"
+COMPUTER = "use function tools (@tool) that click and type"
 CUSTOM_DATA = (
     "items of a run are read from the task's record, which keeps what the model reads; keep other"
     " data in ctx.state or ctx.context"
