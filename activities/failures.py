@@ -100,7 +100,7 @@ PAID = 3
 def typed_failures(*, attempts: int = 0) -> Generator[None]:
     """Turn every exception into one that the task understands.
 
-    What time can heal is retried, with the provider's Retry-After obeyed. An archive or a server
+    What may pass with time is retried, after the provider's Retry-After. An archive or a server
     that cannot be reached is retried too; damage is not. Everything else waits for a person, a
     UserError as well: it says that code is to be mended, and then the task can go on.
 
@@ -198,7 +198,7 @@ def not_started(what: str) -> Generator[None]:
         what: What was to be run, for a person.
 
     Raises:
-        ApplicationError: "NotStarted" when time can heal it: the call may be scheduled again,
+        ApplicationError: "NotStarted" when it may pass with time: the call may be scheduled again,
             whatever its effect.
     """
     try:

@@ -256,7 +256,7 @@ class SessionUnclearError(HoldfastError):
 class StepFailedError(HoldfastError):
     """A step failed and stays first in the queue; nothing it had done is lost.
 
-    Heal the cause, then run the step again: answered model calls are not paid for again.
+    Fix the cause, then run the step again: answered model calls are not paid for again.
 
     Attributes:
         task_id: The task.
@@ -281,7 +281,7 @@ class StepFailedError(HoldfastError):
 class StepCodeChangedError(StepFailedError):
     """The AgentWorker's code changed in the middle of a step, so its journal no longer fits.
 
-    `run_step(task, restart="step")` starts the step anew; its model calls are then made again.
+    `run_step(task, restart="step")` starts the step again; its model calls are then made again.
     """
 
 
@@ -425,7 +425,7 @@ UNUSABLE = "unusable_answer"
 
 
 class ModelUnavailableError(ModelError):
-    """The model failed in a way that time can heal: 408, 409, 429, 5xx, timeout, lost connection.
+    """A failure of the model that may pass with time: 408, 409, 429, 5xx, timeout, lost connection.
 
     Attributes:
         retry_after: Seconds that the provider asked to wait, or None.

@@ -80,8 +80,8 @@ async def quick(
 ) -> T:
     """Run an activity without side effects, a short one as a rule.
 
-    Failures that time can heal are retried without end. A lost attempt may have been lost because
-    of the user's code that it runs: after MOST_LOST of them the last failure is raised.
+    Failures that may pass with time are retried without end. A lost attempt may have been lost
+    because of the user's code that it runs: after MOST_LOST of them the last failure is raised.
 
     Raises:
         ActivityError: It failed, or was lost too often.

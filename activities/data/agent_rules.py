@@ -44,7 +44,7 @@ async def described_ahead(registry: Registry, cache: Cache, head: TaskHead) -> D
 
     Returns:
         None where only the activity can find it out. Also when it fails: it fails in the activity,
-        too, and the task waits with the error and can be healed.
+        too, and the task waits with the error for a fix.
     """
     try:
         if _needs_activity(registry, head):

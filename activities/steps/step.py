@@ -355,8 +355,8 @@ def _stamped(advanced: Advanced, attempt: int) -> Advanced:
 def _answer_alone(advanced: Advanced, request: str, error: Exception) -> Advanced:
     """Hand over the answer that was paid for, without what came after it and cannot be recorded.
 
-    What time can heal is left to the next activity, which has the answer in its journal; what it
-    cannot heal stops the step.
+    What may pass with time is left to the next activity, which has the answer in its journal; the
+    rest stops the step.
     """
     return Advanced(
         result=None,

@@ -310,7 +310,7 @@ class Archive:
             ) from _telling(error)
 
     def _require_place(self) -> None:
-        """Check before a write that a directory is still the archive: else it would be made anew.
+        """Check before a write that a directory is still the archive: else it would be made again.
 
         Raises:
             FileNotFoundError: The directory was lost, as when its disk is not mounted.

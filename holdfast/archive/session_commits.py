@@ -19,7 +19,7 @@ RPC_TIMEOUT = timedelta(seconds=30)
 async def commit_turn(client: Client, session_id: str, queue: str, turn: CommitRef) -> None:
     """Append a turn to a session; the first one begins it.
 
-    A session that was ended from outside is not begun anew: its memory would be gone unnoticed.
+    A session that was ended from outside is not begun again: its memory would be gone unnoticed.
 
     Raises:
         SessionClosedError: The session was ended with Temporal's own tools.

@@ -87,7 +87,7 @@ async def dev(
     target: TargetArgument,
     app: AppOption = None,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Start the worker anew when Python code changes here.")
+        bool, typer.Option("--reload", help="Restart the worker when Python code changes here.")
     ] = False,
     ui: Annotated[
         bool,
@@ -257,7 +257,7 @@ async def step(
         str | None, typer.Option("--input", help="New user input for the step.")
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Start a failed step anew, from nothing.")
+        bool, typer.Option("--restart", help="Start a failed step again, from nothing.")
     ] = False,
 ) -> ExitCode | None:
     """Run the next step of a task."""

@@ -377,7 +377,7 @@ async def audit(
     ] = None,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Compute the digest chain anew; exit code 1 if it breaks."),
+        typer.Option("--verify", help="Compute the digest chain again; exit code 1 if it breaks."),
     ] = False,
     session: Annotated[
         str | None,

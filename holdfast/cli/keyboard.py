@@ -68,7 +68,7 @@ class Keyboard:
         return line.strip()
 
     def edit(self, text: str) -> str:
-        """Let a person change a text in their editor, or type it anew when they have none.
+        """Let a person change a text in their editor, or type it again when they have none.
 
         Raises:
             EndOfInputError: There is nothing to read.

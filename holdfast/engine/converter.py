@@ -129,7 +129,7 @@ def _refuse_unknown(given: dict[str, Json]) -> None:
         try:
             check_known(f"fields of {what}", part, kind.model_fields)
         except WrongTypeError as error:
-            msg = f"it says nothing in 'input'. {error} Nothing has begun: start the task anew."
+            msg = f"it says nothing in 'input'. {error} Nothing has begun: start the task again."
             raise WrongTypeError(msg) from None
 
 

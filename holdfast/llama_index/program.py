@@ -84,7 +84,7 @@ class Program:
             self.run, self.is_resumed = run, True
             log.warning(
                 "Going on with run %s of %s, which did not come to its end. Set %s=new to begin"
-                " anew.",
+                " again.",
                 run,
                 self.name,
                 RUN,

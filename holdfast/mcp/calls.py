@@ -91,7 +91,7 @@ async def called(
 class ServerCall:
     """One attempt of a task's call, with the answers to questions of the attempts before.
 
-    What a server wanted back is of no use once it was started anew: then the call begins from
+    What a server wanted back is of no use once it was started again: then the call begins from
     nothing, and a question that was answered before gets its answer again.
 
     Attributes:

@@ -237,7 +237,7 @@ class Connection:
 
 
 def cannot_connect(name: str, error: Exception) -> Exception:
-    """Return the error for an attempt to connect that failed: one that time can heal, or not."""
+    """Return the error of a failed attempt to connect: one that may pass with time, or not."""
     found = first_of(error)
     if isinstance(found, ModuleNotFoundError | UserError):
         return found
@@ -312,7 +312,7 @@ def timed(
 async def asked(
     connection: Connection, request: Callable[[Client], Awaitable[T]], *, repeats: int
 ) -> T:
-    """Make a request that may be repeated, on a connection that is opened anew if it is lost.
+    """Make a request that may be repeated, on a connection that is opened again if it is lost.
 
     Args:
         connection: The connection.

@@ -95,7 +95,7 @@ class MCPServerManager:
         """Connect servers again; return those that are connected.
 
         Args:
-            failed_only: Only those that did not connect; else all of them, anew.
+            failed_only: Only those that did not connect; else all of them, again.
 
         Raises:
             Exception: What went wrong first, when the manager is strict.

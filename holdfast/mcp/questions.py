@@ -3,7 +3,7 @@
 Since its version of 2026 the protocol ends a call that needs an answer with the question, and the
 client calls again with the answer: such a call can wait for days. Servers of earlier versions ask
 in the middle of the call. They are told that nobody has answered yet; a person sees what the call
-came to, and with an answer it is made anew, where the same question gets it at once.
+came to, and with an answer it is made again, where the same question gets it at once.
 """
 
 from __future__ import annotations

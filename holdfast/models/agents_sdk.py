@@ -47,7 +47,7 @@ class ModelTracing(enum.Enum):
 class Model(ABC):
     """Base class for models of one's own, with the signatures of the Agents SDK.
 
-    A call makes one attempt: Temporal repeats it when time can heal what it raised (a lost
+    A call makes one attempt: Temporal repeats it when what it raised may pass (a lost
     connection, status 408, 409, 425, 429 or 5xx). Other errors leave the task waiting.
     """
 
@@ -237,8 +237,8 @@ class AskingModel:
         """Answer one request.
 
         Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time.
+            ModelRequestError: A person must fix the cause.
         """
         try:
             found = await self.model.get_response(**_arguments(request))
@@ -252,8 +252,8 @@ class AskingModel:
         """Answer one request, and pass on the pieces meanwhile.
 
         Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time.
+            ModelRequestError: A person must fix the cause.
         """
         from holdfast.models.openai.responses import ResponseStream, read_answer
 

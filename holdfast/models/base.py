@@ -188,7 +188,7 @@ class Model(Protocol):
     """Something that answers one model request.
 
     Implementations make exactly one attempt: retries belong to Temporal. They raise
-    ModelUnavailableError for what time can heal and ModelRequestError for what it cannot.
+    ModelUnavailableError for what may pass with time and ModelRequestError for the rest.
     """
 
     @property
@@ -274,8 +274,8 @@ async def streamed(model: Model, request: ModelRequest, tell: Tell) -> ModelAnsw
     """Answer one request for a model around another one, in pieces if that one can.
 
     Raises:
-        ModelUnavailableError: Time can heal it.
-        ModelRequestError: A person must heal it.
+        ModelUnavailableError: It may pass with time.
+        ModelRequestError: A person must fix the cause.
     """
     if isinstance(model, StreamingModel):
         return await model.stream(request, tell)
@@ -370,7 +370,7 @@ _PASSING = frozenset({"APIConnectionError", "APITimeoutError", "ConnectError", "
 
 
 def is_status_passing(status: int, codes: Collection[str], *, may_repeat: bool = True) -> bool:
-    """Whether time can heal an error status of a provider.
+    """Whether an error status of a provider may pass with time.
 
     Args:
         status: The HTTP status.

@@ -140,8 +140,8 @@ class ServedModel:
         """Answer one request.
 
         Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time.
+            ModelRequestError: A person must fix the cause.
         """
         return await self.model.respond(request)
 
@@ -149,8 +149,8 @@ class ServedModel:
         """Answer one request, in pieces if the model can.
 
         Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time.
+            ModelRequestError: A person must fix the cause.
         """
         return await streamed(self.model, request, tell)
 

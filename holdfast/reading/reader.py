@@ -158,7 +158,7 @@ class Reader(TaskQueries):
     async def pages(
         self, task_id: str, *, even_closed: bool | WorkflowExecution
     ) -> tuple[EntriesPage, list[Entry]]:
-        """Read what a task itself has of its ledger; begin anew when it rolls over meanwhile.
+        """Read what a task itself has of its ledger; begin again when it rolls over meanwhile.
 
         Returns:
             The last page, which has all but the entries, and the entries that are not archived.

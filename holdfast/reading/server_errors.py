@@ -165,7 +165,7 @@ def _step_failed(failure: Failure, *, task_id: str, step_id: str) -> StepFailedE
         "The step stays first in the queue and nothing it had done is lost."
     )
     again = f"run_step(task), or Runner.run(agent, RunState.of({task_id!r}))."
-    remedy = f"Heal the cause, then run the step again: {again}"
+    remedy = f"Fix the cause, then run the step again: {again}"
     if failure.remedy:  # it knows the cause; only how to run the step is not known there
         remedy = f"{failure.remedy} To run the step: {again}"
     error = StepFailedError(

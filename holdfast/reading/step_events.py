@@ -242,7 +242,7 @@ class StepEnd(TaskEvent):
 
 
 class StepUndone(TaskEvent):
-    """Steps were undone: their earlier events are void, and they may be run anew.
+    """Steps were undone: their earlier events are void, and they may be run again.
 
     Attributes:
         steps: Ids of the steps, oldest first, also of those that were in progress.

@@ -59,7 +59,7 @@ def _mismatch(url: str, mine: str, memo: Mapping[str, Json]) -> str:
         return (
             f"The archive {url!r} was deleted or replaced: it has the id {mine} now, and the tasks"
             f" of this namespace are stored in the one with the id {recorded}. Nothing was changed."
-            " Put the old content back. Or, to begin anew without these tasks, name another"
+            " Put the old content back. Or, to begin again without these tasks, name another"
             " namespace, or stop the embedded server (`holdfast stop`) and delete its whole data"
             " directory."
         )

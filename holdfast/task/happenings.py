@@ -147,7 +147,7 @@ class StepEnded(InStep):
 
 @dataclass(frozen=True, kw_only=True)
 class StepLeft(InStep):
-    """A step was left before its end: undone, or to be run anew from nothing."""
+    """A step was left before its end: undone, or to be run again from nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,7 @@ NO_PROGRESS = Failure(
 )
 UNDONE = Failure(
     type="CommandRefusedError",
-    message="The step was undone while it was being waited for. Ask again to run it anew.",
+    message="The step was undone while it was being waited for. Ask again to run it again.",
 )
 UNDO_RUNS = Failure(type="CommandRefusedError", message="Another undo is in progress.")
 UNDOING = Failure(

@@ -258,7 +258,7 @@ class Call:
         if self.long_call is not None:
             return "runs_on"
         approval = self.approval
-        if approval is None or approval.status == "closed":  # closed by an end that failed: anew
+        if approval is None or approval.status == "closed":  # closed by an end that failed: again
             return self._undecided()
         if approval.status == "approved" or approval.answers:
             return self._allowed()

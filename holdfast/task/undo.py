@@ -1,7 +1,7 @@
 """Undo on the ledger: the move of the head back, the branches that it leaves, and forks of them.
 
 Pure. The undone branch stays in the ledger; only the head moves, and state is restored from what
-was recorded, never computed anew.
+was recorded, never computed again.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Task(Value):
             fork when the step ended that it departs from.
         steps: Number of completed steps.
         usage: What the task has cost so far: all model calls whose answer has arrived, also of
-            steps that were undone, started anew or blocked, and what the tasks of its calls cost.
+            steps that were undone, started again or blocked, and what the tasks of its calls cost.
         branch_usage: What of it the present branch has cost: an undo takes back its steps.
         error: Why the task needs attention or has failed, else empty.
         blocked_by: What a running task waits for that has failed and is tried again, with the

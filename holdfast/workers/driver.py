@@ -282,7 +282,7 @@ def _references(ctx: StepContext, opened: OpenStep) -> dict[bytes, str]:
 
 
 def _forms(message: Message) -> tuple[Message, ...]:
-    """Return a message as it is, and as an AgentWorker makes it anew: without ids for readers."""
+    """Return a message as it is, and as an AgentWorker rebuilds it: without ids for readers."""
     if not message.item_ids:
         return (message,)
     return message, message.model_copy(update={"item_ids": ()})

@@ -77,7 +77,7 @@ class FunctionToolResult(ToolOutput):
 
     @property
     def output(self) -> Any:
-        """What the tool returned, made anew of its record.
+        """What the tool returned, rebuilt from its record.
 
         Where its class is not known, the data of which the model reads the JSON; in a test, what
         the result was made with.

@@ -99,7 +99,7 @@ async def test_the_history_of_a_run_seals_its_record_and_one_that_was_changed_is
     assert (await runner.verify(task)).proved == [CONSISTENT, IN_MEMO]
     rewrite(archive, task.task_id, pay_more)
     found = await runner.verify(task)
-    assert "it was written anew" in found[-1].text
+    assert "it was rewritten" in found[-1].text
     assert found.unproved == [UNSIGNED, found.unproved[-1]]
     archive.put_record(name, record)
     for change in (no_opens, no_event):
@@ -173,7 +173,7 @@ async def test_a_last_segment_that_is_lost_or_older_or_left_out_is_found(
     ledger = [len(entries), extend_json("", entries)]
     archive.put_record(name, {**data, "segment": before.wire(), "ledger": ledger})
     [found] = await runner.verify(task)
-    assert "it was written anew" in found.text
+    assert "it was rewritten" in found.text
 
 
 # ---- sessions

@@ -180,7 +180,7 @@ async def test_a_refused_rate_is_repeated_after_the_wait(asked: Asked, api: Fake
     assert len(api.requests) == 1  # the library itself has not tried again
 
 
-@pytest.mark.parametrize(("status", "advice"), [(400, "Heal"), (401, "Check the key of the model")])
+@pytest.mark.parametrize(("status", "advice"), [(400, "Fix"), (401, "Check the key of the model")])
 async def test_a_refused_request_waits_for_a_person(
     status: int, advice: str, asked: Asked, api: FakeOpenAI
 ) -> None:

@@ -143,7 +143,7 @@ def _items(
 ) -> list[RunItem]:
     """Convert messages to items.
 
-    Ids of calls may repeat, so whether an id is that of a handoff is decided anew at each call.
+    Ids of calls may repeat, so whether an id is that of a handoff is decided again at each call.
 
     Args:
         messages: The messages, with archived texts loaded.

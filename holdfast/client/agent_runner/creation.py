@@ -228,7 +228,7 @@ class TaskCreation(TaskReading):
 
         Raises:
             TaskExistsError: There is a task of this id; with exist_ok, one that differs.
-            StepFailedError: A step failed; the task can be healed and run on by its id.
+            StepFailedError: A step failed; fix the cause and run the task on by its id.
             AgentsException: The task has ended with a verdict.
         """
         check_new_id(task_id)

@@ -57,7 +57,7 @@ class TaskRuns(TaskCreation):
                 brings the earlier answer back.
             step: The queued step to run, instead of the first.
             tool_choice: "auto", "none", "required", a tool's name or dict; for this step.
-            restart: "step" discards the journal of a failed step and starts it anew.
+            restart: "step" discards the journal of a failed step and starts it again.
             request_id: Names this request: sent again with the same id, one step is run.
             images: Images of the new input; without one they join the input that the step has.
 
@@ -241,7 +241,7 @@ class TaskRuns(TaskCreation):
             InvalidArgumentError: chat_history is given without a session, or as for create_task;
                 the session is as it was.
             TaskExistsError: There is a task of this id; the session is as it was.
-            StepFailedError: A step failed; the task can be healed and run on by its id.
+            StepFailedError: A step failed; fix the cause and run the task on by its id.
         """
         session = self._default_session if session is None else session
         if chat_history is not None and session is None:

@@ -118,7 +118,7 @@ class Runner:
             ModelBehaviorError: The model called a tool that does not exist.
             UserError: An argument cannot be served.
             TypeError: The hooks are not RunHooks.
-            StepFailedError: A step failed. The task waits: heal the cause and continue it with
+            StepFailedError: A step failed. The task waits: fix the cause and continue it with
                 `Runner.run(agent, RunState.of(error.task_id))`.
             NoWorkerError: No worker process is up. The task waits, and is run by the next one; the
                 error names it.

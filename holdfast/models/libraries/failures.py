@@ -57,7 +57,7 @@ def library_error(error: Exception, *, model: str, key: str | None = None) -> Mo
         return ModelRequestError(
             f"The call of model {model!r} could not be made: {type(error).__name__}:"
             f" {text.rstrip('.')}.",
-            remedy="Heal the cause, then run the step again.",
+            remedy="Fix the cause, then run the step again.",
         )
     body: dict[str, Json] = {
         "message": text,

@@ -23,7 +23,7 @@ class LibraryModel(ABC):
     """A model that is called through a library which knows many providers.
 
     Each call is one attempt: the library's own retries are switched off, and Temporal repeats what
-    time can heal.
+    may pass with time.
     """
 
     library: ClassVar[str]
@@ -66,14 +66,14 @@ class LibraryModel(ABC):
         """Answer one request, in one attempt.
 
         Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time.
+            ModelRequestError: A person must fix the cause.
         """
         body = (await chat_body(self.name, request)).data()
         try:
             async with asyncio.timeout(request.settings.seconds_per_attempt):
                 answer = self._data(await self._complete(body, request.settings))
-        except Exception as error:  # noqa: BLE001  mapped and raised anew
+        except Exception as error:  # noqa: BLE001  mapped and raised again
             raise self._failure(error) from None
         return self._read(answer)
 
@@ -81,8 +81,8 @@ class LibraryModel(ABC):
         """Answer one request as `respond` does, and pass on the pieces meanwhile.
 
         Raises:
-            ModelUnavailableError: Time can heal it; also an answer that was cut off.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time, as an answer that was cut off.
+            ModelRequestError: A person must fix the cause.
         """
         tells_usage = request.settings.include_usage is not False
         streamed: dict[str, Json] = {
@@ -101,7 +101,7 @@ class LibraryModel(ABC):
                     close = getattr(pieces, "aclose", None)
                     if close is not None:
                         await close()
-        except Exception as error:  # noqa: BLE001  mapped and raised anew
+        except Exception as error:  # noqa: BLE001  mapped and raised again
             raise self._failure(error) from None
         if coming.body is None:
             raise coming.missing(self.name)

@@ -88,8 +88,8 @@ class LlamaIndexModel:
         """Answer one request.
 
         Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time.
+            ModelRequestError: A person must fix the cause.
         """
         messages = [_foreign(message) for message in _with_rules(request)]
         try:

@@ -63,7 +63,7 @@ class OpenAIModel(ABC):
     """A model called through one of OpenAI's APIs.
 
     The client is made on first use, one per event loop, without retries of its own: Temporal
-    repeats what time can heal.
+    repeats what may pass with time.
     """
 
     provider = "openai"
@@ -113,8 +113,8 @@ class OpenAIModel(ABC):
         """Answer one request, in one attempt.
 
         Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time.
+            ModelRequestError: A person must fix the cause.
         """
         body = await self._body(request)
         answer, request_id = await self._connection.ask(self.path, body, request.settings)
@@ -124,8 +124,8 @@ class OpenAIModel(ABC):
         """Answer one request as `respond` does, and pass on the pieces meanwhile.
 
         Raises:
-            ModelUnavailableError: Time can heal it; also an answer that was cut off.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time, as an answer that was cut off.
+            ModelRequestError: A person must fix the cause.
         """
         coming = self._incoming(tell)
         body = (await self._body(request)).joined(self._stream_options(request))
@@ -166,8 +166,8 @@ class OpenAIModel(ABC):
             prompt: A prompt that the provider keeps.
 
         Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time.
+            ModelRequestError: A person must fix the cause.
         """
         del tracing
         request = self._asked(
@@ -208,8 +208,8 @@ class OpenAIModel(ABC):
 
         Raises:
             NotImplementedError: The API has other events: Chat Completions.
-            ModelUnavailableError: Time can heal it; also an answer that was cut off.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time, as an answer that was cut off.
+            ModelRequestError: A person must fix the cause.
         """
         del tracing
         if not self.tells_responses:

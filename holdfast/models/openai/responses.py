@@ -208,7 +208,7 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
 
     Raises:
         ModelUnavailableError: It is not of the expected shape, or tells of a passing failure.
-        ModelRequestError: It tells of a failure that time does not heal.
+        ModelRequestError: It tells of a failure that does not pass with time.
     """
     try:
         reply = _Reply.model_validate(body)

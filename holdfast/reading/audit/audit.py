@@ -101,7 +101,7 @@ class _Events:
 
 
 def verify(entries: Iterable[Entry]) -> list[Finding]:
-    """Compute the digest chain anew; return where it does not fit, oldest first.
+    """Compute the digest chain again; return where it does not fit, oldest first.
 
     Each step is checked against what the one before it on its branch left, so that a change shows
     at the first step that it touches.

@@ -29,7 +29,7 @@ ANSWER_SECONDS = 10.0
 NO_SESSION = "Temporal knows no session of this name: it has no turns, or was deleted."
 SEEN = "What the task saw of its session, and what the session got of it, is as the session has it."
 
-OTHER = "Session {!r} has other turns than those that the task saw: it was begun anew."
+OTHER = "Session {!r} has other turns than those that the task saw: it was begun again."
 
 
 class _Turn(NamedTuple):
@@ -113,7 +113,7 @@ def _check_commit(
     """Compare what a task's record says that its session got with what the session has."""
     got = [each.commit for each in turns if each.commit and each.commit.task == task_id]
     if not got:
-        found.unproved.append(f"Session {ref.name!r} has no turn of the task: it was begun anew.")
+        found.unproved.append(f"Session {ref.name!r} has no turn of the task: it was begun again.")
     elif got[0].sha256 != turn.sha256:
         found.add(
             f"session {ref.name!r} got the turn {got[0].sha256} of the task, and its record says"

@@ -40,7 +40,7 @@ UNSIGNED = "The record has no signature."
 NO_KEY = f"The record is signed, and no key to check that is known: set {seal.KEY_VARIABLE}."
 SELF_ONLY = (
     "Only that the record is consistent with itself is proven: whoever can write to the archive"
-    " could have written it anew."
+    " could have rewritten it."
 )
 
 
@@ -206,7 +206,7 @@ async def _check_record(
     else:
         found.add(
             f"the record has the digest {seal.record_digest(record)}, but the task ended with"
-            f" {outside.record}: it was written anew"
+            f" {outside.record}: it was rewritten"
         )
     match seal.check_signature(record, task_id):
         case True:

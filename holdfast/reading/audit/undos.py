@@ -28,7 +28,7 @@ class CallPlace(NamedTuple):
 class Undos:
     """Finds the calls that undos concern: of completed steps before the undo, of others after it.
 
-    A step that is run anew makes calls at the places of those that it made before, so a place names
+    A step that runs again makes calls at the places of those that it made before, so a place names
     a call of the step as it is at that time.
     """
 

@@ -76,7 +76,7 @@ async def _with_followed(recorded: Recorded, reader: Reader, agent: Agent) -> li
     """Return the records of a run and of those that it goes on from, the newest first."""
     runs, servers = [recorded], has_servers(agent)
     while (follows := runs[-1].head.follows) is not None:
-        last, trouble = runs[-1], "there is a later task of this id: it was deleted, and begun anew"
+        last, trouble = runs[-1], "there is a later task of this id: it was deleted and begun again"
         whole = not _is_sent(last)  # else the input of the last one has that of this one
         try:
             found = await read_recorded(reader, follows.task_id, servers=servers, whole=whole)

@@ -45,7 +45,7 @@ class RawResponsesStreamEvent:
     """A model goes on with its answer.
 
     A `response.created` that comes where an answer was not complete yet tells that the answer is
-    made anew, because a worker or a connection was lost: what was said of it so far is void.
+    made again, because a worker or a connection was lost: what was said of it so far is void.
 
     Attributes:
         data: An event of `openai.types.responses`, whatever API the model is called by.

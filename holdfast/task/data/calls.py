@@ -49,7 +49,7 @@ class Asks(Value):
     Attributes:
         questions: The questions.
         state: What the tool wants back with the answers.
-        repeats: Whether the call begins anew with the answers: the attempt went on without them.
+        repeats: Whether the call begins again with the answers: the attempt went on without them.
     """
 
     questions: tuple[Question, ...]

@@ -171,7 +171,7 @@ class ChildState(Value):
         told: Whether the step that waits for it has been stopped because of that failure.
         held: Whether it was stopped for an undo, and waits.
         undo: Its newest answer to an undo.
-        left: Whether its call does not count any more: it was undone or made anew.
+        left: Whether its call does not count any more: it was undone or made again.
         started: When its call began; 0 once the call's span has been emitted.
         counted: Whether the task counts its cost already, in `spent`.
     """
@@ -269,7 +269,7 @@ class EndNested(Value):
 
 
 def child_id(task: str, place: tuple[int, int, int, int], taken: dict[str, ChildState]) -> str:
-    """Name the child of a call: the task and the call's place; a call made anew gets a number."""
+    """Name the child of a call: the task and the call's place; a call made again gets a number."""
     return next(name for name in child_ids(task, place) if name not in taken)
 
 

@@ -70,7 +70,7 @@ BODIES: Mapping[Verb, str] = {
     ),
     "drop_step": 'Take a step out of the queue. {"step": "s3", "by": "ann"}; optional: "reason".',
     "configure": (
-        'Give settings of the run anew, as Runner.run with a state does. {"names": [...],'
+        'Give the run new settings, as Runner.run with a state does. {"names": [...],'
         ' "run": {...}, "by": "ann"}; optional: "model", "settings".'
     ),
 }
@@ -244,7 +244,7 @@ class RunRequest(UpdateRequest):
         input: New user input for the step.
         step: Id of the queued step to run; empty for the first one.
         tool_choice: Tool choice of the step.
-        restart: Throw the step's journal away and start it anew.
+        restart: Throw the step's journal away and start it again.
         round: Run all steps that are ready, at once.
         stored: The input in the archive, when it is too large for history.
         images: Images of the new input; without one they join what the step has.

@@ -28,7 +28,7 @@ class Guarded(Value):
     """An input or output that was checked, and the guardrails that it has passed.
 
     Attributes:
-        digest: Names the input or output: another one is checked anew.
+        digest: Names the input or output: another one is checked again.
         passed: Keys of the guardrails that it has passed.
     """
 

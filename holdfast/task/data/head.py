@@ -272,7 +272,7 @@ RunSetting = Literal[
     "output_guardrail_blocked_message",
     "error_handlers",
 ]
-"""Settings of a run that may be given anew when it is resumed, by their names for users."""
+"""Settings that a resumed run may be given, by their names for users."""
 
 _IN_HEAD: Mapping[RunSetting, tuple[str, ...]] = {
     "model": ("model",),

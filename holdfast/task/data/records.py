@@ -396,7 +396,7 @@ class LeftStep(Value):
         was: The step as it was left, without what it found.
         branch: Branch of the ledger on which it ran.
         at: When it was left, seconds since the epoch.
-        why: Whether it was undone, or is run anew from nothing.
+        why: Whether it was undone, or is run again from nothing.
         by: Who asked for that.
     """
 

@@ -278,7 +278,7 @@ class Ledger(UpcomingSteps):
         if refused is None and (got.result is not None or got.calls):
             current = self._with_found(current, got, now=now)
         self._put(current)
-        if got.attempts > 1:  # else they failed in a way that time can heal
+        if got.attempts > 1:  # else they failed in a way that may pass
             for i in got.cut:
                 self.call_lost(n, i, 1, now=now)
         return refused

@@ -168,7 +168,7 @@ class LedgerState(Recording):
         """Cost of the task in all, also of undone and failed work.
 
         That is every model call whose answer has arrived (of undone steps, of steps that were
-        started anew, of steps that failed, answers that a guardrail then blocked), and the cost of
+        started again, of steps that failed, answers that a guardrail then blocked), and the cost of
         its child tasks, counted likewise. Unknown, and not counted, are calls that were cut off
         before their answer, and what tools and guardrails spend by clients of their own.
         """

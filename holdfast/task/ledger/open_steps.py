@@ -98,7 +98,7 @@ class OpenSteps(LedgerState):
     def _answers(self, n: int, i: int) -> tuple[dict[str, Json], str]:
         """Return the answers to the questions of a call, and what its tool wants back with them.
 
-        A call that begins anew is given all answers of before, any other one the newest.
+        A call that begins again is given all answers of before, any other one the newest.
         """
         found = [a for a in self.asked.at(self.s.branch, n, i) if a.asks is not None and a.answers]
         newest = found[0].asks if found else None
@@ -247,7 +247,7 @@ class OpenSteps(LedgerState):
             "cleared": (),
         }
         self._put(with_entry(current, entry).model_copy(update=cleared))
-        self._forget_approvals(n)  # used: later calls at these places ask anew
+        self._forget_approvals(n)  # used: later calls at these places ask again
 
     def fail(self, failure: Failure, *, now: float, n: int = 0) -> None:
         """Leave a step first among the upcoming ones, with its error.

@@ -93,7 +93,7 @@ def answer(ledger: Ledger, approval: Approval, given: Json) -> str:
 def decline(ledger: Ledger, approval: Approval, status: Literal["rejected", "expired"]) -> None:
     """Record that a person does not answer.
 
-    The call goes on without an answer; one that would begin anew has its result already.
+    The call goes on without an answer; one that would begin again has its result already.
     """
     asks = approval.asks
     if asks is None:

@@ -89,7 +89,7 @@ def cost(usage: Usage) -> str:
 class Details:
     """Describes where a task stands, in Markdown.
 
-    It is made anew after each step, so the lines of the newest steps are kept.
+    It is made again after each step, so the lines of the newest steps are kept.
     """
 
     def __init__(self, ledger: Ledger) -> None:

@@ -139,7 +139,7 @@ def configure(ledger: Ledger, change: RunChange) -> str:
             return (
                 f"Step {step.open.step.step_id!r} has asked {ledger.head.model or 'its model'}"
                 " already, and is not over. Give another model or tool choice once it is, or begin"
-                ' it anew: run_step(restart="step").'
+                ' it again: run_step(restart="step").'
             )
     ledger.change(changed=change.after(ledger.s.changed))
     return ""

@@ -67,7 +67,7 @@ def _unknown(kind: type[Any], name: str, why: str = "") -> UserError:
         f"{msg}{why}",
         remedy=(
             f"Import or define {name!r} at the top level of module {kind.__module__!r}, or import"
-            " it there under `if TYPE_CHECKING:`. What a run records is made anew by annotations."
+            " it there under `if TYPE_CHECKING:`. What a run records is rebuilt by annotations."
         ),
     )
 

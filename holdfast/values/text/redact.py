@@ -57,7 +57,7 @@ _SHAPES = re.compile(
 )
 """What is a credential by its looks, as its issuers document it.
 
-This and the patterns below try no long run of characters anew from each place in it: a text of a
+This and the patterns below try no long run of characters again from each place in it: a text of a
 megabyte, without spaces as Chinese is, would hold up its process for minutes.
 """
 

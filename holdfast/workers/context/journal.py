@@ -184,7 +184,7 @@ class StepJournal:
         msg = (
             f"Step {n} now makes {what} where its journal holds the answer to another request"
             f" (call {position + 1} of the step): the code or the prompt changed in mid-step."
-            ' Nothing is lost. run_step(task, restart="step") starts the step anew, or put the'
+            ' Nothing is lost. run_step(task, restart="step") starts the step again, or put the'
             " earlier code back and run the step again."
         )
         raise StepCodeChangedError(msg, task_id=task_id, step_id="")

@@ -216,7 +216,7 @@ def _named(name: str) -> Generator[None]:
     """Name the component in the errors that it raises.
 
     Other errors of Holdfast keep their type, because the task decides by it how to go on (as after
-    a model error that a retry can heal).
+    a model error that a retry may cure).
 
     Raises:
         InvalidArgumentError: The component was used wrongly.

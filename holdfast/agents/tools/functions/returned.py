@@ -1,4 +1,4 @@
-"""What a function tool returned, made anew of what is recorded of it."""
+"""What a function tool returned, rebuilt from what is recorded of it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _PATIENCE = GRACE.total_seconds() + 5
 
 
 async def reload_command(common: Common, target: str, *, app: str | None, ui: bool) -> ExitCode:
-    """Run the server here and a worker process beside it, anew after each change of the code.
+    """Run the server here and a worker process beside it, again after each change of the code.
 
     Tasks are not touched: the worker lets running calls end, and the next one goes on.
 
@@ -77,7 +77,7 @@ def _broken(changed: Iterable[Path]) -> str:
 
 
 class _Worker:
-    """The worker process, which is started anew after each change."""
+    """The worker process, which is started again after each change."""
 
     def __init__(self, common: Common, target: str, app: str | None) -> None:
         where = shlex.split(common.arguments())

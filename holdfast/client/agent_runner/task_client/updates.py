@@ -62,7 +62,7 @@ class NotTakenError(Exception):
     def __init__(self, task_id: str, reason: str) -> None:
         super().__init__(
             f"Task {task_id!r} did not take the request: {reason.rstrip('.')}. Nothing is lost. The"
-            " log of the task's worker process may say more. Heal the cause, then ask again."
+            " log of the task's worker process may say more. Fix the cause, then ask again."
         )
 
 

@@ -80,7 +80,7 @@ class EncodedMessages:
     def _keep(self, message: Message, write: Write, piece: bytes) -> None:
         key = (write, id(message))  # the id stays its own as long as the message is kept here
         if key in self._kept or message.images or message.files:
-            return  # those are made anew for each call: history and memories lack their bytes
+            return  # those are made again for each call: history and memories lack their bytes
         self._kept[key] = (message, piece)
         self._size += len(piece)
         while self._size > self._limit and len(self._kept) > 1:

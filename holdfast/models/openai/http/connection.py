@@ -158,8 +158,8 @@ class Connection:
             settings: Transport settings, and fields that go as they are.
 
         Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time.
+            ModelRequestError: A person must fix the cause.
         """
         if self._stand_in is not None:
             sent = _with_arguments(body, settings)
@@ -189,8 +189,8 @@ class Connection:
             The answer's body if the server did not stream it, and the provider's request id.
 
         Raises:
-            ModelUnavailableError: Time can heal it; the answer was cut off, for example.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time, such as an answer that was cut off.
+            ModelRequestError: A person must fix the cause.
         """
         if self._stand_in is not None:
             sent = _with_arguments(body, settings)
@@ -220,8 +220,8 @@ class Connection:
         """Send a request and give its response, whose body comes while it is read.
 
         Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time.
+            ModelRequestError: A person must fix the cause.
         """
         seconds = settings.seconds_per_attempt
         whole = body.joined(extra_fields(body, settings))
@@ -265,7 +265,7 @@ class Connection:
             )
         except (openai.OpenAIError, TimeoutError):
             raise
-        except Exception as error:  # noqa: BLE001  raised anew
+        except Exception as error:  # noqa: BLE001  raised again
             raise unopened(error, model=self.model, secret=self.secret) from None
         try:
             yield stream.response
@@ -288,7 +288,7 @@ class Connection:
                 if left < 0:
                     break
                 yield chunk
-        except Exception as error:  # noqa: BLE001  raised anew
+        except Exception as error:  # noqa: BLE001  raised again
             # The client maps only what happens before the first byte, and its HTTP library is its
             # own affair: whatever it raises here, the rest of the answer does not come.
             raise broken(self.model, type(error).__name__) from None

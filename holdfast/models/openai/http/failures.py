@@ -144,7 +144,7 @@ def model_error(error: openai.OpenAIError, *, model: str, secret: str = "") -> M
         case _:
             return ModelRequestError(
                 f"The call of model {model!r} could not be made: {cleaned(str(error), secret)}.",
-                remedy="Heal the cause, then run the step again.",
+                remedy="Fix the cause, then run the step again.",
             )
 
 
@@ -175,7 +175,7 @@ def status_error(
     if codes & NOT_HEALED_BY_TIME:
         return ModelRequestError(
             f"Model {model!r} refused the request ({where}): {said}.",
-            remedy="Time does not heal this: check plan and billing at the provider, then run the"
+            remedy="Waiting does not help: check plan and billing at the provider, then run the"
             " step again.",
             status=status,
         )
@@ -195,7 +195,7 @@ def status_error(
     known = {**_ADVICE, **(advice or {})}
     return ModelRequestError(
         f"Model {model!r} refused the request ({where}): {said}.",
-        remedy=f"{known.get(status, 'Heal what the provider names.')} Then run the step again.",
+        remedy=f"{known.get(status, 'Fix what the provider names.')} Then run the step again.",
         status=status,
         code=str(body.get("code") or ""),
     )

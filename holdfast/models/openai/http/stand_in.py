@@ -73,8 +73,8 @@ class StandIn:
         """Make one attempt; return the answer's body.
 
         Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
+            ModelUnavailableError: It may pass with time.
+            ModelRequestError: A person must fix the cause.
         """
 
         async def read(answer: Any) -> Json:
@@ -124,7 +124,7 @@ class StandIn:
             raise model_error(error, model=self._model, secret=self.secret) from None
         except HoldfastError:
             raise
-        except Exception as error:  # noqa: BLE001  raised anew
+        except Exception as error:  # noqa: BLE001  raised again
             said = cleaned(f"{type(error).__name__}: {error}", self.secret)
             msg = f"The client of model {self._model!r} raised {said}"
             raise foreign_error(error, msg) from None
