@@ -15,7 +15,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from holdfast.engine.search_attributes import AGENT_TASK
+from holdfast.engine.search_attributes import AGENT_TASK, SEAL_MEMO
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, Approval, StandingRule
 from holdfast.task.data.children import secret_of_child
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
@@ -123,6 +123,9 @@ class AgentTask(Opening):
     def _result(self) -> TaskResult:
         """Return the result, or end the workflow with another status than a finished task has.
 
+        Each end leaves the seal of its record with the run. A memo is an action more, but the
+        server keeps no details of a cancellation.
+
         Raises:
             ApplicationError: A verdict ended the task, or it was abandoned.
             CancelledError: It was cancelled through Temporal.
@@ -134,8 +137,10 @@ class AgentTask(Opening):
             answer = readable.answer(core.ledger)
             return TaskResult(status=status, answer=answer, seal=core.seal)
         if status == "abandoned" and workflow.cancellation_reason() is not None:
+            workflow.upsert_memo({SEAL_MEMO: core.seal.wire()})
             raise asyncio.CancelledError
-        raise ApplicationError(failure.text, type=failure.type, non_retryable=True)
+        seal = {SEAL_MEMO: core.seal.wire()}
+        raise ApplicationError(failure.text, seal, type=failure.type, non_retryable=True)
 
     async def _turn(self) -> None:
         """Wait until there is something to do, and do it."""

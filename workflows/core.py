@@ -18,7 +18,6 @@ from holdfast.engine.search_attributes import (
     HF_APPROVALS,
     HF_RULES,
     HF_STATUS,
-    SEAL_MEMO,
 )
 from holdfast.reading.visibility import memo
 from holdfast.task import refusals
@@ -44,11 +43,6 @@ from holdfast.workflows.tools.tool_calls import ToolCalls
 MOST_CARDS = 20
 """Most approvals of a task that lists show; a query returns all. Each change of these adds all of
 them to the history."""
-
-
-def keep_seal(seal: Seal) -> None:
-    """Put the digests of a closed task's record into the memo."""
-    workflow.upsert_memo({SEAL_MEMO: seal.wire()})
 
 
 def introduce(given: TaskInput) -> None:

@@ -40,7 +40,7 @@ APPROVALS_MEMO = "approvals"
 """Key in the memo: the oldest open approvals, as `approvals.card` makes them."""
 
 SEAL_MEMO = "seal"
-"""Key in the memo of a closed run: the digests of the task's stored data."""
+"""Key in the failure of a closed run, or its memo: the digests of the task's stored data."""
 
 AGENT_TASK = "AgentTask"
 """Workflow type of a task."""

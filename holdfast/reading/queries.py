@@ -166,21 +166,27 @@ class TaskQueries:
                 " help.",
             ) from error
 
-    async def refuse_stuck(self, task_id: str) -> None:
+    async def refuse_stuck(self, task_id: str) -> WorkflowExecutionDescription | None:
         """Say what stands in the way of an answer, if workflow code fails in the task.
+
+        Returns:
+            What the server says of the task; None when it could not be asked, or knows none.
 
         Raises:
             StuckTaskError: It does.
         """
-        why = ""
+        found, why = None, ""
         with suppress(ConnectError, TaskNotFoundError):  # the query itself finds that out
-            why = await why_stuck(self.client, await self.describe(task_id))
+            found = await self.describe(task_id)
+            if found.raw_description.pending_workflow_task.attempt > 1:
+                why = await why_stuck(self.client, found)
         if why:
             raise StuckTaskError(
                 f"{task_id!r} cannot answer. {why}.",
                 remedy="Mend the code and start the workers again: the task goes on by itself. Or"
                 " end it: `holdfast abandon --force`.",
             )
+        return found
 
     async def _patiently(self, ask: Callable[[], Coroutine[Any, Any, T]], task_id: str) -> T:
         """Wait for an answer for as long as there is a worker process to give it.

@@ -4,9 +4,10 @@ A task without a turn for a session writes its record in the workflow task that 
 may throw that workflow task away, as when a signal came meanwhile, and the task may go on: then the
 archive has the record of an end that never was. So the end takes two phases. The record is prepared
 in the archive, and says so; the end is committed with the workflow task, which leaves the record's
-seal with the run. A prepared record counts only if the run has its seal, or if Temporal has
-forgotten the run: whoever forgets runs keeps them while they are open. A later end has a record of
-its own, which takes the place of the prepared one.
+seal with the run: in its result, its failure, or where Temporal was told to cancel it, its memo. A
+prepared record counts only if the run has its seal, or if Temporal has forgotten the run: whoever
+forgets runs keeps them while they are open. A later end has a record of its own, which takes the
+place of the prepared one.
 
 A task that was terminated with Temporal's own tools after such a record has no seal: its history
 tells of it, as of any other that was ended like this. Once Temporal has forgotten it, nothing tells
@@ -15,15 +16,18 @@ it apart from one that ended by its record, which is then what is read.
 
 from __future__ import annotations
 
-from temporalio.client import WorkflowExecution
+from temporalio.client import Client, WorkflowExecution, WorkflowFailureError
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.names import record_name
 from holdfast.engine.search_attributes import SEAL_MEMO
 from holdfast.errors import TaskNotFoundError
 from holdfast.reading.queries import TaskQueries
+from holdfast.reading.server_errors import server_errors
+from holdfast.task.data.failures import fact_of
 from holdfast.task.data.seal import Seal, is_sealed
 from holdfast.task.data.state import TaskRecord
+from holdfast.task.data.wire import TaskResult
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object
 from holdfast.values.code import user_calls
@@ -76,7 +80,7 @@ class Records:
             found = found or await self._tasks.describe(task_id)
         except TaskNotFoundError:
             return _record(data)
-        seal = await seal_of(found)
+        seal = await seal_of(self._tasks.client, found)
         if seal is None:
             return None
         self.ended(task_id, seal.record)
@@ -98,7 +102,21 @@ def _counts(data: Json, seal: str) -> bool:
     return not found.get("prepared") or is_sealed(found, seal)
 
 
-async def seal_of(found: WorkflowExecution) -> Seal | None:
-    """Return the seal that a task has left with its run; None when it has not ended by a record."""
-    kept = (await found.memo()).get(SEAL_MEMO)
+async def seal_of(client: Client, found: WorkflowExecution) -> Seal | None:
+    """Return the seal that a task has left with its run; None when it has not ended by a record.
+
+    Raises:
+        ConnectError: The server could not be reached.
+    """
+    if found.close_time is None:
+        return None
+    kept: object = (await found.memo()).get(SEAL_MEMO)
+    if kept is None:
+        run = client.get_workflow_handle(found.id, run_id=found.run_id, result_type=TaskResult)
+        try:
+            with server_errors():
+                ended: TaskResult = await run.result(follow_runs=False)
+            return ended.seal
+        except WorkflowFailureError as error:
+            kept = fact_of(getattr(error.cause, "details", ()), SEAL_MEMO)
     return Seal.model_validate(kept) if kept else None

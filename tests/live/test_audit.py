@@ -18,7 +18,7 @@ from holdfast.archive.segments import read_segment
 from holdfast.reading.audit.task_verification import (
     CONSISTENT,
     FORGOTTEN,
-    IN_MEMO,
+    IN_RUN,
     NO_KEY,
     OPEN,
     SELF_ONLY,
@@ -242,7 +242,7 @@ async def test_a_record_that_was_written_anew_is_found_and_beyond_retention_only
     monkeypatch.setenv("HOLDFAST_SIGNING_KEY", "the key of the tests")
     task = await eventful(runner, model)
     await runner.finalize_response(task)
-    assert (await runner.verify(task)).proved == [CONSISTENT, IN_MEMO, SIGNED]
+    assert (await runner.verify(task)).proved == [CONSISTENT, IN_RUN, SIGNED]
     await rig.stop()
     archive, name = rig.engine.archive, record_name("tasks", task.task_id)
     intact = archive.get_record(name)

@@ -15,7 +15,7 @@ from holdfast.cli.commands.task_view import read_task
 from holdfast.cli.connection import Engine
 from holdfast.client.agent_runner.task_client.ends import TaskEnds
 from holdfast.errors import TaskAbandonedError, TaskClosedError, TaskExistsError
-from holdfast.reading.audit.task_verification import IN_MEMO, OPEN
+from holdfast.reading.audit.task_verification import IN_RUN, OPEN
 from holdfast.reading.reader import Reader
 from holdfast.reading.runs.recorded import read_recorded
 from holdfast.reading.step_events import ChatEnd
@@ -129,7 +129,7 @@ async def test_while_a_task_goes_on_no_reader_takes_its_prepared_record_for_its_
     task = await runner.get_task(task_id)
     assert (task.status, task.steps) == ("finished", 2)
     verified = await runner.verify(task_id)
-    assert (verified, IN_MEMO in verified.proved) == ([], True)
+    assert (verified, IN_RUN in verified.proved) == ([], True)
     assert "close" not in await activities_of(runner.client, task_id)
 
 

@@ -1,17 +1,27 @@
-"""Runs whose worker is in the same process: begun in the reply to the start, awaited by a hint."""
+"""Runs that are begun with their start, awaited in the history, and asked only when they rest."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHandle
 
+from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig, as_embedded, event_types, histories
 from tests.support.runs import Runs, look, tools
 
 ACCEPTED, COMPLETED = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED", "WORKFLOW_EXECUTION_UPDATE_COMPLETED"
+BILLED = {
+    "WORKFLOW_EXECUTION_STARTED": 1,
+    "ACTIVITY_TASK_SCHEDULED": 2,
+    "MARKER_RECORDED": 1,
+    "UPSERT_WORKFLOW_SEARCH_ATTRIBUTES": 1,
+}
+"""Events that are billable actions, and how many a run has beside the steps of its turns: a step's
+activity for the answer and one to describe the agent, the archive's record, the status in lists."""
 
 
 @pytest.fixture
@@ -54,3 +64,50 @@ async def test_a_run_that_waits_for_a_person_is_asked_once(run: Runs, model: Fak
     state.approve(call)
     model.reply("done")
     assert ((await run(state)).final_output, ran) == ("done", ["ann"])
+
+
+async def test_a_run_elsewhere_costs_its_turns_and_five_actions(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    for _ in range(4):
+        model.call("look")
+    model.reply("done")
+    run = Runs(rig, make_agent)
+    result = await run("q", look)
+    found = Counter(await event_types(run.runner.client, result.task_id))
+    passing = {"ACTIVITY_TASK_STARTED", "ACTIVITY_TASK_COMPLETED", "WORKFLOW_EXECUTION_COMPLETED"}
+    of_workflow_tasks = {name for name in found if name.startswith("WORKFLOW_TASK")}
+    wanted = BILLED | {"ACTIVITY_TASK_SCHEDULED": 2 + 4}
+    assert {k: n for k, n in found.items() if k not in passing | of_workflow_tasks} == wanted
+
+
+@pytest.fixture
+def elsewhere(rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Serve runs on a worker of which no hint comes, as on one of another process."""
+    monkeypatch.setattr("holdfast.workflows.requests.updates.may_rest", print)
+    run = Runs(rig, make_agent)
+    run.runner = rig.runner(roll_events=50)
+    return run
+
+
+async def test_a_run_elsewhere_that_waits_is_seen_to_wait_and_asked_once(
+    elsewhere: Runs, model: FakeOpenAI
+) -> None:
+    _, pay = tools()
+    model.call("pay", {"to": "ann"})
+    result = await elsewhere("q", pay)
+    assert [each.name for each in result.interruptions] == ["pay"]
+    assert (await event_types(elsewhere.runner.client, result.task_id)).count(ACCEPTED) == 1
+
+
+async def test_a_run_elsewhere_that_failed_after_it_went_on_as_new_tries_nothing_again(
+    elsewhere: Runs, model: FakeOpenAI
+) -> None:
+    for _ in range(12):
+        model.call("look")
+    model.fail(400)
+    with pytest.raises(StepFailedError) as failed:
+        await elsewhere("q", look, max_turns=20)
+    found = await event_types(elsewhere.runner.client, str(failed.value.task_id))
+    assert found.count("WORKFLOW_EXECUTION_CONTINUED_AS_NEW") == 1
+    assert len(model.requests) == 13

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import Payload
 
 from holdfast import AgentRunner, Budget, Task, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.names import blob_path
 from holdfast.archive.segments import read_segment
-from holdfast.engine.search_attributes import SEAL_MEMO
 from holdfast.errors import MaxTurnsExceeded
 from holdfast.reading.audit.session_verification import SEEN, TURNS
-from holdfast.reading.audit.task_verification import CONSISTENT, ENDED_OUTSIDE, IN_MEMO, UNSIGNED
+from holdfast.reading.audit.task_verification import CONSISTENT, ENDED_OUTSIDE, IN_RUN, UNSIGNED
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.seal import record_digest
@@ -57,13 +55,15 @@ async def ended(runner: AgentRunner, model: FakeOpenAI, how: str) -> Task:
         await runner.run_task(task)
         if how == "finished":
             await runner.finalize_response(task)
-        else:
+        elif how == "abandoned":
             await runner.abandon(task, "enough", by="ann")
+        else:
+            await runner.client.get_workflow_handle(task.task_id).cancel()
     else:
         task = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="fail"))
         with pytest.raises(MaxTurnsExceeded):
             await runner.run_task(task)
-    await until_status(runner, task, how)
+    await until_status(runner, task, "abandoned" if how == "cancelled" else how)
     return task
 
 
@@ -81,7 +81,7 @@ def no_event(_: dict[str, Any], entries: list[Any]) -> None:
     entries[0] = {"event": {"kind": 7}}
 
 
-@pytest.mark.parametrize("how", ["finished", "failed", "abandoned"])
+@pytest.mark.parametrize("how", ["finished", "failed", "abandoned", "cancelled"])
 async def test_the_history_of_a_run_seals_its_record_and_one_that_was_changed_is_found(
     make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig, how: str
 ) -> None:
@@ -90,13 +90,20 @@ async def test_the_history_of_a_run_seals_its_record_and_one_that_was_changed_is
     archive, name = rig.engine.archive, record_name("tasks", task.task_id)
     record: Any = archive.get_record(name)
     [history] = await histories(runner.client, task.task_id)
-    fields: list[dict[str, Payload]] = [
-        dict(e.workflow_properties_modified_event_attributes.upserted_memo.fields)
-        for e in history.events
-    ]
-    [sealed] = [json.loads(f[SEAL_MEMO].data) for f in fields if SEAL_MEMO in f]
+    before, end = history.events[-2:]
+    memo = before.workflow_properties_modified_event_attributes.upserted_memo.fields
+    if how == "finished":
+        [kept] = end.workflow_execution_completed_event_attributes.result.payloads
+        sealed = json.loads(kept.data)["seal"]
+    elif how == "cancelled":
+        sealed = json.loads(memo["seal"].data)
+    else:
+        failure = end.workflow_execution_failed_event_attributes.failure
+        [kept] = failure.application_failure_info.details.payloads
+        sealed = json.loads(kept.data)["seal"]
+    assert bool(memo) == (how == "cancelled")
     assert sealed["record"] == record_digest(record)
-    assert (await runner.verify(task)).proved == [CONSISTENT, IN_MEMO]
+    assert (await runner.verify(task)).proved == [CONSISTENT, IN_RUN]
     rewrite(archive, task.task_id, pay_more)
     found = await runner.verify(task)
     assert "it was rewritten" in found[-1].text
@@ -204,7 +211,7 @@ async def test_a_turn_of_a_session_that_was_changed_is_found_by_all_that_know_of
     assert (intact, intact.proved, intact.unproved) == ([], [TURNS], [])
     for task in (first, second, third):
         known = await runner.verify(task)
-        assert (known, known.proved) == ([], [CONSISTENT, SEEN, IN_MEMO])
+        assert (known, known.proved) == ([], [CONSISTENT, SEEN, IN_RUN])
     turn = (await state_of(runner)).commits[1]
     file = file_of(rig.engine.archive, turn.sha256)
     whole = file.read_bytes()

@@ -8,6 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, cast
 
 from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
 
 from holdfast.archive.archive import record_name
 from holdfast.engine.search_attributes import AGENT_TASK, SEAL_MEMO
@@ -126,9 +127,7 @@ class Invariants:
         if found is None:
             raise ViolationError(f"{run.id} is closed, and the archive has no record of it")
         record = TaskRecord.model_validate(found)
-        seal = run.memo.get(SEAL_MEMO)
-        kept = Seal.model_validate_json(seal.data) if seal is not None else Seal()
-        if record.prepared and not is_sealed(found, kept.record):
+        if record.prepared and not is_sealed(found, _seal_of(run).record):
             raise ViolationError(f"{run.id} is closed, and its record is not the sealed one")
         if record.task["status"] != self._ends[run.id]:
             raise ViolationError(f"{run.id} has a record of another end")
@@ -275,6 +274,17 @@ class Invariants:
     def ledger_of(self, id: str) -> list[str]:
         """Return a task's ledger without what differs from one clock to another."""
         return [told(entry) for entry in self._entries[id]]
+
+
+def _seal_of(run: Run) -> Seal:
+    """Return the seal that a run has left in its memo, its failure or its result."""
+    kept: Payload | None = run.memo.get(SEAL_MEMO)
+    if kept is not None:
+        return Seal.model_validate_json(kept.data)
+    if isinstance(run.result, Failure):
+        [facts] = run.result.application_failure_info.details.payloads
+        return Seal.model_validate(json.loads(facts.data)[SEAL_MEMO])
+    return Seal.model_validate(json.loads(run.result.data)["seal"])
 
 
 def _is_about_something(ledger: Ledger, approval: Approval) -> bool:

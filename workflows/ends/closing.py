@@ -17,7 +17,7 @@ from holdfast.values.text.shown import shown
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.background import begin
-from holdfast.workflows.core import Core, keep_seal, publish
+from holdfast.workflows.core import Core, publish
 from holdfast.workflows.requests.commands import Commands
 from holdfast.workflows.tools.tool_runs import leave_calls
 
@@ -109,7 +109,6 @@ class Closing:
         core = self._core
         core.closed = True
         core.seal = seal
-        keep_seal(seal)
         if sent.status != "abandoned":  # else they were told; two signals may change places
             core.children.end("finish")
         if sent.failure is not None:

@@ -61,9 +61,7 @@ class Rollover:
         settle(core.ledger)
         carried = core.ledger.carried()
         began: dict[str, object] = {"extra_state": {}, "described": None}  # they are in it
-        workflow.continue_as_new(
-            core.given.model_copy(update={**began, "carried": carried, "run_request": ""})
-        )
+        workflow.continue_as_new(core.given.model_copy(update={**began, "carried": carried}))
 
     async def _archive(self) -> SegmentRef | None:
         """Archive the ledger's entries; None when continuing as new is called off meanwhile."""

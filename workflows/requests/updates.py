@@ -70,8 +70,14 @@ class Updates:
         self._begun_with: Pending | None = None
         if core.given.run_request:
             own = Pending(core.given.run_request, RunRequest(all=True), self._tell_of_rest)
-            core.requests.add(own)
             self._begun_with = own
+            if core.ledger.s.automatic:
+                core.requests.add(own)
+            elif core.ledger.failure is not None:
+                # It failed so in the run before. Who asks for the reply wants nothing tried again.
+                own.fail(core.ledger.failure, parked=True)
+            else:
+                self._begun_with = None
 
     def _tell_of_rest(self) -> None:
         """Tell a client in this process that the request which came with the start has a reply.
@@ -157,6 +163,8 @@ class Updates:
         try:
             if own is None:
                 return await self._run(asked)
+            if not self._core.goes:
+                self._core.requests.settle(self._core.ledger)
             await workflow.wait_condition(lambda: own.done)
             return result_of(own)
         finally:

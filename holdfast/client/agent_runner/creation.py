@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Literal, cast
 
 from holdfast.client.agent_runner.base import Images
@@ -239,9 +238,10 @@ class TaskCreation(TaskReading):
             user_calls.carry(task_id)
         queue, tasks = self._queue_for(head.agent), self._tasks
         here = self._worker_client(queue)
-        run = partial(tasks.start_and_follow, here=here) if here else tasks.start_and_run
         try:
-            await run(task_id, given, queue, title or input or "", started)
+            await tasks.start_and_run(
+                task_id, given, queue, title or input or "", started, here=here
+            )
         except TaskExistsError:
             if not exist_ok:
                 raise

@@ -30,7 +30,7 @@ from holdfast.values.steps import Task
 
 CONSISTENT = "The steps, events, arguments, results and decisions fit the digest of the ledger."
 OPEN = "The ledger is the one that the task itself has, which is still open."
-IN_MEMO = "The record is the one whose digest Temporal keeps with the closed run."
+IN_RUN = "The record is the one whose digest Temporal keeps with the closed run."
 SIGNED = "The record has a valid signature."
 
 FORGOTTEN = "Temporal has forgotten the run, or never knew it: it has nothing to compare with."
@@ -201,7 +201,7 @@ async def _check_record(
     if isinstance(outside, str):
         found.unproved.append(outside)
     elif seal.is_sealed(record, outside.record):
-        found.proved.append(IN_MEMO)
+        found.proved.append(IN_RUN)
         proven = True
     else:
         found.add(
@@ -242,7 +242,7 @@ async def _check_task(
 async def _sealed(reader: Reader, task_id: str) -> Seal | str:
     """Return what Temporal keeps of a closed task, or say why it has nothing."""
     try:
-        kept = await seal_of(await reader.describe(task_id))
+        kept = await seal_of(reader.client, await reader.describe(task_id))
     except TaskNotFoundError:
         return FORGOTTEN
     return kept or UNSEALED

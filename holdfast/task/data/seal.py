@@ -1,9 +1,9 @@
 """The seal of a closed task: digests of its record that writers of the archive cannot change.
 
-The task's run keeps the digest of its ledger and of its record in its result and in its memo: as
-long as Temporal knows the run, a rewritten record does not fit them. A signature in the
-record itself outlasts that; its key is in the environment of worker processes and of those who
-verify, and never in the archive.
+The task's run keeps the digest of its ledger and of its record in its result, its failure or its
+memo: as long as Temporal knows the run, a rewritten record does not fit them. A
+signature in the record itself outlasts that; its key is in the environment of worker processes and
+of those who verify, and never in the archive.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.segments import has_record
-from holdfast.engine.search_attributes import AGENT_TASK
+from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS
 from holdfast.errors import HoldfastError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import server_errors, to_error
@@ -24,9 +24,10 @@ GROWTH = 1.5
 """How many times as long as the one before each pause is."""
 CLOSING_SECONDS = 120.0
 
-FOLLOW_SECONDS = 20.0
-"""How long a task may run in this process before it is asked for a reply, which costs a workflow
-task. It may have moved to a worker of another process, from which no hint comes that it rests."""
+FIRST_LOOK_SECONDS = 1.0
+LONGEST_LOOK_SECONDS = 5.0
+"""Pauses between looks whether a task that is awaited rests, growing from one to the other. A look
+is in no history and on no bill, but costs the server time."""
 
 
 class TaskEnds:
@@ -75,22 +76,34 @@ class TaskEnds:
             raise to_error(record.failure, task_id=task_id)
         return record
 
-    async def has_finished(self, task_id: str, rests: asyncio.Event) -> bool:
+    async def has_finished(self, task_id: str, request_id: str, rests: asyncio.Event) -> bool:
         """Wait for a task; return whether it has finished well, so that it need not be asked.
 
-        Else it may rest, or takes long, or has another end, or its end could not be read: the
-        request that follows meets that again.
+        Else it rests, has another end, or its end could not be read: the request that follows meets
+        that again.
+
+        Args:
+            task_id: The task.
+            request_id: The request that it was started with.
+            rests: Set when the task may rest, where it runs in this process.
+
+        Raises:
+            NoWorkerError: No worker process serves the task any more.
+            StuckTaskError: Workflow code fails in it.
         """
         handle = self._reader.client.get_workflow_handle(task_id, result_type=TaskResult)
         ending = asyncio.ensure_future(handle.result())
         ending.add_done_callback(lambda done: done.cancelled() or done.exception())
         resting = asyncio.ensure_future(rests.wait())
         try:
-            await asyncio.wait(
-                {ending, resting},
-                timeout=FOLLOW_SECONDS,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            pause = FIRST_LOOK_SECONDS
+            while True:
+                await asyncio.wait(
+                    {ending, resting}, timeout=pause, return_when=asyncio.FIRST_COMPLETED
+                )
+                if ending.done() or resting.done() or await self._rests(task_id, request_id):
+                    break
+                pause = min(pause * GROWTH, LONGEST_LOOK_SECONDS)
             if not ending.done() or ending.exception() is not None:
                 return False
             self._reader.records.ended(task_id, ending.result().seal.record)
@@ -98,6 +111,16 @@ class TaskEnds:
         finally:
             ending.cancel()
             resting.cancel()
+
+    async def _rests(self, task_id: str, request_id: str) -> bool:
+        """Whether a task is open and says in lists that it waits for somebody."""
+        presence = self._reader.presence
+        if not presence.is_fresh(await presence.queue_of(task_id)):
+            await presence.require(task_id, request_id)
+        found = await self._reader.refuse_stuck(task_id)
+        if found is None or found.close_time is not None:
+            return False
+        return found.typed_search_attributes.get(HF_STATUS) != "running"
 
     async def _missing(self, task_id: str, error: RPCError) -> Exception:
         """Return the error for a task that an RPC did not find: closed, never created, or other."""

@@ -10,14 +10,8 @@ from contextlib import suppress
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.client import (
-    Client,
-    WithStartWorkflowOperation,
-    WorkflowUpdateHandle,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-    WorkflowUpdateStage,
-)
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.client import Client
+from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -25,13 +19,12 @@ from holdfast.archive.archive import record_name
 from holdfast.archive.kept_answers import drop_answers
 from holdfast.archive.segments import has_record
 from holdfast.client.agent_runner.task_client.caller import request_id_of, unique_id
-from holdfast.client.agent_runner.task_client.updates import NotTakenError, TaskUpdates
+from holdfast.client.agent_runner.task_client.updates import TaskUpdates
 from holdfast.client.caller_sessions.turns import forget_turn
 from holdfast.engine.rests import rest_of
 from holdfast.engine.search_attributes import AGENT_TASK, TASKS, is_
 from holdfast.errors import (
     CommandRefusedError,
-    ConnectError,
     HoldfastError,
     NoWorkerError,
     TaskExistsError,
@@ -40,7 +33,7 @@ from holdfast.errors import (
 from holdfast.reading.presence import PATIENCE_SECONDS
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import attributes, memo
-from holdfast.task.data.commands import Command, Receipt, RunReply, RunRequest, Verb, compose
+from holdfast.task.data.commands import Command, Receipt, RunRequest, Verb, compose
 from holdfast.task.data.state import TaskInput
 from holdfast.task.queries.labels import details_of, title_of
 from holdfast.tracing.rules import in_trace
@@ -58,8 +51,6 @@ DEFERRABLE = frozenset[Verb]({"feedback", "edit_step", "drop_step"})
 
 RECEIPT_SECONDS = 1.0
 """How long to wait for a worker process that can answer with the receipt of a recorded command."""
-
-ACCEPTED, COMPLETED = WorkflowUpdateStage.ACCEPTED, WorkflowUpdateStage.COMPLETED
 
 
 class TaskClient(TaskUpdates):
@@ -120,128 +111,45 @@ class TaskClient(TaskUpdates):
         queue: str,
         title: str,
         started: Callable[[], None] | None = None,
-    ) -> RunReply:
-        """Start a task and wait until it is closed or needs a person, in one request.
+        *,
+        here: Client | None = None,
+    ) -> None:
+        """Start a task and wait until it is closed or needs a person.
+
+        The request to run comes with the task's input, and the end is awaited in the history: an
+        update of its own would be two billable actions. Only a task that rests before it is closed
+        is asked why, by an update of the request's id.
 
         Args:
             task_id: Id of the task.
             given: The task.
             queue: Its queue.
             title: As for `start`.
-            started: Called once the server has confirmed that this call created the task; costs
-                one more request to the server.
+            started: Called once the server has confirmed that this call created the task.
+            here: As for `start`.
 
         Raises:
             TaskExistsError: There is a task of this id, open or closed.
             NoWorkerError: No worker process serves the queue. The task is there and waits.
             HoldfastError: The task failed; see `run`.
         """
-        gate.check_value(given, "The task")
-        request_id, presence = unique_id(), self._reader.presence
-        try:
-            await presence.expect(queue, task_id=task_id, request_id=request_id)
-        except NoWorkerError:
-            await self.start(task_id, given, queue, title)
-            if started is not None:
-                started()
-            raise
-        await self._refuse_archived(task_id)
-        presence.started(task_id, queue)
-        given = _prepared(given)
-        start: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
-            AGENT_TASK,
-            given,
-            id=task_id,
-            task_queue=queue,
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            search_attributes=attributes(given),
-            memo=memo(title, now=time.time()),
-            static_summary=title_of(given.head.agent, title),
-            static_details=details_of(given.head.agent, title),
-        )
-        wanted = RunRequest(all=True)
-        try:
-            with server_errors():
-                sending = self._start_and_ask(start, wanted, request_id, started)
-                reply = await self._await_reply(task_id, sending, request_id)
-        except WorkflowAlreadyStartedError as error:
-            presence.forget(task_id)
-            raise TaskExistsError(task_id) from error
-        except NotTakenError as error:
-            if not await self.is_known(task_id):
-                raise ConnectError(*error.args) from error
-            reply = None
-            if started is not None:
-                started()
-        if reply is None or reply.status == "moved":
-            return await self._run(task_id, wanted, request_id, again=True)
-        return reply
-
-    async def start_and_follow(
-        self,
-        task_id: str,
-        given: TaskInput,
-        queue: str,
-        title: str,
-        started: Callable[[], None] | None = None,
-        *,
-        here: Client,
-    ) -> None:
-        """Do what `start_and_run` does, for a task that a worker of this process serves.
-
-        That costs the server less: the reply to the start has the task's first workflow task, and
-        its end is awaited in the history. Only a task that rests before it is closed is asked why.
-
-        Args:
-            task_id: As for `start_and_run`, like those after it.
-            given: See above.
-            queue: See above.
-            title: See above.
-            started: See above; it costs nothing.
-            here: As for `start`.
-
-        Raises:
-            TaskExistsError: As for `start_and_run`, like the others.
-            NoWorkerError: As there.
-            HoldfastError: As there.
-        """
-        request_id = unique_id()
-        given = given.model_copy(update={"run_request": request_id})
+        request_id, missing = unique_id(), None
+        if here is None:
+            try:
+                await self._reader.presence.expect(queue, task_id=task_id, request_id=request_id)
+            except NoWorkerError as error:
+                missing = error
+        if missing is None:
+            given = given.model_copy(update={"run_request": request_id})
         with rest_of(task_id) as rests:
             await self.start(task_id, given, queue, title, here=here)
             if started is not None:
                 started()
-            has_finished = await self.has_finished(task_id, rests)
+            if missing is not None:
+                raise missing
+            has_finished = await self.has_finished(task_id, request_id, rests)
         if not has_finished:
             await self._run(task_id, RunRequest(all=True), request_id, again=True)
-
-    async def _start_and_ask(
-        self,
-        start: WithStartWorkflowOperation[object, object],
-        asked: RunRequest,
-        request_id: str,
-        started: Callable[[], None] | None,
-    ) -> RunReply:
-        """Send the start of a task together with its `run` update."""
-        handle: WorkflowUpdateHandle[RunReply]
-        try:
-            handle = await self._client.start_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-                "run",
-                asked,
-                start_workflow_operation=start,
-                wait_for_stage=COMPLETED if started is None else ACCEPTED,
-                id=request_id,
-                result_type=RunReply,
-            )
-        except (RPCError, WorkflowAlreadyStartedError, WorkflowUpdateRPCTimeoutOrCancelledError):
-            # The operation holds the same error; asyncio logs it unless it is retrieved.
-            with suppress(RPCError, WorkflowAlreadyStartedError, asyncio.CancelledError):
-                await start.workflow_handle()
-            raise
-        if started is not None:
-            started()
-        return await handle.result()
 
     async def command(
         self,
