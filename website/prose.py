@@ -66,7 +66,7 @@ def measure(text: str, words: list[re.Pattern[str]]) -> Figures:
 
 def without_code(text: str) -> str:
     """Return a page's text without its blocks of code, comments and targets of links."""
-    return INLINE.sub("code", LINK.sub(r"\1", COMMENT.sub("", CODE.sub("", text))))
+    return INLINE.sub("Code", LINK.sub(r"\1", COMMENT.sub("", CODE.sub("", text))))
 
 
 def hits(text: str, words: list[re.Pattern[str]]) -> list[str]:
