@@ -302,7 +302,7 @@ def checked_notifiers(given: Iterable[Notifier] | None) -> tuple[Notifier, ...]:
     every = tuple(cast("Iterable[object]", given))
     for each in every:
         if not isinstance(each, Notifier) or isinstance(each, type):
-            msg = f"notify lists notifiers, such as Webhook(url, secret); {shown(each)} is none."
+            msg = f"notify lists notifiers, such as Webhook(url, secret); {shown(each)} is not one."
             raise InvalidArgumentError(msg)
     return cast("tuple[Notifier, ...]", every)
 

@@ -229,7 +229,7 @@ def check_guardrails(owner: str, what: str, given: Any, kind: type[Any]) -> None
         WrongTypeError: It is not such a list; the text says what to write instead.
     """
     if not isinstance(given, list | tuple):
-        msg = f"{what}={shown(given)} of {owner} is no list. Pass a list: {what}=[...]."
+        msg = f"{what}={shown(given)} of {owner} is not a list. Pass a list: {what}=[...]."
         raise WrongTypeError(msg)
     for each in given:  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(each, kind):

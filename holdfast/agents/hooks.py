@@ -124,9 +124,7 @@ def check_run_hooks(hooks: Any) -> None:
             " agent, Agent(hooks=...)."
         )
         raise WrongTypeError(msg)
-    msg = (
-        f"hooks={shown(hooks)} ({given}) is no RunHooks. Pass an object of a subclass of RunHooks."
-    )
+    msg = f"hooks={shown(hooks)} ({given}) is not a RunHooks. Pass an object of a subclass of it."
     raise WrongTypeError(msg)
 
 
@@ -138,7 +136,12 @@ def check_agent_hooks(agent: str, hooks: Any) -> None:
     """
     if hooks is None or isinstance(hooks, AgentHooksBase):
         return
-    msg = f"hooks={shown(hooks)} of agent {agent!r} ({type(hooks).__name__}) is no AgentHooks." + (
-        " Hooks of a run go to Runner.run(hooks=...)." if isinstance(hooks, RunHooksBase) else ""
+    msg = (
+        f"hooks={shown(hooks)} of agent {agent!r} ({type(hooks).__name__}) is not an AgentHooks."
+        + (
+            " Hooks of a run go to Runner.run(hooks=...)."
+            if isinstance(hooks, RunHooksBase)
+            else ""
+        )
     )
     raise WrongTypeError(msg)

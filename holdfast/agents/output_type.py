@@ -284,14 +284,14 @@ def _whole(data: Any) -> Any:
 
 
 def check_output_type(output_type: Any) -> None:
-    """Check that an `output_type` is no text and no JSON Schema, for which pydantic has other uses.
+    """Check that an `output_type` is neither text nor a JSON Schema, which pydantic uses otherwise.
 
     Raises:
         UserError: It is.
     """
     if isinstance(output_type, dict | str):
         msg = (
-            f"output_type must be a type; it was {shown(output_type)}. In the place of a JSON"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+            f"output_type must be a type; it was {shown(output_type)}. Instead of a JSON"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
             " Schema give a pydantic model, a dataclass or a TypedDict."
         )
         raise UserError(msg)

@@ -69,7 +69,7 @@ async def store_images(images: Iterable[Image | ImagePart], store: Store) -> tup
     """Store the bytes of several images, after checking all of them.
 
     Raises:
-        InvalidArgumentError: One of them is no image, and nothing was stored; or one is a reference
+        InvalidArgumentError: One is not an image, and nothing was stored; or one is a reference
             that was not made for this archive.
     """
     if not isinstance(cast("object", images), Iterable):
@@ -158,7 +158,7 @@ async def check_reference(kind: Kind, ref: ImageRef, store: Store) -> None:
 
 def _refuse(kind: Kind, what: str) -> NoReturn:
     msg = (
-        f"The {kind} {shown(what, 300)} is no reference that was made for this archive: its"
+        f"The {kind} {shown(what, 300)} is not a reference that was made for this archive: its"
         f" code (mac) is missing or wrong. Give the {kind} itself, or its reference unchanged, as a"
         " run or a session of the same archive gave it."
     )

@@ -25,7 +25,7 @@ def record_name(kind: str, key: str) -> str:
     Different keys give different names, whatever characters they hold.
 
     Raises:
-        InvalidArgumentError: One of these is no text.
+        InvalidArgumentError: One of these is not text.
     """
     if not (isinstance(cast("object", kind), str) and isinstance(cast("object", key), str)):
         msg = f"A record is named by its kind and key; got {shown(kind)} and {shown(key)}."

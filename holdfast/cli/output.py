@@ -136,7 +136,7 @@ def finish(code: int) -> int:
         return code
     say(
         f"error: stdout could not be written ({failure.strerror}): what was printed is lost. What"
-        " the command has done stands; `holdfast tasks` and `holdfast show` have it.",
+        " the command has done remains; `holdfast tasks` and `holdfast show` have it.",
         style="red",
     )
     return code or ExitCode.FAILED

@@ -226,7 +226,7 @@ def memory_of(given: Any, connect: Connect, name: str) -> tuple[Memory, list[Mes
             return Memory(connect, name), [to_message(each) for each in given.get_all()]
         case _:
             msg = (
-                f"memory={shown(given)} is none. Pass the name of a session, a Session, or a memory"
-                " with get_all()."
+                f"memory={shown(given)} is not a memory. Pass the name of a session, a Session, or"
+                " a memory with get_all()."
             )
             raise InvalidArgumentError(msg)

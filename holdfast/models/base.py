@@ -213,7 +213,7 @@ def check_model(model: Any) -> None:
         isinstance(model, Model) or callable(getattr(model, "get_response", None))
     ):
         msg = (
-            f"model={shown(model)} ({type(model).__name__}) is no model. Pass a name, as"
+            f"model={shown(model)} ({type(model).__name__}) is not a model. Pass a name, as"
             ' "gpt-5-mini", or an object with `name` and `async def respond(request)`, or with'
             " the Agents SDK's `get_response`."
         )
@@ -295,7 +295,7 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
         ModelUnavailableError: It is not an answer, or holds data that the history cannot hold.
     """
     if not isinstance(answer, ModelAnswer) or answer.message.role != "assistant":
-        raise _malformed(model, f"it is no ModelAnswer of an assistant, but {shown(answer)}")
+        raise _malformed(model, f"it is not a ModelAnswer of an assistant, but {shown(answer)}")
     made = _cleaned(answer)
     wrong = gate.flaw(_kept(made), "it")
     if len(made.message.calls) > MOST_CALLS:
@@ -304,7 +304,7 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
         )
     counts = answer.usage.model_dump().values()
     if not wrong and not all(0 <= count <= MOST_TOKENS for count in counts):
-        wrong = "its usage holds a number that is no count of tokens"
+        wrong = "its usage holds a number that is not a count of tokens"
     if wrong:
         raise _malformed(model, wrong)
     return made

@@ -61,7 +61,7 @@ def set_default_openai_key(
         use_for_tracing: Without effect, as for `set_default_openai_client`.
 
     Raises:
-        UserError: It is no text.
+        UserError: It is not text.
     """
     del use_for_tracing
     if not isinstance(cast("object", key), str):

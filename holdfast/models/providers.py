@@ -117,7 +117,7 @@ class MultiProviderMap:
         """
         if not isinstance(cast("object", prefix), str) or not prefix or set(prefix) & set("/: "):
             msg = (
-                "A prefix is what stands before the first slash of a model's name, as 'acme' in"
+                "A prefix is the part before the first slash of a model's name, as 'acme' in"
                 f" 'acme/small'; it was {shown(prefix)}."
             )
             raise UserError(msg)
@@ -231,7 +231,7 @@ def misdirected(name: str, base_url: str | None) -> str:
     if prefix in _OPENAI:
         bare = name.strip()[len(prefix) + 1 :]
         return (
-            f"Model name {name!r} has the prefix {prefix!r}, which is no part of it for OpenAI."
+            f"Model name {name!r} has the prefix {prefix!r}, which is not a part of it for OpenAI."
             f" Pass {bare!r}."
         )
     if prefix in _PROVIDERS:

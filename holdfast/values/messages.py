@@ -137,7 +137,7 @@ class ToolCall(Value):
         server: Of a call that an MCP server of the provider is to run, and for which the provider
             asks for an approval: the label of the server, with which the name begins. Empty for a
             call that is run here.
-        kind: Type of its item, if it is no function call: "shell_call", "apply_patch_call" ... Its
+        kind: Type of its item, unless a function call: "shell_call", "apply_patch_call" ... Its
             arguments are then what the item asks for: the action, the operation, the text.
         namespace: Namespace by which the model called it; empty for none. A tool that tool search
             has loaded by itself is called in a namespace of its own name, which is no part of the

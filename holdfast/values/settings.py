@@ -231,7 +231,7 @@ class ModelSettings(Settings):
     def _only_of_the_body(cls, given: Data | None) -> Data | None:
         for name in given or {}:
             if name in _OF_THE_CLIENT:
-                msg = f"{name!r} is no field of the body; {_OF_THE_CLIENT[name]}"
+                msg = f"{name!r} is not a field of the body; {_OF_THE_CLIENT[name]}"
                 raise ValueError(msg)
         return given
 

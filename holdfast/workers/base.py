@@ -82,7 +82,7 @@ class AgentWorker(ABC):
         """
         msg = (
             "More than one step output returned in final step. Steps"
-            f" {', '.join(map(repr, outputs))} ran beside others and ended the task. Give"
+            f" {', '.join(map(repr, outputs))} ran next to others and ended the task. Give"
             f" {type(self).__name__} a join method that makes one answer of them."
         )
         raise InvalidArgumentError(msg)

@@ -74,7 +74,7 @@ class FunctionAgentWorker(AgentWorker):
         if not made.is_last:
             return made.model_copy(update={"output": output})
         if output is None:
-            msg = f"Function {self.name!r} returned None, which is no answer. Return text or data."
+            msg = f"Function {self.name!r} returned None, not an answer. Return text or data."
             raise InvalidArgumentError(msg)
         add_answer(ctx, output)
         return made.model_copy(update={"output": output})
@@ -116,7 +116,7 @@ def _read(function: Any, name: str) -> tuple[bool, bool]:
             if is_async(function):
                 return first.name == "step", True
             msg = (
-                f"Function {name!r} takes `ctx` but is no async function: it runs in a thread,"
+                f"Function {name!r} takes `ctx` but is not an async function: it runs in a thread,"
                 " where nothing of ctx can be awaited. Make it an `async def`, or leave `ctx` out."
             )
             raise InvalidArgumentError(msg)

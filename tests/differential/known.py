@@ -78,7 +78,7 @@ KNOWN: tuple[Known, ...] = (
         ("output_types/an_answer_that_is_no_json", "handoffs/an_input_that_lacks_something"),
     ),
     Known(
-        "A result that is no text is told to the model as JSON, not in Python's own notation.",
+        "A result that is not text is told to the model as JSON, not in Python's own notation.",
         ("runs.0.items.1.2.output", "runs.0.input_list.2.output", "calls.1.input.2.output"),
         ("tools/a_dict",),
     ),

@@ -104,7 +104,7 @@ def _by_name(*, text: str) -> str:
         (_two, r"Function _two\(text: .*more.*\) cannot be a step\. It must take one parameter"),
         (_by_name, "_by_name.* cannot be a step"),
         (Foreign.run, "run.self, question.* cannot be a step"),
-        (_sync_ctx, "'_sync_ctx' takes `ctx` but is no async function"),
+        (_sync_ctx, "'_sync_ctx' takes `ctx` but is not an async function"),
         (7, "7 cannot be called"),
         (type, "The signature of 'type' cannot be read|type.* cannot be a step"),
     ],
@@ -122,7 +122,7 @@ async def test_no_answer_and_no_data_are_refused(make_runner: MakeRunner) -> Non
 
     runner = await make_runner(worker=FunctionAgentWorker(gives))
     task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="Function 'gives' returned None, which is no answer"):
+    with pytest.raises(StepFailedError, match="Function 'gives' returned None, not an answer"):
         await runner.run_step(task)
     with pytest.raises(StepFailedError, match="Function 'gives' returned a object that cannot be"):
         await runner.run_step(task)

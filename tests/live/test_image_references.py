@@ -17,7 +17,7 @@ from tests.support.pictures import png
 from tests.support.rig import MakeAgent, Rig
 
 SECRET = Image.from_bytes(png(91))
-REFUSED = "is no reference that was made for this archive"
+REFUSED = "is not a reference that was made for this archive"
 Give = Callable[["Place", ImagePart], Awaitable[Any]]
 
 

@@ -247,4 +247,4 @@ async def test_a_patch_that_fails_is_told_as_failed_and_stays_without_an_undo(
     first, second = (item for item in sent_items(model) if "output" in item)
     assert (first["status"], first["output"]) == ("failed", "there is no such file")
     assert second["status"] == "failed"
-    assert "'rename' is no operation" in second["output"]
+    assert "'rename' is not an operation" in second["output"]

@@ -38,7 +38,7 @@ class Foreign(Duck):
         ({"worker": "react"}, r"worker='react' \(str\) has no method run_step"),
         ({"worker": Blocking()}, r"Blocking.run_step\(step, ctx\) must be `async def`"),
         ({"worker": Foreign()}, r"Foreign.finalize_task is called with \(task, transcript\)"),
-        ({"model": 5}, r"model=5 \(int\) is no model. Pass a name"),
+        ({"model": 5}, r"model=5 \(int\) is not a model. Pass a name"),
         ({"tools": look}, "tools must be a list of tools or functions, .*got function"),
         ({"tools": "look"}, "tools must be a list .*got str: 'look'"),
         ({"tool_retriever": 5}, r"tool_retriever=5 \(int\) cannot choose tools"),

@@ -85,7 +85,7 @@ def test_what_is_neither_a_text_nor_plain_is_refused(written: str, tool: str) ->
     told = problems(f"0. add(1, 2)\n1. {tool}({written})\n2. join()").splitlines()
     assert len(told) == 1
     assert told[0].startswith(repr(f"1. {tool}({written})"))
-    assert "is no value: write a text in one pair of quotes" in told[0] or "closing '" in told[0]
+    assert "is not a value: write a text in one pair of quotes" in told[0] or "closing '" in told[0]
 
 
 def test_every_problem_is_said_at_once() -> None:

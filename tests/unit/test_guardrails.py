@@ -70,7 +70,7 @@ def test_hooks_of_an_agent_are_no_hooks_of_a_run() -> None:
     check_run_hooks(RunHooks())
     with pytest.raises(TypeError, match="AgentHooks"):
         check_run_hooks(AgentHooks())
-    with pytest.raises(TypeError, match="no RunHooks"):
+    with pytest.raises(TypeError, match="is not a RunHooks"):
         check_run_hooks(asyncio)
 
 

@@ -92,18 +92,18 @@ def test_a_data_url_is_decoded_and_an_address_is_kept() -> None:
 BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: Image.from_path("nowhere/cat.png"), r"'nowhere/cat\.png' cannot be read: No such"),
     (lambda: Image.from_path(Path(__file__).parent), "cannot be read: Is a directory"),
-    (lambda: Image.from_path(__file__), "is no PNG, JPEG, GIF or WebP image"),
+    (lambda: Image.from_path(__file__), "is not a PNG, JPEG, GIF or WebP image"),
     (lambda: Image.from_bytes(b""), "its 0 bytes begin with nothing"),
     (lambda: Image.from_bytes(b"%PDF-1.7"), "begin with 25 50 44 46 2d 31 2e 37"),
     (lambda: Image.from_bytes(PNG, "image/gif"), "said to be 'image/gif', but .* of image/png"),
     (lambda: Image.from_bytes("text"), "as bytes, not as str"),  # type: ignore[arg-type]
-    (lambda: Image.from_bytes(PNG, detail="much"), "detail='much' is none of"),  # type: ignore[arg-type]
+    (lambda: Image.from_bytes(PNG, detail="much"), "detail='much' is not one of"),  # type: ignore[arg-type]
     (lambda: Image.from_url("http://example.com/cat.png"), "begins with https: or data:"),
     (lambda: Image.from_url("cat.png"), "For a file use Image.from_path"),
     (lambda: Image.from_url("https://"), "begins with https: or data:"),
     (lambda: Image.from_url("https://example.com/" + "x" * 9000), "at most 8192 characters"),
     (lambda: Image.from_url("data:image/png;base64,a?"), "does not hold Base64"),
-    (lambda: Image.from_url("data:image/png"), "is no data: URL"),
+    (lambda: Image.from_url("data:image/png"), "is not a data: URL"),
 ]
 
 
@@ -201,7 +201,7 @@ async def test_a_reference_that_nobody_made_is_refused_in_items_too(
     shelf: Shelf, url: str, member: str
 ) -> None:
     item = {"type": "something_new", "output": [{"inner": {member: url}}]}
-    with pytest.raises(InvalidArgumentError, match="no reference that was made for this archive"):
+    with pytest.raises(InvalidArgumentError, match="not a reference that was made for this"):
         await refer_all(from_response_items([item]), shelf)
 
 

@@ -79,7 +79,7 @@ def test_a_message_is_read_whatever_its_form(raw: Any) -> None:
 
 def test_an_approval_is_no_input() -> None:
     asked = ToolApprovalItem(ANN, CALL)
-    with pytest.raises(UserError, match="no input"):
+    with pytest.raises(UserError, match="not input"):
         asked.to_input_item()
     assert asked != ToolApprovalItem(ANN, CALL)
     said = MessageOutputItem(ANN, SAID)

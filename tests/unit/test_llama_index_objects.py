@@ -197,7 +197,7 @@ def test_a_message_keeps_what_else_it_is_made_with() -> None:
 
 @pytest.mark.parametrize("given", [{"role": "user", "content": ["a"]}, {"role": "nobody"}])
 def test_a_dict_that_is_no_message_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgumentError, match="is no chat message"):
+    with pytest.raises(InvalidArgumentError, match="is not a chat message"):
         to_message(given)
 
 

@@ -32,7 +32,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: AgentRunner(agent="a", client=ODD), "cannot use client=7: .* instance of Client"),
     (lambda: AgentRunner(agent="a", archive=ODD), "cannot use archive=7: .* instance of Archive"),
     (lambda: AgentRunner(agent="a", engine=ODD), "cannot use engine=7"),
-    (lambda: ResponsesModel("m", client=ODD), r"client=7 .* is no openai\.AsyncOpenAI"),
+    (lambda: ResponsesModel("m", client=ODD), r"client=7 .* is not an openai\.AsyncOpenAI"),
     (lambda: configure(data_dir=ODD), "configure cannot use data_dir=7"),
 ]  # fmt: skip
 

@@ -208,7 +208,7 @@ def test_agents_and_runs_keep_the_object_that_they_are_given() -> None:
         with pytest.raises(TypeError, match="abstract"):
             kind()
     no_model: Any = Own
-    with pytest.raises(UserError, match="is no model"):
+    with pytest.raises(UserError, match="is not a model"):
         Agent(name="a", model=no_model)
 
 

@@ -112,7 +112,7 @@ async def _paid(x: str, ctx: StepContext) -> str:
         (lambda: FunctionComponent("f", _by_position), "'f': parameter 'x'.*by position"),
         (lambda: FunctionComponent("f", _with_ctx), "'f' takes `ctx`, but is not async"),
         (lambda: FunctionComponent("f", _paid, memo=True), "'f' takes `ctx`, but has memo"),
-        (lambda: FunctionComponent("f", 7), "'f': 7 is no function"),  # type: ignore[arg-type]
+        (lambda: FunctionComponent("f", 7), "'f': 7 is not a function"),  # type: ignore[arg-type]
         (lambda: ConstantComponent("k", object()), "Constant 'k' is a object"),
         (lambda: PromptComponent("p", "a { b"), "'p' has a brace without a partner.*character 2"),
         (lambda: PromptComponent("p", "a } b"), "brace without a partner"),

@@ -210,7 +210,7 @@ def default_handoff_history_mapper(transcript: list[Item]) -> list[Item]:
     """Fold items into one assistant message: a numbered line for each, between two markers.
 
     Raises:
-        UserError: The transcript is no list of items.
+        UserError: The transcript is not a list of items.
     """
     given = cast("object", transcript)
     if not is_array(given) or not all(map(is_object, given)):

@@ -79,9 +79,9 @@ def tool_namespace(
         tools: The tools. They stay as they are.
 
     Raises:
-        UserError: The name or the description says nothing, a tool is no function tool, or has the
+        UserError: The name or description says nothing, a tool is not a function tool, or has the
             name of the namespace.
-        WrongTypeError: `tools` is no list.
+        WrongTypeError: `tools` is not a list.
     """
     for what, given in (("namespace name", name), ("description", description)):
         said: object = given

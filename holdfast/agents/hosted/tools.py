@@ -336,7 +336,7 @@ def checked_config(tool: object, config: object) -> dict[str, Json]:
     """Return the configuration of a tool as data.
 
     Raises:
-        UserError: It is no JSON object.
+        UserError: It is not a JSON object.
     """
     what = type(tool).__name__
     data = plain_data(config)

@@ -276,7 +276,7 @@ class ToolApprovalItem(RunItemBase):
             UserError: Always.
         """
         msg = (
-            "A ToolApprovalItem is no input for a model: leave it out; its call is a ToolCallItem."
+            "A ToolApprovalItem is not input for a model: leave it out; its call is a ToolCallItem."
         )
         raise UserError(msg)
 

@@ -156,9 +156,9 @@ class ApplyPatchTool(LocalTool[ApplyPatchOperation]):
         data = given if is_object(given) else {}
         problems: list[str] = []
         if data.get("type") not in get_args(OperationType):
-            problems.append(f"type: {data.get('type')!r} is no operation")
+            problems.append(f"type: {data.get('type')!r} is not an operation")
         if not isinstance(data.get("move_to"), str | None):
-            problems.append("move_to: it is no text")
+            problems.append("move_to: it is not text")
         if not isinstance(data.get("path"), str) or not data["path"]:
             problems.append("path: it names no file")
         if data.get("type") in ("create_file", "update_file") and not isinstance(

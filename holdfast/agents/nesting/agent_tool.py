@@ -244,7 +244,7 @@ def _waiting(tool: AgentTool, result: Any) -> UserError:
         " this call cannot."
     )
     remedy = (
-        "Give the tool as as_tool made it: a function in the place of on_invoke_tool runs the agent"
+        "Give the tool as as_tool made it: a function instead of on_invoke_tool runs the agent"
         f" apart. Or decide on the run itself, with RunState.of({result.task_id!r})."
     )
     return UserError(msg, remedy=remedy)
@@ -308,7 +308,7 @@ def _checked(parameters: Any, agent: AgentBase) -> type[Any]:
     if is_type and (dataclasses.is_dataclass(parameters) or issubclass(parameters, BaseModel)):
         return cast("type[Any]", parameters)
     msg = (
-        f"parameters={shown(parameters)} of agent {agent.name!r} as a tool is no type of arguments."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        f"parameters={shown(parameters)} of agent {agent.name!r} as a tool is not an argument type."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         " Pass a dataclass or a pydantic model class."
     )
     raise InvalidArgumentError(msg)

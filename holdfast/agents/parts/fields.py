@@ -130,7 +130,7 @@ def _servers(_agent: str, field: str, given: Any) -> Any:
     wrong = [each for each in servers if not callable(getattr(each, "offered", None))]
     if wrong:
         msg = (
-            f"{shown(wrong[0])} ({type(wrong[0]).__name__}) in mcp_servers is no MCP server of"
+            f"{shown(wrong[0])} ({type(wrong[0]).__name__}) in mcp_servers is not an MCP server of"
             " Holdfast's. Pass servers of holdfast.mcp, such as MCPServerStdio."
         )
         raise WrongTypeError(msg)

@@ -99,7 +99,7 @@ def check_handlers(given: Any) -> dict[ErrorKind, ErrorHandler]:
     """
     kinds = get_args(ErrorKind)
     if not isinstance(given, Mapping | None):
-        msg = f"error_handlers={shown(given)} is no dict of {', '.join(map(repr, kinds))}."
+        msg = f"error_handlers={shown(given)} is not a dict of {', '.join(map(repr, kinds))}."
         raise UserError(msg)
     handlers = dict(cast("Mapping[ErrorKind, ErrorHandler]", given or {}))
     for kind, handler in handlers.items():
@@ -130,7 +130,7 @@ def as_handler_result(value: Any) -> RunErrorHandlerResult | None:
     unknown = sorted(given.keys() - known)
     if unknown:
         msg = (
-            f"An error handler returned a dict with {', '.join(map(repr, unknown))} beside"
+            f"An error handler returned a dict with {', '.join(map(repr, unknown))} next to"
             " 'final_output'; there is only 'include_in_history'."
         )
         raise UserError(msg)

@@ -309,7 +309,7 @@ class RunState(Generic[ContextT, AgentT]):
 
         Args:
             context_serializer: Makes a mapping of a context that is none.
-            strict_context: Whether a context that is no mapping needs a serializer.
+            strict_context: Whether a context that is not a mapping needs a serializer.
 
         Raises:
             UserError: There is no serializer where one is needed.

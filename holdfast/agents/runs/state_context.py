@@ -29,7 +29,7 @@ def written(
     Args:
         context: The context object.
         serializer: Makes a mapping of an object that is none.
-        strict: Whether an object that is no mapping needs a serializer.
+        strict: Whether an object that is not a mapping needs a serializer.
 
     Raises:
         UserError: There is no serializer where one is needed, or it did not return a mapping.
@@ -47,7 +47,7 @@ def written(
         return _entry(made, _kind(context), "context_serializer", lost=True)
     if strict:
         msg = (
-            f"The context is {_named(context)}, which is no mapping, and strict_context is set:"
+            f"The context is {_named(context)}, which is not a mapping, and strict_context is set:"
             " pass context_serializer, a function that makes a mapping of it."
         )
         raise UserError(msg)

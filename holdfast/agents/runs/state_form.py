@@ -108,7 +108,7 @@ def item_form(item: RunItem) -> ItemForm:
     )
 
 
-_NO_STATE = "This is no state of a run as RunState.to_json gives it"
+_NO_STATE = "This is not a state of a run as RunState.to_json gives it"
 
 
 def read_form(data: object) -> StateForm:
@@ -155,7 +155,7 @@ def parsed(text: str) -> Json:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError) as cause:
         msg = (
-            "Failed to parse run state JSON: this is no state of a run as RunState.to_string gives"
+            "Failed to parse run state JSON: this is not a run's state as RunState.to_string gives"
             f" it: {cause}"
         )
         raise UserError(msg) from cause

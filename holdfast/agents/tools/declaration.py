@@ -167,7 +167,7 @@ def _is(*types: type[Any], call: bool = False) -> Callable[[object], bool]:
 def _effect_problem(tool: Any) -> str:
     if not _is_one_of(tool.effect, get_args(ToolEffect)):
         known = ", ".join(map(repr, get_args(ToolEffect)))
-        return f"effect={shown(tool.effect)} is none of {known}"
+        return f"effect={shown(tool.effect)} is not one of {known}"
     if tool.effect == "reversible" and tool.undo is None:
         return "effect='reversible' needs undo=, the function that takes a call back"
     if tool.effect == "read" and tool.undo is not None:
@@ -204,7 +204,7 @@ def _other(tool: Any) -> str:
         return f"max_output_bytes={shown(tool.max_output_bytes)} is below 1"
     callers: object = tool.allowed_callers
     if callers is not None and not _are_callers(callers):
-        return f"allowed_callers={shown(callers)} is no list of 'direct' and 'programmatic'"
+        return f"allowed_callers={shown(callers)} is not a list of 'direct' and 'programmatic'"
     return ""
 
 

@@ -231,7 +231,7 @@ def check_tool_guardrails(owner: str, what: str, given: Any, kind: type[Any]) ->
     if isinstance(given, list | tuple) and all(isinstance(each, kind) for each in given):  # pyright: ignore[reportUnknownVariableType]
         return
     msg = (
-        f"{owner}: {what}={shown(given)} is no list of {kind.__name__}. Decorate the"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        f"{owner}: {what}={shown(given)} is not a list of {kind.__name__}. Decorate the"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         f" functions with @{what.removesuffix('s')} and pass a list of them."
     )
     raise UserError(msg)

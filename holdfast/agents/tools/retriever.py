@@ -126,7 +126,9 @@ def _check(tools: Any, top_k: Any) -> None:
         msg = "The catalogue is empty, so there is nothing to choose from. Pass at least one tool."
         raise InvalidArgumentError(msg)
     if not isinstance(top_k, int) or isinstance(top_k, bool):
-        msg = f"top_k={shown(top_k)} ({type(top_k).__name__}) is no number of tools. Give an int."
+        msg = (
+            f"top_k={shown(top_k)} ({type(top_k).__name__}) is not a number of tools. Give an int."
+        )
         raise InvalidArgumentError(msg)
     if top_k < 1:
         msg = f"top_k={top_k} would offer no tool. Give at least 1."

@@ -293,7 +293,7 @@ def _read(given: Mapping[str, Json]) -> tuple[str, str]:
     """Read message and task id from the arguments of a call; empty for what is not given.
 
     Raises:
-        MCPError: One of them is no text.
+        MCPError: One of them is not text.
     """
     for name in ("message", "task_id"):
         if not isinstance(given.get(name), str | None):

@@ -258,7 +258,7 @@ def check_request(given: object) -> None:
         InvalidArgumentError: It is None.
     """
     if given is None:
-        msg = "A task needs an input: a text, or an empty one beside images. It was None."
+        msg = "A task needs an input: a text, or an empty one with images. It was None."
         raise InvalidArgumentError(msg)
 
 

@@ -32,7 +32,7 @@ def check_roles(given: Roles | None) -> dict[str, tuple[str, ...]]:
         members = tuple(cast("Iterable[object]", people))
         odd = [each for each in members if not isinstance(each, str) or not each.strip()]
         if odd:
-            msg = f"roles[{name!r}] must name people; {shown(odd[0])} is no name."
+            msg = f"roles[{name!r}] must name people; {shown(odd[0])} is not a name."
             raise InvalidArgumentError(msg)
         found[name] = cast("tuple[str, ...]", members)
     return found

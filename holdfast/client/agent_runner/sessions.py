@@ -254,7 +254,7 @@ class Session:
             return None
         for each in messages:
             if not isinstance(cast("object", each), Message):
-                msg = f"A session keeps Messages; {shown(each)} is none. add_items takes dicts."
+                msg = f"A session keeps Messages; {shown(each)} is not one. add_items takes dicts."
                 raise InvalidArgumentError(msg)
         referring = await refer_all(messages, self._archive)
         sha256 = await write_messages(self._archive, referring)

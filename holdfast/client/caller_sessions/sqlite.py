@@ -90,7 +90,7 @@ class SQLiteSession(SessionABC):
         """Add items behind the others: all of them, or none if this fails.
 
         Raises:
-            TypeError: An item is no JSON data.
+            TypeError: An item is not JSON data.
             RuntimeError: The session is closed.
             sqlite3.Error: The database cannot be written.
         """

@@ -168,5 +168,5 @@ class CallerStore:
 
 
 def _unnamed(item: Item) -> Item:
-    """Leave out of an item what is no part of it for a provider that names items itself."""
+    """Leave out of an item what is not a part of it for a provider that names items itself."""
     return {key: item[key] for key in item if key not in ("id", "provider_data")}

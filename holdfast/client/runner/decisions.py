@@ -145,8 +145,8 @@ def _words(decision: Decision, found: _Settled | None) -> str:
     what = f"{decision.tool} ({decision.approval!r})" if decision.tool else repr(decision.approval)
     how = found.in_words if found is not None else "never asked about"
     return (
-        f"The decision on {what} was refused: it was {how}, and the state says to {wanted}. What"
-        " was decided first stands; RunState.of(task_id) goes on without another decision."
+        f"The decision on {what} was refused: it was {how}, and the state says to {wanted}. The"
+        " first decision counts; RunState.of(task_id) goes on without another decision."
     )
 
 

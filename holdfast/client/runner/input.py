@@ -157,7 +157,7 @@ def check_input(given: object) -> None:
     """
     if isinstance(given, bytes) or not isinstance(given, Sequence):
         msg = (
-            f"input={shown(given)} ({type(given).__name__}) is no input of a run. Give a text, a"
+            f"input={shown(given)} ({type(given).__name__}) is not input of a run. Give a text, a"
             " list of items in the form of the Responses API, or a RunState."
         )
         raise UserError(msg)

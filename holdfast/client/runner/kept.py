@@ -30,7 +30,7 @@ def kept_conversation(
         begins: Whether it begins; one that goes on does so with what it began with.
 
     Raises:
-        UserError: An argument is no text, or the run has a session,
+        UserError: An argument is not text, or the run has a session,
             a handoff filter or a guardrail of its output, which would need the conversation to be
             here. An agent as a tool whose conversation is kept has such a guardrail.
     """

@@ -92,7 +92,7 @@ def check_identity(name: object) -> str:
     """Return the name of an identity.
 
     Raises:
-        InvalidArgumentError: It is no text of printable characters, or too long to be recorded.
+        InvalidArgumentError: It is not text of printable characters, or too long to be recorded.
     """
     return check_name("The name of an identity", name)
 

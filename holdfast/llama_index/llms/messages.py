@@ -93,13 +93,13 @@ def to_message(given: Any) -> Message:
         try:
             given = ChatMessage(**fields)
         except ValueError as error:
-            msg = f"{shown(dict(fields))} is no chat message: {error}"
+            msg = f"{shown(dict(fields))} is not a chat message: {error}"
             raise InvalidArgumentError(msg) from error
     role = str(getattr(getattr(given, "role", None), "value", getattr(given, "role", "")))
     known = {"developer": "system", "function": "tool", "chatbot": "assistant"}
     role = {**known, "model": "assistant"}.get(role, role)
     if role not in ("system", "user", "assistant", "tool"):
-        msg = f"{shown(given)} is no chat message: its role is {role!r}."
+        msg = f"{shown(given)} is not a chat message: its role is {role!r}."
         raise InvalidArgumentError(msg)
     extra: Mapping[str, Any] = getattr(given, "additional_kwargs", None) or {}
     return Message(
@@ -191,5 +191,5 @@ def read_image(given: Any) -> Image:
             return read_image(str(found))
     if callable(getattr(given, "resolve_image", None)):
         return Image.from_url(image_url(given))
-    msg = f"{shown(given)} is no image. Pass an ImageDocument, an Image, a path or a URL."
+    msg = f"{shown(given)} is not an image. Pass an ImageDocument, an Image, a path or a URL."
     raise InvalidArgumentError(msg)

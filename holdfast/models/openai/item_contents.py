@@ -217,7 +217,7 @@ def _part_text(part: Item) -> str:
 
 
 def text_of(content: Content) -> str:
-    """Return the text of a content, without what is no text."""
+    """Return the text of a content, without what is not text."""
     return Message(role="assistant", content=content).text
 
 

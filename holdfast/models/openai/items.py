@@ -87,7 +87,7 @@ def to_response_items(messages: Iterable[Message]) -> list[Item]:
     A tool message with a failure has `status: incomplete`.
 
     Raises:
-        InvalidArgumentError: A content is a reference to the archive, or what is given is no list
+        InvalidArgumentError: A content is a reference to the archive, or the argument is not a list
             of messages.
     """
     if not isinstance(cast("object", messages), Iterable):
@@ -96,7 +96,7 @@ def to_response_items(messages: Iterable[Message]) -> list[Item]:
     messages = list(messages)
     for each in messages:
         if not isinstance(cast("object", each), Message):
-            msg = f"A list of messages holds Messages; {shown(each)} is none."
+            msg = f"A list of messages holds Messages; {shown(each)} is not one."
             raise InvalidArgumentError(msg)
     return [item for message in messages for item in _sent(message)]
 

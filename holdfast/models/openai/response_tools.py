@@ -151,7 +151,7 @@ def _check_named(choice: str, functions: tuple[ToolSpec, ...]) -> None:
     elif choice in deferred:
         why = "is a deferred-loading tool, which the model must search for first"
     elif choice == SEARCH:
-        why = "is no function: the model alone decides when it searches"
+        why = "is not a function: the model alone decides when it searches"
     if why:
         msg = f"tool_choice={choice!r} must target a callable tool, but it {why}."
         raise UserError(

@@ -80,7 +80,7 @@ class Approval(Value):
         agent: The agent that asks; of a nested task, its own.
         tool: Tool name, after that of its namespace if it has one.
         namespace: Namespace by which the model called it; empty for none.
-        call_kind: Type of the call's item, if it is no function call: see ToolCall.
+        call_kind: Type of the call's item, if it is not a function call: see ToolCall.
         server: Label of the provider's MCP server that runs the call once approved, or empty.
         effect: Side effect of the tool; empty when there is no call.
         call_id: The model's id of the call.
@@ -288,7 +288,7 @@ class Outcome(Value):
         took: Seconds that its last attempt took; 0 for a call that was not run.
         at: In the record of a step: position in its `adds` of the message that has the content.
         asks: Questions with which the attempt ended; the call then has no outcome yet.
-        returned: What the tool returned, if that may end the run and is no text.
+        returned: What the tool returned, if that may end the run and is not text.
     """
 
     content: Content = ""

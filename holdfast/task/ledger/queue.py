@@ -69,10 +69,9 @@ def problem(
         unknown = [before for before in step.prev_steps if before not in there]
         if unknown:
             return (
-                f"Step {step.step_id!r} would wait for {', '.join(map(repr, unknown))}, which is no"
-                " step of this task, or one done so long ago that its output is not at hand. Link"
-                " to steps that are queued, in progress, or were done lately under an id of your"
-                " own."
+                f"Step {step.step_id!r} would wait for {', '.join(map(repr, unknown))}, which is"
+                " not a step of this task, or one done so long ago that its output is not at hand."
+                " Link to steps that are queued, in progress, or were done lately with an own id."
             )
     if any(step.prev_steps for step in steps):  # what is queued already has no ring
         named = (step for step in queued_with(queue, steps) if step.step_id)

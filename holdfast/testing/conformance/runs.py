@@ -102,7 +102,7 @@ class RunningChecks(Surface):
                 for lab, story in ((one, first), (other, second)):
                     if not (story.outputs and story.outputs[-1].is_last):
                         story.outputs.append(await lab.runner.run_step(story.task))
-            what = "A task goes otherwise beside another one: the worker keeps state of its own."
+            what = "A task goes differently next to another one: the worker keeps state of its own."
             for lab, story, wanted in ((one, first, alone[0]), (other, second, alone[1])):
                 check_same(output_texts(story.outputs), output_texts(wanted.story.outputs), what)
                 seen, last = await lab.seen(story.task), wanted.story.before[-1]

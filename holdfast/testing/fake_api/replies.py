@@ -381,7 +381,7 @@ def _items(given: object) -> tuple[dict[str, Json], ...]:
     """Read the argument `items`.
 
     Raises:
-        InvalidArgumentError: It is no list of objects.
+        InvalidArgumentError: It is not a list of objects.
     """
     wanted = given
     if isinstance(given, Iterable) and not isinstance(given, str | Mapping):

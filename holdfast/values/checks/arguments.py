@@ -109,7 +109,7 @@ def known_as(name: str) -> Callable[[F], F]:
     """Make a function or class refuse calls that do not fit it, and say which argument was meant.
 
     Args:
-        name: What callers know it as: a class that only holds the function for us is no part of it.
+        name: What callers know it as: a class that only holds the function for us is left out.
     """
 
     def named(function: Any) -> Any:

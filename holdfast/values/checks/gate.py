@@ -200,7 +200,7 @@ def _alone(value: Any) -> tuple[int, str]:
     """Return the size of a value without its members, and its flaw, or an empty text."""
     match value:
         case str():
-            wrong = "" if is_unicode(value) else "holds a lone surrogate, which is no text."
+            wrong = "" if is_unicode(value) else "holds a lone surrogate, which is not text."
             return max(len(value), _LEAST), wrong
         case None | bool() | dict() | list() | tuple():
             return _LEAST, ""
@@ -219,7 +219,7 @@ def _wrong_key(key: Any) -> str:
     if not isinstance(key, str):
         return f"has the key {shown(key, 40)} of type {type(key).__name__}; keys are texts."
     if not is_unicode(key):
-        return f"has a key with a lone surrogate, which is no text: {key!a:.60}."
+        return f"has a key with a lone surrogate, which is not text: {key!a:.60}."
     return ""
 
 

@@ -133,7 +133,7 @@ def check_known_id(given: object, what: str = "The id of a task") -> str:
 def _without_made(what: str, given: str) -> str:
     if MADE in given:
         msg = (
-            f"{what} may not have the character {MADE!r}, which stands in the ids of sessions and"
+            f"{what} may not have the character {MADE!r}, which is for the ids of sessions and"
             f" nested tasks only; it was {shown(given)}."
         )
         raise InvalidArgumentError(msg)

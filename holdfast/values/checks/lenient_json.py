@@ -236,7 +236,7 @@ def ambiguity(raw: str) -> str:
     if not literal or not control:
         return ""
     return (
-        f"the text has {literal}, which is no escape, and {control}, which is one; double every"
+        f"the text has {literal}, which is not an escape, and {control}, which is one; double every"
         r" backslash that belongs to the text, as in \\frac"
     )
 

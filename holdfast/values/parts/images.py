@@ -55,7 +55,7 @@ class Image(Worded):
         """Read a file.
 
         Raises:
-            InvalidArgumentError: It cannot be read, is larger than 20 MB, or is no PNG, JPEG, GIF
+            InvalidArgumentError: It cannot be read, is above 20 MB, or is not a PNG, JPEG, GIF
                 or WebP image.
         """
         if not isinstance(cast("object", path), str | Path):
@@ -84,7 +84,7 @@ class Image(Worded):
             detail: How closely the model looks at it.
 
         Raises:
-            InvalidArgumentError: It is neither, or what a `data:` URL holds is no image, or larger
+            InvalidArgumentError: It is neither, or a `data:` URL holds something else, or is larger
                 than 20 MB.
         """
         if not isinstance(cast("object", url), str):
@@ -132,7 +132,7 @@ class Image(Worded):
         if not found:
             begins = data[:8].hex(" ") or "nothing"
             msg = (
-                f"{what} is no PNG, JPEG, GIF or WebP image: its {len(data)} bytes begin with"
+                f"{what} is not a PNG, JPEG, GIF or WebP image: its {len(data)} bytes begin with"
                 f" {begins}. Convert it to one of these."
             )
             raise InvalidArgumentError(msg)
@@ -153,7 +153,7 @@ class Image(Worded):
 
     @model_serializer
     def _no_json(self) -> Json:
-        msg = "an Image is no JSON data; give it itself, or in a list of texts and images"
+        msg = "an Image is not JSON data; give it itself, or in a list of texts and images"
         raise ValueError(msg)
 
     def __str__(self) -> str:
@@ -182,7 +182,7 @@ def read_data_url(url: str) -> tuple[str, bytes]:
     """
     found = _DATA_URL.fullmatch(url)
     if found is None:
-        msg = f"The URL {url[:40]!r} is no data: URL, which reads data:image/png;base64,..."
+        msg = f"The URL {url[:40]!r} is not a data: URL, which reads data:image/png;base64,..."
         raise InvalidArgumentError(msg)
     media_type, options, body = found.groups()
     raw = unquote_to_bytes(body)
@@ -236,7 +236,7 @@ def part_at(url: str, detail: Detail = "auto") -> ImagePart:
 
 def _detail(detail: Detail) -> Detail:
     if detail not in get_args(Detail):
-        msg = f"detail={detail!r} is none of {', '.join(map(repr, get_args(Detail)))}."
+        msg = f"detail={detail!r} is not one of {', '.join(map(repr, get_args(Detail)))}."
         raise InvalidArgumentError(msg)
     return detail
 

@@ -22,7 +22,7 @@ def refusal(text: str) -> str:
     """Make the message that says why such a text is not a value, and how to write it."""
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     return (
-        f"{shown} is no value: write a text in one pair of quotes, with \\ before each such quote"
+        f"{shown} is not a value: write a text in one pair of quotes, with \\ before such a quote"
         " inside it, and without prefix or +; $1 may stand inside the text"
     )
 

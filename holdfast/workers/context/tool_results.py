@@ -13,7 +13,7 @@ class ToolResult(ToolOutput):
 
     Attributes:
         message: The message.
-        returned: What the tool returned, if that may end the run and is no text.
+        returned: What the tool returned, if that may end the run and is not text.
     """
 
     message: Message

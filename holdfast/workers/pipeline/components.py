@@ -239,7 +239,7 @@ def _require(name: Any, field: str = "", value: Any = None, *kinds: type) -> Non
 
 def _parameters(name: str, function: Any) -> list[inspect.Parameter]:
     if not callable(function):
-        msg = f"Component {name!r}: {shown(function)} is no function. Pass one."
+        msg = f"Component {name!r}: {shown(function)} is not a function. Pass one."
         raise InvalidArgumentError(msg)
     try:
         return list(inspect.signature(function).parameters.values())

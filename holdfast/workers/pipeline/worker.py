@@ -147,7 +147,7 @@ def _check_kinds(given: object) -> None:
     for each in cast("Sequence[object]", given):
         if not isinstance(each, Component):
             msg = (
-                f"{shown(each)} is no component. Wrap a function as FunctionComponent(name,"
+                f"{shown(each)} is not a component. Wrap a function as FunctionComponent(name,"
                 " function), a tool of the agent as ToolComponent(name)."
             )
             raise InvalidArgumentError(msg)

@@ -235,7 +235,7 @@ def _chosen(inline: Read | _Unreadable | None, given: Read | str | None) -> Read
     if isinstance(inline, _Unreadable):
         return given if given.value else inline.text
     if inline.value and given.value and inline.value != given.value:
-        return "the arguments are given twice, beside the tool name and as input, and differ"
+        return "the arguments are given twice, next to the tool name and as input, and differ"
     return given._replace(value=given.value or inline.value)
 
 
@@ -276,7 +276,7 @@ def _inline(body: str, at: int) -> Read | _Unreadable:
     try:
         return _object(body, at) if body[at] == "{" else read_keywords(body, at + 1)
     except NotReadableError as problem:
-        return _Unreadable(f"the arguments beside the tool name cannot be read: {problem}")
+        return _Unreadable(f"the arguments next to the tool name cannot be read: {problem}")
 
 
 def _object(body: str, at: int) -> Read:

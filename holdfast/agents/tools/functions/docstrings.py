@@ -93,7 +93,7 @@ def read_docstring(text: str, style: DocstringStyle | None = None) -> tuple[str,
     """
     if style is not None and style not in get_args(DocstringStyle):
         known = ", ".join(map(repr, get_args(DocstringStyle)))
-        msg = f"docstring_style={shown(style)} is none of {known}; None finds it out."
+        msg = f"docstring_style={shown(style)} is not one of {known}; None finds it out."
         raise DeclarationError(msg)
     if len(text.splitlines()) <= 1:
         return text, {}

@@ -119,7 +119,7 @@ def ensure_strict_json_schema(schema: Schema) -> Schema:
 
     Raises:
         DeclarationError: Strict mode cannot express it.
-        WrongTypeError: It is no dict.
+        WrongTypeError: It is not a dict.
     """
     given = cast("object", schema)
     if not isinstance(given, dict):

@@ -26,7 +26,7 @@ def is_as_written(value: object, given: Json) -> bool:
     Models and dataclasses are compared with objects by all their fields, enumerations by their
     values; dates, times, UUIDs and paths with the text that pydantic writes. A whole number where a
     float is expected counts as written so, and True is not 1. Nothing else is as written: a Decimal
-    is no text, whatever it is written as.
+    is not text, whatever it is written as.
 
     Args:
         value: What was made of the data.

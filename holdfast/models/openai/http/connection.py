@@ -318,7 +318,7 @@ class Connection:
 
     def _checked(self, data: object, request_id: str | None) -> dict[str, Json]:
         if not is_object(data):
-            raise malformed(self.model, "the body is no JSON object", request_id=request_id)
+            raise malformed(self.model, "the body is not a JSON object", request_id=request_id)
         error = data.get("error")
         if is_object(error) and isinstance(error.get("code"), int):
             raise status_error(error["code"], error, model=self.model, secret=self.secret)

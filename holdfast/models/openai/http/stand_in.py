@@ -47,7 +47,7 @@ class StandIn:
             raise InvalidArgumentError(msg)
         if not any(_create(client, path) for path in _RESOURCES):
             msg = (
-                f"client={shown(client)} cannot call model {shown(model)}: it is no"
+                f"client={shown(client)} cannot call model {shown(model)}: it is not an"
                 " openai.AsyncOpenAI, and has neither responses.create nor chat.completions.create."
                 " Pass base_url and api_key in its place, or nothing."
             )
@@ -57,8 +57,8 @@ class StandIn:
         most: object = getattr(client, "max_retries", 0)
         if isinstance(most, int) and most > 0:
             log.warning(
-                "The client of model %r makes up to %d calls more of each call that fails, beside"
-                " those of the task: make it with max_retries=0",
+                "The client of model %r makes up to %d more calls of each failed call, beyond those"
+                " of the task: make it with max_retries=0",
                 model,
                 most,
             )
