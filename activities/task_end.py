@@ -169,7 +169,7 @@ class ClosingActivities:
         return kept
 
     async def _blocked_text(self, head: TaskHead, failure: Failure, n: int) -> str:
-        """Let the run's formatter write the text in the place of a blocked step's tool results.
+        """Let the run's formatter write the text instead of a blocked step's tool results.
 
         Returns:
             The text; empty for the usual one, also when the formatter fails: the turn counts more.

@@ -64,7 +64,7 @@ class HoldfastError(Exception):
     """Base of every error of this package.
 
     The text of an error ends with what to do about it. An error that wraps another one takes over
-    the remedy of that one, which knows more, in the place of its own.
+    the remedy of that one, which knows more, instead of its own.
 
     Attributes:
         remedy: What to do about it; empty where the message needs none, or has it in itself.
@@ -171,14 +171,14 @@ class NoUpcomingStepsError(HoldfastError, IndexError):
 
 
 class StalledTaskError(HoldfastError):
-    """A step gave nothing with which the task could go on by itself.
+    """A step gave nothing with which the task could go on.
 
     It was not the last one and named no next step, or it is an UnfitAnswerError.
     """
 
 
 class UnfitAnswerError(StalledTaskError):
-    """The model's answer is of no use, however often it was asked.
+    """The model's answer is useless, however often it was asked.
 
     Nothing that was done is lost. When the step is run again, the model is asked again; feedback
     before that says more to it.
@@ -302,7 +302,7 @@ class NotificationError(HoldfastError):
     """A message about an approval was not delivered.
 
     Attributes:
-        is_final: Whether sending it again is of no use.
+        is_final: Whether sending it again is useless.
     """
 
     def __init__(self, *texts: object, is_final: bool = False, remedy: str = "") -> None:
@@ -474,7 +474,7 @@ class AgentsException(HoldfastError):
 
     Attributes:
         run_data: What the run had produced (a `RunData`), or None when nothing is known.
-        facts: What the task must know beside the text, JSON data.
+        facts: What the task must know besides the text, JSON data.
     """
 
     run_data: Any = None
@@ -518,7 +518,7 @@ class GuardrailTripwireTriggered(AgentsException):
     guardrail_result: Any = None
 
     def __init__(self, *texts: Any, guardrail: Any = None, output: Any = None, **more: Any) -> None:
-        """Keep what was found, if it is given in the place of a text or beside it.
+        """Keep what was found, if it is given instead of a text or beside it.
 
         Args:
             texts: The text; or the result of an input or output guardrail; or the guardrail of a

@@ -70,7 +70,7 @@ class TaskMemory:
         head: The task's head.
         head_digest: The digest for which it was found; empty when it was asked for without one.
         history: The conversation before the task; None until it was read.
-        lists: Digest to messages: the list that an agent sees in the place of the transcript's
+        lists: Digest to messages: the list that an agent sees instead of the transcript's
             beginning, the newest one only.
         recorded: Messages of the transcript as history holds them, oldest first.
         resolved: The same messages with archived contents put in.
@@ -234,7 +234,7 @@ class TaskMemory:
         self._count("history", sum(map(weight, history.messages)))
 
     def put_list(self, sha256: str, found: Conversation) -> None:
-        """Remember what an agent sees in the place of the transcript's beginning."""
+        """Remember what an agent sees instead of the transcript's beginning."""
         self.lists = {sha256: found}
         self._count("lists", sum(map(weight, found.messages)))
 

@@ -24,7 +24,7 @@ class Seen(NamedTuple):
     Attributes:
         whole: All of them.
         transcript: The task's own.
-        given: Number of those before the task's own, or in the place of the first of them.
+        given: Number of those before the task's own, or instead of the first of them.
     """
 
     whole: Conversation

@@ -149,7 +149,7 @@ class Agent(DeclaredAgent[ContextT]):
         """Return the provider's prompt, chosen for a context if a function does that.
 
         Returns:
-            Its `id`, `version` and `variables`, None for those that it does not name; None without
+            Its `id`, `version` and `variables`, None for what it does not name; None without
             a prompt.
 
         Raises:
@@ -268,7 +268,7 @@ class Agent(DeclaredAgent[ContextT]):
             include_input_schema: Whether the nested input shows the JSON Schema of `parameters`.
             on_stream_max_pending_events: Any positive number will do: events wait in the record.
             max_depth: How many nested runs may be inside each other: a call that would be one more,
-                as of an agent that is a tool of itself, is refused, and the model is told.
+                as of an agent that is a tool of itself, is refused, and the model reads so.
 
         Raises:
             UserError: An option cannot be served.

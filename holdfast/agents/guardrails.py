@@ -260,7 +260,7 @@ class OutputGuardrailBlockedMessageArgs(Generic[ContextT]):
 OutputGuardrailBlockedMessageFormatter = Callable[
     [OutputGuardrailBlockedMessageArgs[Any]], str | None
 ]
-"""Returns the text in the place of a blocked turn's tool results, or None for the usual one."""
+"""Returns the text instead of a blocked turn's tool results, or None for the usual one."""
 
 
 def check_blocked_message(given: object) -> None:

@@ -31,13 +31,13 @@ from holdfast.values.settings import ModelSettings, as_model_settings
 from holdfast.values.text.shown import shown
 
 ToolNameCollisionPolicy = Literal["warn", "error"]
-"""What becomes of two tools of one name: see `RunConfig.tool_name_collision_policy`."""
+"""What happens to two tools of one name: see `RunConfig.tool_name_collision_policy`."""
 
 ReasoningItemIdPolicy = Literal["preserve", "omit"]
 """Whether ids of reasoning items are sent back."""
 
 ToolNotFoundBehavior = Literal["raise_error", "return_error_to_model"]
-"""What becomes of a call of an unknown tool."""
+"""What happens to a call of an unknown tool."""
 
 SessionInputCallback = Callable[[list[Any], list[Any]], list[Any] | Awaitable[list[Any]]]
 """Chooses what the model sees of a session's items and the new ones, see `RunConfig`."""
@@ -182,7 +182,7 @@ class RunConfig:
         tool_name_collision_policy: Whether an agent that has several tools or handoffs of one name
             is refused when the run begins ("error"), or the last of them is offered alone, with a
             warning in the log ("warn"): a handoff takes precedence over a tool.
-        output_guardrail_blocked_message: Text that a session keeps in the place of each tool result
+        output_guardrail_blocked_message: Text that a session keeps instead of each tool result
             of a turn whose final output a guardrail has blocked; or a function, not async, that
             returns it for an OutputGuardrailBlockedMessageArgs, or None for the usual text.
         max_dollars: US dollars that the model calls of the run may cost, agents as tools included;

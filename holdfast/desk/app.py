@@ -100,7 +100,7 @@ def desk_app(
             `desk-local-token` in the data directory of the runner. A runner that has none gets a
             token for the time of this process.
         proxy: A reverse proxy that names who sends a request.
-        may: Decides beside the roles: called with the identity, the verb and the id of the task or
+        may: Decides besides the roles: called with the identity, the verb and the id of the task or
             approval. Reading is asked for as a whole, with the verb "read" and no id.
         limits: How much a sender may ask for.
     """
@@ -150,7 +150,7 @@ def desk_url(app: FastAPI, base: str) -> str:
     """Return the address by which a person opens a desk.
 
     Where the desk serves the local user alone, it signs them in: print it for them, and show it to
-    nobody else.
+    no other person.
 
     Args:
         app: The desk.

@@ -86,7 +86,7 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
     """
 
     def __init__(self) -> None:
-        """Put our JSON converter in the place of the default one."""
+        """Put our JSON converter instead of the default one."""
         super().__init__(*_CONVERTERS)
 
     def from_payloads(

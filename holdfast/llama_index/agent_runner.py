@@ -46,7 +46,7 @@ class AgentRunner(BaseAgent):
         memory: The conversation.
         default_tool_choice: Tool choice of the first step of a chat.
         init_task_state_kwargs: State that each task begins with.
-        delete_task_on_finish: Whether a finalized task is listed no more; its record stays.
+        delete_task_on_finish: Whether a finalized task is not listed any more; its record stays.
         callback_manager: Kept, and handed to step logic of your own.
         verbose: Whether the events of each task are printed.
     """
@@ -140,7 +140,7 @@ class AgentRunner(BaseAgent):
         return self.memory.get_all()
 
     def reset(self) -> None:
-        """Begin a new conversation, and list the tasks so far no more; their records stay."""
+        """Begin a new conversation, and stop listing the tasks so far; their records stay."""
         self.memory.reset()
         self._tasks.forget_all()
 

@@ -53,7 +53,7 @@ class _WorkerAgent(AgentRunner):
 
         Args:
             tools: The tools: ours, LlamaIndex's, Holdfast's, or plain functions.
-            tool_retriever: Chooses among tools for each step, in the place of `tools`.
+            tool_retriever: Chooses among tools for each step, instead of `tools`.
             llm: The model: LlamaIndex's, Holdfast's or its name; None for the default.
             options: Those of AgentRunner, and all of the worker's.
         """

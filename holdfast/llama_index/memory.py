@@ -21,7 +21,7 @@ Connect = Callable[[], Awaitable[AgentRunner]]
 class Memory:
     """A conversation, kept in a session of Holdfast: another process reads the same.
 
-    `reset` and `set` begin a new session beside the old one, unless the session was named by the
+    `reset` and `set` begin a new session next to the old one, unless the session was named by the
     caller; so a program that is started again after a kill finds each part as it was. Messages are
     not cut to a number of tokens.
     """

@@ -125,7 +125,7 @@ class StructuredPlannerAgent(AgentRunner):
         Args:
             agent_worker: Does the sub-tasks.
             tools: Tools that the planner is told of.
-            tool_retriever: Chooses among tools, in the place of `tools`.
+            tool_retriever: Chooses among tools, instead of `tools`.
             initial_plan_prompt: Asks for a plan; it may have `{tools_str}` and `{task}`.
             plan_refine_prompt: Asks for the rest of a plan; it may have `{completed_outputs}` and
                 `{remaining_sub_tasks}` as well.

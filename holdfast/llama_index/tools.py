@@ -28,7 +28,7 @@ from holdfast.values.text.shown import shown
 
 @dataclass
 class ToolMetadata:
-    """What a model is told of a tool.
+    """What a model reads about a tool.
 
     Attributes:
         description: What it does.
@@ -67,7 +67,7 @@ class ToolMetadata:
         return self.name
 
     def to_openai_tool(self, **_: Any) -> dict[str, Any]:
-        """Return what OpenAI's API is told of the tool."""
+        """Return the tool as OpenAI's API takes it."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -138,7 +138,7 @@ class BaseTool:
     """Something that a model may call.
 
     Attributes:
-        metadata: What the model is told of it.
+        metadata: What the model reads of it.
         holdfast_options: What `@tool(...)` accepts: effect, undo, needs_approval and so on.
     """
 
@@ -216,7 +216,7 @@ class FunctionTool(BaseTool):
             return_direct: Whether its result is the answer.
             fn_schema: A pydantic class of its arguments.
             async_fn: The function as a coroutine function, used instead of `fn`.
-            tool_metadata: All that the model is told, in one.
+            tool_metadata: All that the model reads, in one.
             options: What `@tool(...)` accepts.
 
         Raises:

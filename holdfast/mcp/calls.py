@@ -104,7 +104,7 @@ class ServerCall:
         answers: Key of a question to its answer.
         resume: What the attempt before has left, see `Pending`.
         repeats: How often the user wants the call repeated; -1 for without end.
-        structured: Whether structured content goes in the place of the rest.
+        structured: Whether structured content goes instead of the rest.
     """
 
     connection: Connection

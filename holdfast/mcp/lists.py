@@ -73,7 +73,7 @@ def checked_pages(most: int | None) -> int | None:
 
 @contextmanager
 def listing(server: str) -> Generator[None]:
-    """Name the server in what it answers in the place of a list, or in a list that cannot be read.
+    """Name the server in what it answers instead of a list, or in a list that cannot be read.
 
     Raises:
         UserError: That answer.

@@ -18,7 +18,7 @@ def read_call_result(result: CallToolResult, *, structured: bool) -> Any:
 
     Args:
         result: The result.
-        structured: Whether structured content goes in the place of the rest, if there is some. An
+        structured: Whether structured content goes instead of the rest, if there is some. An
             error's texts say what is wrong, so they stay.
     """
     if structured and result.structured_content and not result.is_error:

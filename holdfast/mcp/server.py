@@ -286,7 +286,7 @@ class MCPServer(abc.ABC):
     async def meta_of(
         self, tool: ServerTool, ctx: ToolContext[Any, Any], arguments: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Return what is sent beside the arguments: the resolver's, and the call's key.
+        """Return what is sent with the arguments: the resolver's, and the call's key.
 
         Raises:
             UserError: The resolver returned something else than a dict.

@@ -36,7 +36,7 @@ class MCPServerStdioParams(TypedDict):
     Attributes:
         command: The program.
         args: Its arguments.
-        env: Environment variables, beside the few that are passed on from this process.
+        env: Environment variables, besides the few that are passed on from this process.
         cwd: Its working directory.
         encoding: Encoding of its input and output; "utf-8" by default.
         encoding_error_handler: What is done about bytes that do not fit it.
@@ -170,7 +170,7 @@ class MCPToolMetaContext:
 MCPToolMetaResolver = Callable[
     [MCPToolMetaContext], dict[str, Any] | Awaitable[dict[str, Any] | None] | None
 ]
-"""Returns what is sent beside the arguments of a call, as MCP's `_meta`; None for nothing."""
+"""Returns what is sent with the arguments of a call, as MCP's `_meta`; None for nothing."""
 
 Policy = Literal["always", "never"]
 

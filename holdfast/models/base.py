@@ -25,7 +25,7 @@ from holdfast.values.text.shown import shown
 
 
 class ToolSpec(Value):
-    """What a model is told of a tool.
+    """What a model reads about a tool.
 
     Attributes:
         name: Tool name, 1 to 64 characters of letters, digits, `_` and `-`; after the name of its

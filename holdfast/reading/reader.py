@@ -90,7 +90,7 @@ class Reader(TaskQueries):
         """Describe a task, open or closed, with its whole input.
 
         Raises:
-            TaskNotFoundError: There is none of this id.
+            TaskNotFoundError: No task has this id.
         """
 
         async def ask(ended: WorkflowExecution | None) -> Task:
@@ -117,7 +117,7 @@ class Reader(TaskQueries):
         """Describe a task as `task` does, and say what blocks it while it is to run.
 
         Raises:
-            TaskNotFoundError: There is none of this id.
+            TaskNotFoundError: No task has this id.
         """
         try:
             task = await self.task(task_id)

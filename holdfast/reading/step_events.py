@@ -67,7 +67,7 @@ class StepStart(TaskEvent):
 
 
 class Thought(TaskEvent):
-    """A model said something before the task's answer: beside its calls, or in mid-step.
+    """A model said something before the task's answer: with its calls, or in mid-step.
 
     The words that end the task are those of `StepEnd`.
 
@@ -213,7 +213,7 @@ class Attempt(TaskEvent):
         step_id: The step; empty when it belongs to none, or when it is not known.
         name: "model", the tool's name, or the name of another activity.
         attempt: Number of the attempt, from 2.
-        why: How the one before ended; "worker lost" when its worker process was heard of no more.
+        why: How the one before ended; "worker lost" when its worker process fell silent.
         seconds: Seconds until it begins; 0 when it has begun.
     """
 

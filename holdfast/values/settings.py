@@ -129,7 +129,7 @@ class ModelSettings(Settings):
             Completions only).
         response_include: More to be told in answers, as "reasoning.encrypted_content" (Responses
             only). It becomes part of the record.
-        top_logprobs: How many likely tokens are told for each one. They become part of the record.
+        top_logprobs: How many likely tokens to return for each one. They become part of the record.
         context_management: What the provider does to a long conversation (Responses only).
         extra_query: More of the address's query.
         extra_body: More fields of the request body. An object joins the one in its place.

@@ -19,7 +19,7 @@ AFTER = -1
 
 
 class HistoryRef(Value):
-    """Other messages in the place of the first ones of the transcript, for those who see them so.
+    """Other messages instead of the first ones of the transcript, for those who see them so.
 
     Attributes:
         sha256: Digest in the archive of the list of messages.

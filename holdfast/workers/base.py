@@ -110,7 +110,7 @@ PARAMETERS = {
 def as_worker(given: object) -> AgentWorker:
     """Return an AgentWorker unchanged, and wrap any other object with `run_step` into one.
 
-    The wrapper has AgentWorker's own methods in the place of those that the object lacks. Its class
+    The wrapper has AgentWorker's own methods instead of those that the object lacks. Its class
     has the name of the object's class, for errors and records.
 
     Raises:

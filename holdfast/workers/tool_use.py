@@ -38,9 +38,9 @@ class FunctionToolResult(ToolOutput):
 
     Attributes:
         tool: The tool.
-        run_item: Given by whoever made the object, in a test; in a run None.
+        run_item: For objects made by hand, in a test; in a run None.
         interruptions: In a run empty: a turn whose calls wait for decisions has no results yet.
-        agent_run_result: Given by whoever made the object; in a run None: see `child_task`.
+        agent_run_result: For objects made by hand; in a run None: see `child_task`.
     """
 
     tool: SkipValidation[Any] = Field(default=None, repr=False)

@@ -70,7 +70,7 @@ def apply_diff(input: str, diff: str, mode: Literal["default", "create"] = "defa
         mode: "create" for a new file, all of whose lines begin with "+".
 
     Raises:
-        InvalidArgumentError: The diff is none, its context is not in the text, or an argument is
+        InvalidArgumentError: It is not a diff, its context is not in the text, or an argument is
             no text; it is a ValueError, too.
     """
     check_arguments(apply_diff, input=input, diff=diff, mode=mode)

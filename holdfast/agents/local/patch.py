@@ -40,7 +40,7 @@ class ApplyPatchOperation:
         path: The file, as the model names it: an editor decides which paths it allows.
         diff: The diff, see `apply_diff`; None for a file that is deleted.
         ctx_wrapper: The ToolContext of the call.
-        move_to: New path of the file, if it is to be moved.
+        move_to: New path of the file, if it moves.
     """
 
     type: OperationType

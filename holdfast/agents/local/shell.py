@@ -42,7 +42,7 @@ else:  # for typing.get_type_hints: the package takes long to load
 
 
 class ShellToolLocalSkill(TypedDict):
-    """A skill in a folder of this machine, which the model is told of."""
+    """A skill in a folder of this machine, that the model knows of."""
 
     name: str
     description: str

@@ -48,7 +48,7 @@ class ShellCommandOutput:
 
     @property
     def status(self) -> Literal["completed", "timeout"]:
-        """Whether the command ended by itself."""
+        """Whether the command ended without being stopped."""
         return "timeout" if self.outcome.type == "timeout" else "completed"
 
 

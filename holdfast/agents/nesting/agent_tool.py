@@ -156,7 +156,7 @@ class AgentTool(Tool[..., Any]):
     def parse(self, arguments: str) -> dict[str, Any]:
         """Return the validated arguments as JSON data: what the nested run is told.
 
-        A function in the place of the agent is given them as the model wrote them.
+        A function instead of the agent is given them as the model wrote them.
 
         Raises:
             ToolArgumentsError: The arguments do not fit; its text is meant for the model.
@@ -220,7 +220,7 @@ class AgentTool(Tool[..., Any]):
         """
         if ctx.nested is None:
             result = await run_apart(self, ctx, await self.make_input(arguments))
-            if getattr(result, "interruptions", None):  # a test may answer in the place of the run
+            if getattr(result, "interruptions", None):  # a test may answer instead of the run
                 raise _waiting(self, result)
         else:
             result = dataclasses.replace(

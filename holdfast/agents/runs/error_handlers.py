@@ -1,4 +1,4 @@
-"""Error handlers: functions that make a run's final output in the place of an error."""
+"""Error handlers: functions that make a run's final output instead of an error."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class RunState(Generic[ContextT, AgentT]):
         self._input = list(saved.input)
 
     def run_by(self, agent: Agent[Any] | None, name: str = "") -> None:
-        """Note the agent that runs, for as long as something else has it; None for nobody.
+        """Note the agent that runs, for as long as something else has it; None when nothing has it.
 
         Args:
             agent: The agent.
@@ -196,7 +196,7 @@ class RunState(Generic[ContextT, AgentT]):
 
     @property
     def is_new(self) -> bool:
-        """Whether it is of a run that has not begun."""
+        """Whether its run has not begun."""
         return self.original_input is not None
 
     def follow(self, items: list[dict[str, Json]], agent: str, *, turns: int | None = None) -> None:

@@ -108,7 +108,7 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
             was paused and has been replaced.
         agent: The agent that made the call.
         agent_name: Its name.
-        run_config: Given by whoever made the context; in a run None, as the task has it.
+        run_config: For contexts made by hand; in a run None, as the task has it.
         usage: Cost of the run so far.
         state: This call's own copy of the task's extra_state. Change it in place or assign it;
             the difference is recorded in the task as a merge patch.
@@ -301,7 +301,7 @@ class ToolContext(RunContextWrapper[ContextT], Generic[ContextT, StateT]):
         self._cancelled.set()
 
     def heartbeat(self, *details: Any) -> None:
-        """Send a heartbeat to the engine, with details that are shown beside the activity."""
+        """Send a heartbeat to the engine, with details that are shown with the activity."""
         self._heartbeat(*details)
 
 

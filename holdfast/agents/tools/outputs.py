@@ -13,7 +13,7 @@ Detail = Literal["low", "high", "auto"]
 
 
 class ToolOutputText(Worded):
-    """A text for the model, beside images and files."""
+    """A text for the model, next to images and files."""
 
     type: Literal["text"] = "text"
     text: str

@@ -165,7 +165,7 @@ class TaskApprovals(RunnerBase):
     async def uncover(
         self, approval: ApprovalLike, by: str, *, roles: Iterable[str] | None = None
     ) -> Receipt:
-        """Record that somebody is shown the secrets of a call that others see hidden.
+        """Record that a person is shown the secrets of a call that others see hidden.
 
         Args:
             approval: The approval, whose `arguments` always have them.

@@ -48,7 +48,7 @@ class TaskCreation(TaskReading):
         """Create a task; it is durable once this returns, also when no worker process is up.
 
         Args:
-            input: The request; empty only beside images.
+            input: The request; empty only with images.
             agent: Name of the agent, when it is not the runner's.
             task_id: Id of the task; made up by default.
             session: Session whose history the model sees, and that finalize commits to.

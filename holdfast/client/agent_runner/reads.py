@@ -39,7 +39,7 @@ class TaskReading(RunnerBase):
         """Describe a task, open or closed.
 
         Raises:
-            TaskNotFoundError: There is none of this id.
+            TaskNotFoundError: No task has this id.
             NoWorkerError: It is open and no worker process is up to answer.
         """
         return await self._read.with_block(id_of(task))
@@ -133,7 +133,7 @@ class TaskReading(RunnerBase):
         An open task is terminated. No worker process is needed.
 
         Raises:
-            TaskNotFoundError: There is none of this id.
+            TaskNotFoundError: No task has this id.
             ConnectError: The server could not be reached.
         """
         await self._tasks.delete(id_of(task))
@@ -167,7 +167,7 @@ class TaskReading(RunnerBase):
         """Return the answer of a finalized task.
 
         Raises:
-            TaskNotFoundError: There is none of this id.
+            TaskNotFoundError: No task has this id.
             StepNotFoundError: No step is completed.
         """
         outputs = await self._read.steps(id_of(task))
@@ -208,7 +208,7 @@ class TaskReading(RunnerBase):
             poll: Seconds between two readings of a task in which nothing happened.
 
         Raises:
-            TaskNotFoundError: There is none of this id.
+            TaskNotFoundError: No task has this id.
             NoWorkerError: It is open and no worker process is up to answer. Go on `after` the last
                 event once there is one.
             ConnectError: The server could not be reached; likewise.

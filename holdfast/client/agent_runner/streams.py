@@ -112,7 +112,7 @@ class TaskStreaming(TaskRuns):
                 person.
 
         Raises:
-            TaskNotFoundError: There is none of this id.
+            TaskNotFoundError: No task has this id.
             NoWorkerError: It is open and no worker process is up to answer. Go on after the last
                 offset once there is one.
             ConnectError: The server could not be reached; likewise.

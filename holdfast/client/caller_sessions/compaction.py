@@ -187,7 +187,7 @@ class OpenAIResponsesCompactionSession(SessionABC):
         return list(await self.underlying_session.get_items(ALL if most is None else most + 1))
 
     async def _exchange(self, old: list[Any], new: list[Any]) -> None:
-        """Put new items in the place of the old ones, which are put back if that fails."""
+        """Put new items instead of the old ones, which are put back if that fails."""
         left = old
         async with self._exchanging:
             try:

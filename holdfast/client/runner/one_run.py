@@ -377,7 +377,7 @@ class _Run:
 def _ends_in_answer(data: RunData) -> bool:
     """Whether nothing came after the last answer of a model, which it would not know.
 
-    An error handler may have given the output in the place of the model.
+    An error handler may have given the output instead of the model.
     """
     said = data.raw_responses[-1].output if data.raw_responses else []
     return bool(data.new_items) and data.new_items[-1].raw_item in said

@@ -58,7 +58,7 @@ class Reviver:
         return self._made
 
     async def complete(self, data: RunData) -> None:
-        """Put the context object into what was read of a run, in the place of its data.
+        """Put the context object into what was read of a run, instead of its data.
 
         The data stay if the deserializer fails: what the run has come to must not be lost with it.
         """

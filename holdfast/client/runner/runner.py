@@ -80,7 +80,7 @@ class Runner:
         """Run an agent to its final output, or to where a person must decide.
 
         A run that waits for a person returns, with `interruptions`. Decide on them with `state =
-        result.to_state()`, then run the state: the task goes on where it stands, with the session
+        result.to_state()`, then run the state: the task goes on from there, with the session
         and the limit of turns that it began with. `run_config` and `error_handlers` given with a
         state hold from then on; `docs/runner_reference.md` says which settings may be given.
 

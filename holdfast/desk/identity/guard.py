@@ -35,7 +35,7 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "
 class Proxy:
     """A reverse proxy that authenticates people and names them in a header.
 
-    The header counts only beside the secret, which the proxy adds to each request and removes from
+    The header counts only with the secret, which the proxy adds to each request and removes from
     those that come in. Clients must not reach the desk around the proxy.
 
     Args:

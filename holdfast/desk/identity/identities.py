@@ -11,7 +11,7 @@ from holdfast.values.checks.ids import check_name
 from holdfast.values.text.shown import shown
 
 Role = Literal["viewer", "operator", "approver"]
-"""What somebody may do: read, run and steer, decide approvals."""
+"""What a person may do: read, run and steer, decide approvals."""
 
 ROLES = cast("tuple[Role, ...]", get_args(Role))
 
@@ -85,7 +85,7 @@ class Identity:
 
 May = Callable[[Identity, str, str], bool | Awaitable[bool]]
 """Decides whether an identity may do something: called with the identity, the verb, and the id of
-the task or approval (empty for none). It is asked beside the roles: both must agree."""
+the task or approval (empty for none). It is asked besides the roles: both must agree."""
 
 
 def check_identity(name: object) -> str:

@@ -115,7 +115,7 @@ def _read(recorded: Any, codec: StateCodec) -> Any:
 
 
 def own_step(step: steps.TaskStep, codec: StateCodec) -> steps.TaskStep:
-    """Return a step with the state that the step logic gave it, in the place of its record."""
+    """Return a step with the state that the step logic gave it, instead of its record."""
     state = _read(step.step_state.get(STATE, {}), codec)
     return step.model_copy(update={"step_state": state})
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class ReActChatFormatter:
-    """What the model of a ReAct agent is told.
+    """What the model of a ReAct agent reads.
 
     Attributes:
         system_header: The prompt; it may have `{tool_desc}`, `{tool_names}` and `{context}`. None
             for Holdfast's own.
-        context: What the model is told beside it.
+        context: What the model reads besides it.
     """
 
     system_header: str | None = None
@@ -147,7 +147,7 @@ class ReActAgentWorker(ToolAgentWorker):
         Args:
             max_iterations: Most model calls of one user turn.
             react_chat_formatter: Its `system_header` is the prompt, its `context` joins it.
-            context: What the model is told beside the prompt.
+            context: What the model reads besides the prompt.
             handle_reasoning_failure_fn: Called as `(callback_manager, error)` when a reply cannot
                 be read; what it returns is the observation.
             output_parser: LlamaIndex's own is taken and not needed.

@@ -23,7 +23,7 @@ class ToolAgentWorker(BaseAgentWorker):
 
     Attributes:
         tools: The tools: ours, LlamaIndex's, Holdfast's, or plain functions.
-        tool_retriever: Chooses among tools for each step, in the place of `tools`.
+        tool_retriever: Chooses among tools for each step, instead of `tools`.
         llm: The model: LlamaIndex's, Holdfast's or its name; None for the default.
         verbose: Whether runners print what happens.
         callback_manager: Kept as it is.
@@ -143,7 +143,7 @@ class OpenAIAgentWorker(FunctionCallingAgentWorker):
     kind = "openai"
 
     def take_options(self, *, tool_call_parser: CallParser | None = None, **options: Any) -> None:
-        """Take the limits, and what reads the arguments of calls in the place of JSON."""
+        """Take the limits, and what reads the arguments of calls instead of JSON."""
         super().take_options(**options)
         self._parser = tool_call_parser
 

@@ -72,7 +72,7 @@ async def verified(reader: Reader, task_id: str) -> Verification:
     """Verify a task: its segments, its chain, its blobs, and what is kept of it elsewhere.
 
     Raises:
-        TaskNotFoundError: There is none of this id.
+        TaskNotFoundError: No task has this id.
     """
     found = Verification()
     kept = await _kept(reader, task_id, found)

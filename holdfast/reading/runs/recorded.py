@@ -113,7 +113,7 @@ async def read_recorded(
             another one grow with each run of a conversation; else only what was added is read.
 
     Raises:
-        TaskNotFoundError: There is none of this id.
+        TaskNotFoundError: No task has this id.
         NoWorkerError: It is open, and no worker process is up to answer.
     """
     record = await reader.records.read(task_id)

@@ -50,7 +50,7 @@ class RawResponsesStreamEvent:
     Attributes:
         data: An event of `openai.types.responses`, whatever API the model is called by.
         offset: Its place.
-        attempt: Which attempt to get this answer it is of, from 1.
+        attempt: The attempt to get this answer, from 1.
     """
 
     data: Any

@@ -43,7 +43,7 @@ BODIES: Mapping[Verb, str] = {
     "abandon": 'End the task without an answer. {"by": "ann", "reason": "..."}; both optional.',
     "approve": (
         'Approve what waits. {"approval": "<task id>:1", "by": "ann"}; optional: "arguments" (an'
-        ' object in the place of the proposed one), "note", "always" (true: later calls too;'
+        ' object instead of the proposed one), "note", "always" (true: later calls too;'
         ' or {"same": ["to"], "until": 1780000000}: those with the same values, and so long;'
         ' with "scope": "session" in all tasks of the session).'
     ),

@@ -131,7 +131,7 @@ class RunRules(Value):
         error_handlers: Kind of error ("max_turns", "model_refusal", "invalid_final_output") to the
             reference of what answers in its place.
         reasoning_ids: Whether ids of reasoning items are sent back.
-        blocked_message: Text that a session keeps in the place of each tool result of a turn whose
+        blocked_message: Text that a session keeps instead of each tool result of a turn whose
             final output a guardrail has blocked; empty for the usual text.
         blocked_formatter: Reference to what writes that text, or empty.
         workflow_name: Name of the trace.

@@ -34,7 +34,7 @@ MOST_PARTS = 1000
 """Objects in a context that are looked at for their classes."""
 
 WHOLE, TOP = "", "."
-"""In the place of a name of a module: the module itself, and the package at its top."""
+"""Instead of a name of a module: the module itself, and the package at its top."""
 
 _NAMES: WeakKeyDictionary[type[Any], dict[str, Any]] = WeakKeyDictionary()
 """Class to what its annotations name: classes beside a local one, and what was imported."""

@@ -87,7 +87,7 @@ def take_back(task_id: str, refs: Iterable[str]) -> None:
 
 
 def release(task_id: str, refs: Iterable[str] | None = None) -> None:
-    """Release what is held for a task: it is over, or has other code in the place of some.
+    """Release what is held for a task: it is over, or some of its code was replaced.
 
     Args:
         task_id: The task.

@@ -52,7 +52,7 @@ def named_in(items: Sequence[Json]) -> Iterator[Named]:
 
 
 def renamed(items: Sequence[Item], found: Mapping[Named, str]) -> tuple[Item, ...]:
-    """Return items with other addresses in the place of those found."""
+    """Return items with other addresses instead of those found."""
     return tuple({key: _renamed(key, item[key], found) for key in item} for item in items)
 
 

@@ -88,7 +88,7 @@ class ModelRetryBackoffSettings:
 
 @dataclass
 class ModelRetryNormalizedError:
-    """What is known of a failed model call, whoever the provider is.
+    """What is known of a failed model call, whatever the provider.
 
     Attributes:
         status_code: HTTP status, or None.

@@ -175,7 +175,7 @@ _FAMILIES = (
 
 
 def instead_of(name: str) -> str | None:
-    """Return what to use in the place of a name of the Agents SDK; None if it is no such name."""
+    """Return what to use instead of a name of the Agents SDK; None if it is no such name."""
     said = ABSENT.get(name) or BESIDE.get(name)
     return said or next((said for names, said in _FAMILIES if names.fullmatch(name)), None)
 

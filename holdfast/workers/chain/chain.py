@@ -36,7 +36,7 @@ class Chain(Value):
     plan: Plan = Plan()
 
     def filled(self, results: Mapping[int, str]) -> str:
-        """Return the text with results in the place of their names.
+        """Return the text with results instead of their names.
 
         Args:
             results: Number of the name to result.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class ChainOfAbstractionAgentWorker(AgentWorker):
     """Two model calls a turn, however many tools are used between them.
 
-    The first step asks for a chain: the reasoning as text, with a call in the place of each result.
+    The first step asks for a chain: the reasoning as text, with a call instead of each result.
     Each call is a linked step ("c1.2" is y2 of the chain of step 1), which starts when the results
     that it needs are there. The last step puts the results into the text, and asks for the answer.
     A call that fails has its error as result; calls that need it are not run.
@@ -34,7 +34,7 @@ class ChainOfAbstractionAgentWorker(AgentWorker):
     the chain says which tools are called.
 
     Args:
-        max_plan_attempts: How often the model is asked for one chain; it is told what was wrong.
+        max_plan_attempts: How often the model is asked for one chain; it reads what was wrong.
         plan_prompt: How to write a chain; the tools are added to it.
         answer_prompt: How to answer; the chain with its results is added to it.
 

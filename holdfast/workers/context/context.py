@@ -161,7 +161,7 @@ class StepContext:
         return self._view is not None
 
     def aside(self, conversation: Sequence[Message]) -> StepContext:
-        """Return a context for reasoning beside the transcript, within this step.
+        """Return a context for reasoning outside the transcript, within this step.
 
         It has this step's model, tools, journal, state and budget, and a conversation of its own:
         what is added to it does not join the transcript.
@@ -270,7 +270,7 @@ class StepContext:
         Raises:
             InvalidArgumentError: `messages` or `tool_choice` cannot be read.
             StepCodeChangedError: The journal holds the answer to a different request here.
-            UnfitAnswerError: The answer is of no use: it is empty or does not fit the type, though
+            UnfitAnswerError: The answer is useless: it is empty or does not fit the type, though
                 the model was told so and asked `max_output_attempts` times, or it is incomplete, or
                 holds an item that no agent can answer. When the step is run again, the model is
                 asked again.
@@ -300,10 +300,10 @@ class StepContext:
         output_type: OutputSpec | None = None,
         instructions: str | None = None,
     ) -> ModelAnswer:
-        """Call the model as `call_model` does, again while its answer is of no use.
+        """Call the model as `call_model` does, again while its answer is useless.
 
         Args:
-            check: Returns the answer; raises ModelBehaviorError if it is of no use.
+            check: Returns the answer; raises ModelBehaviorError if it is useless.
             messages: As for `call_model`, as are the others.
             tools: Tools on offer.
             choice: The tool choice.

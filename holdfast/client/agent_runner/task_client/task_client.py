@@ -224,7 +224,7 @@ class TaskClient(TaskUpdates):
         An open task is terminated; no worker process is needed.
 
         Raises:
-            TaskNotFoundError: There is none of this id.
+            TaskNotFoundError: No task has this id.
             ConnectError: The server could not be reached.
         """
         for child in await self._children(task_id):

@@ -146,7 +146,7 @@ class TaskUpdates(TaskEnds):
         """Run a task to its end or to where a person must decide; a closed task stays closed.
 
         Raises:
-            TaskNotFoundError: There is none of this id.
+            TaskNotFoundError: No task has this id.
             StepFailedError: A step failed.
             AgentsException: The task has ended with a verdict, now or before.
             NoWorkerError: No worker process serves the task; it waits.

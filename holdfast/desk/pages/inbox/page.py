@@ -42,7 +42,7 @@ What needs more people than one comes again then.
 """
 
 GONE = "gone"
-"""What is drawn in the place of a card that was decided by somebody else."""
+"""What is drawn instead of a card that was decided by somebody else."""
 
 DONE = {
     "approve": "Approved",
