@@ -26,12 +26,11 @@ from temporalio.worker import (
 
 from holdfast.activities.heartbeat import FailedCalls
 from holdfast.errors import (
+    DAMAGED,
     LONGEST_WAIT_SECONDS,
     UNUSABLE,
     ArchiveError,
-    BlobMissingError,
     ConnectError,
-    DigestMismatchError,
     HoldfastError,
     MCPConnectionError,
     ModelUnavailableError,
@@ -289,7 +288,7 @@ def keep_for_caller(error: Exception, text: str = "") -> None:
 def heals_by_time(error: Exception) -> bool:
     """Whether the archive, the server or a worker may answer at the next attempt."""
     match error:
-        case BlobMissingError() | DigestMismatchError():
+        case _ if isinstance(error, DAMAGED):
             return False
         case ArchiveError() | ConnectError() | NoWorkerError() | QueryFailedError():
             return True

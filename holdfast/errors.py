@@ -392,6 +392,10 @@ class DigestMismatchError(ArchiveError):
     """Recorded bytes do not give the digest recorded for them: something was changed."""
 
 
+DAMAGED = (BlobMissingError, DigestMismatchError)
+"""What reading one value of the archive raises when this value alone is lost."""
+
+
 class MCPConnectionError(HoldfastError):
     """An MCP server cannot be reached now, or was lost before it answered; it may be back soon."""
 

@@ -9,7 +9,8 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from holdfast.archive.archive import Archive, record_name
-from holdfast.task.data.records import Entry, SegmentRef, StepRecord, archived_entries
+from holdfast.errors import DAMAGED, message_of
+from holdfast.task.data.records import Entry, EventRecord, SegmentRef, StepRecord, archived_entries
 from holdfast.task.data.seal import Seal, record_digest, signed
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.values.base import Json, in_order
@@ -84,7 +85,13 @@ async def read_back(
     """Yield segments with their entries, the newest first; arguments as for `read_archived`."""
     segment = newest
     while segment is not None and skip < archived_entries(segment):
-        part, segment = await _read_part(segment, await archive.aget(segment.sha256))
+        try:
+            data = await archive.aget(segment.sha256)
+        except DAMAGED as error:  # it alone names the one before it
+            lost = f"Entries 1 to {archived_entries(segment)} of the ledger cannot be read"
+            told = f"{lost} (segment {segment.number}). {message_of(error)}"
+            raise type(error)(told, remedy=error.remedy) from error
+        part, segment = await _read_part(segment, data)
         yield part
 
 
@@ -123,7 +130,7 @@ def _entries(segment: Segment) -> list[Entry]:
 
 
 async def read_archived(
-    archive: Archive, newest: SegmentRef | None, *, skip: int = 0
+    archive: Archive, newest: SegmentRef | None, *, skip: int = 0, legible: bool = False
 ) -> list[Entry]:
     """Read archived ledger entries, oldest first.
 
@@ -131,20 +138,26 @@ async def read_archived(
         archive: The archive.
         newest: The newest segment, None when nothing is archived.
         skip: Number of entries not to read, counted from the oldest.
+        legible: Whether an entry stands in place of those that are lost, and says why.
+
+    Raises:
+        BlobMissingError: Some are lost; the error says which.
+        DigestMismatchError: As before.
     """
-    parts = await read_parts(archive, newest, skip=skip)
-    return [e for part in parts for e in part.entries[max(skip - part.segment.start, 0) :]]
+    found: list[Entry] = []
+    try:
+        async for part in read_back(archive, newest, skip=skip):
+            found[:0] = part.entries[max(skip - part.segment.start, 0) :]
+    except DAMAGED as error:
+        if not legible:
+            raise
+        found.insert(0, Entry(event=EventRecord(kind="damaged", at=0, text=str(error))))
+    return found
 
 
-async def read_parts(archive: Archive, newest: SegmentRef | None, *, skip: int = 0) -> list[Part]:
-    """Read the segments that hold archived ledger entries, oldest first.
-
-    Args:
-        archive: And those after it: as for `read_archived`.
-        newest: See above.
-        skip: See above.
-    """
-    return [part async for part in read_back(archive, newest, skip=skip)][::-1]
+async def read_parts(archive: Archive, newest: SegmentRef | None) -> list[Part]:
+    """Read the segments that hold archived ledger entries, oldest first."""
+    return [part async for part in read_back(archive, newest)][::-1]
 
 
 async def write_messages(archive: Archive, messages: Sequence[Message]) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from temporalio.client import Client, WorkflowExecution
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.contents import read_json, resolve_message
-from holdfast.archive.segments import archived_step, read_archived
+from holdfast.archive.contents import ReadText, read_json, resolve, resolve_message
+from holdfast.archive.segments import archived_step, read_archived, read_messages
 from holdfast.errors import (
+    DAMAGED,
+    ArchiveError,
     ConnectError,
     NoWorkerError,
     QueryFailedError,
@@ -35,9 +37,11 @@ from holdfast.task.queries.pages import StepView, point
 from holdfast.task.queries.views import View, ViewRequest
 from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import active_messages, active_steps
+from holdfast.values.base import canonical
 from holdfast.values.messages import Blob, Message, ToolCall, shown
 from holdfast.values.parts.sources import read_nodes
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.values.text.logs import log
 
 T = TypeVar("T")
 
@@ -79,10 +83,17 @@ class Reader(TaskQueries):
         try:
             return await ask(None)
         except (TaskClosedError, TaskNotFoundError) as closed:
-            record = await self.records.read(task_id)
+            is_known = isinstance(closed, TaskClosedError)
+            try:
+                record = await self.records.read(task_id)
+            except ArchiveError as error:
+                if not (is_known and isinstance(error.__cause__, ValueError)):
+                    raise
+                log.warning("The history of %r is read in place of its record: %s", task_id, error)
+                record = None
             if record is not None:
                 return await recorded(record)
-            if isinstance(closed, TaskNotFoundError):
+            if not is_known:
                 raise
             return await ask(await self.describe(task_id))
 
@@ -136,24 +147,32 @@ class Reader(TaskQueries):
         """Read the whole ledger, oldest first."""
         return (await self.ledger(task_id))[0]
 
-    async def ledger(self, task_id: str) -> tuple[list[Entry], tuple[OpenState, ...]]:
-        """Read the whole ledger, oldest first, and the steps that are open or were at its end."""
+    async def ledger(
+        self, task_id: str, *, legible: bool = False
+    ) -> tuple[list[Entry], tuple[OpenState, ...]]:
+        """Read the whole ledger, oldest first, and the steps that are open or were at its end.
+
+        Args:
+            task_id: The task.
+            legible: Whether it is read to be shown: an entry then says which part of it is lost.
+
+        Raises:
+            BlobMissingError: The archive lacks a part of it.
+            DigestMismatchError: A part of it was changed.
+        """
 
         async def ask(ended: WorkflowExecution | None) -> tuple[list[Entry], tuple[OpenState, ...]]:
             if ended is not None and not has_begun(ended):
                 return [], ()
-            return await self._ledger(task_id, even_closed=ended or False)
+            page, entries = await self.pages(task_id, even_closed=ended or False)
+            archived = await read_archived(self.archive, page.segment, legible=legible)
+            return archived + entries, page.opens
 
         async def recorded(record: TaskRecord) -> tuple[list[Entry], tuple[OpenState, ...]]:
-            return await read_archived(self.archive, record.segment), record.opens
+            archived = await read_archived(self.archive, record.segment, legible=legible)
+            return archived, record.opens
 
         return await self.read(task_id, ask, recorded)
-
-    async def _ledger(
-        self, task_id: str, *, even_closed: bool | WorkflowExecution
-    ) -> tuple[list[Entry], tuple[OpenState, ...]]:
-        page, entries = await self.pages(task_id, even_closed=even_closed)
-        return await read_archived(self.archive, page.segment) + entries, page.opens
 
     async def pages(
         self, task_id: str, *, even_closed: bool | WorkflowExecution
@@ -181,16 +200,24 @@ class Reader(TaskQueries):
             if not page.more:
                 return page, entries
 
-    async def steps(self, task_id: str, *, undone: bool = False) -> list[TaskStepOutput]:
-        """Read the completed steps of the present branch, or all, oldest first."""
-        entries = await self.entries(task_id)
-        active = active_steps(entries)
-        if not undone:
-            return [await self.output(task_id, body_of(record)) for record in active]
-        kept = {id(record) for record in active}
+    async def steps(self, task_id: str, *, to_answer: bool = False) -> list[TaskStepOutput]:
+        """Read the completed steps of the present branch, oldest first.
+
+        Args:
+            task_id: The task.
+            to_answer: Whether the last output is an answer, which must not be lost.
+        """
+        active = [body_of(record) for record in active_steps(await self.entries(task_id))]
+        if to_answer and active and active[-1].stored is not None:
+            await self.text(active[-1].stored)
+        return [await self.output(task_id, body, self.legible) for body in active]
+
+    async def steps_of(self, task_id: str, entries: Sequence[Entry]) -> list[TaskStepOutput]:
+        """Read all steps of a ledger, undone ones too, oldest first."""
+        kept = {id(record) for record in active_steps(entries)}
         outputs: list[TaskStepOutput] = []
         for record in (entry.step for entry in entries if entry.step is not None):
-            output = await self.output(task_id, body_of(record))
+            output = await self.output(task_id, body_of(record), self.legible)
             left = id(record) not in kept
             outputs.append(output.model_copy(update={"status": "undone"}) if left else output)
         return outputs
@@ -318,9 +345,17 @@ class Reader(TaskQueries):
             outputs.append(output)
         return outputs
 
-    async def output(self, task_id: str, body: StepBody) -> TaskStepOutput:
-        """Make the public form of a completed step, archived texts put in."""
-        output = await read_json(body.output, body.stored, self.text)
+    async def output(
+        self, task_id: str, body: StepBody, text: ReadText | None = None
+    ) -> TaskStepOutput:
+        """Make the public form of a completed step, archived texts put in.
+
+        Args:
+            task_id: The task.
+            body: The step.
+            text: Reads its output: `text` if it is None, or `legible`, as its other values are.
+        """
+        output = await read_json(body.output, body.stored, text or self.text)
         return TaskStepOutput(
             output=output,
             task_step=body.step.model_copy(update={"task_id": task_id}),
@@ -349,18 +384,18 @@ class Reader(TaskQueries):
             tool_name=call.name,
             call_id=call.id,
             raw_input=outcome.edited or call.arguments,
-            content=shown((await self.resolve(message)).content),
+            content=shown(await resolve(message.content, self.legible)),
             is_error=message.is_error,
             status=outcome.status,
             attempts=outcome.attempts,
-            nodes=read_nodes(await self.text(nodes)) if isinstance(nodes, Blob) else nodes,
+            nodes=read_nodes(await self.legible(nodes)) if isinstance(nodes, Blob) else nodes,
             child_task=outcome.child,
         )
 
     async def transcript(self, task_id: str) -> list[Message]:
         """Read a task's messages, oldest first."""
         found = active_messages(await self.entries(task_id))
-        return [await self.resolve(message) for message in found]
+        return [await resolve_message(message, self.legible) for message in found]
 
     async def all_messages(self, task_id: str) -> list[Message]:
         """Read a task's messages and those of its open steps, oldest first."""
@@ -368,15 +403,37 @@ class Reader(TaskQueries):
         found = active_messages(entries)
         for current in opens:
             found.extend(open_messages(current))
-        return [await self.resolve(message) for message in found]
+        return [await resolve_message(message, self.legible) for message in found]
 
     async def resolve(self, message: Message) -> Message:
         """Put what is archived of a message into it."""
         return await resolve_message(message, self.text)
 
+    async def turn(self, sha256: str) -> list[Message]:
+        """Read what a turn has left in its session, to show it."""
+        try:
+            found = await read_messages(self.archive, sha256)
+        except DAMAGED as error:
+            return [Message(role="system", content=f"[This turn cannot be read: {error}]")]
+        return [await resolve_message(message, self.legible) for message in found]
+
     async def text(self, blob: Blob) -> str:
         """Read a text of the archive."""
         return (await self.archive.aget(blob.sha256)).decode("utf-8", "surrogatepass")
+
+    async def legible(self, blob: Blob) -> str:
+        """Read a text of the archive to show it; in place of a lost one, say which it is and why.
+
+        No model is sent what this returns. In place of JSON data it is a list of one object, which
+        also reads as the nodes of a result, and as the items of a provider.
+        """
+        try:
+            return await self.text(blob)
+        except DAMAGED as error:
+            said = f"[This value cannot be read: {error}]"
+            if not blob.is_json:
+                return said
+            return canonical([{"id": blob.sha256, "type": "unreadable", "text": said}]).decode()
 
 
 def open_messages(current: OpenState) -> list[Message]:

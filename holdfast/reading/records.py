@@ -16,12 +16,13 @@ it apart from one that ended by its record, which is then what is read.
 
 from __future__ import annotations
 
+from pydantic import ValidationError
 from temporalio.client import Client, WorkflowExecution, WorkflowFailureError
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.names import record_name
 from holdfast.engine.search_attributes import SEAL_MEMO
-from holdfast.errors import TaskNotFoundError
+from holdfast.errors import ArchiveError, TaskNotFoundError
 from holdfast.reading.queries import TaskQueries
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.failures import fact_of
@@ -93,7 +94,12 @@ class Records:
 
 
 def _record(data: Json | None) -> TaskRecord | None:
-    return None if data is None else TaskRecord.model_validate(data)
+    try:
+        return None if data is None else TaskRecord.model_validate(data)
+    except ValidationError as error:
+        raise ArchiveError(
+            f"The record of a closed task is damaged: {error}.", remedy="Restore it from a backup."
+        ) from error
 
 
 def _counts(data: Json, seal: str) -> bool:

@@ -117,11 +117,12 @@ async def read_task(engine: Engine, task_id: str) -> Shown:
 
 async def _from_ledger(engine: Engine, task_id: str) -> Shown:
     runner = engine.runner()
+    entries, _ = await runner.reader.ledger(task_id, legible=True)
     return Shown(
         task=await runner.get_task(task_id),
         source="ledger",
-        entries=await runner.ledger(task_id),
-        outputs=await runner.get_completed_steps(task_id, undone=True),
+        entries=entries,
+        outputs=await runner.reader.steps_of(task_id, entries),
         upcoming=await runner.get_upcoming_steps(task_id),
         approvals=[each.approval for each in await waiting_in(engine, task_id)],
     )

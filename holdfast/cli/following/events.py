@@ -10,7 +10,7 @@ from holdfast.task.data.records import EventRecord
 from holdfast.task.happenings import CallUndone, Happening, Noted, StepsUndone
 from holdfast.values.base import Json
 
-RED = frozenset({"failed", "refused", "undo_failed"})
+RED = frozenset({"damaged", "failed", "refused", "undo_failed"})
 DETAILS = ("arguments", "result", "note", "text", "input", "step", "names")
 """Fields of a command's body that are shown, apart from its reason."""
 

@@ -92,11 +92,15 @@ class TaskReading(RunnerBase):
     ) -> list[TaskStepOutput]:
         """List the completed steps' outputs, oldest first.
 
+        In place of a value that the archive has lost, the value's text says so.
+
         Args:
             task: The task.
             undone: Whether to list undone steps too; their status is "undone".
         """
-        return await self._read.steps(id_of(task), undone=undone)
+        if undone:
+            return await self._read.steps_of(id_of(task), await self._read.entries(id_of(task)))
+        return await self._read.steps(id_of(task))
 
     async def get_completed_step(self, task: TaskLike, step: TaskStep | str) -> TaskStepOutput:
         """Return one completed step's output.
@@ -170,7 +174,7 @@ class TaskReading(RunnerBase):
             TaskNotFoundError: No task has this id.
             StepNotFoundError: No step is completed.
         """
-        outputs = await self._read.steps(id_of(task))
+        outputs = await self._read.steps(id_of(task), to_answer=True)
         if not outputs:
             msg = f"No completed steps for task_id: {id_of(task)}"
             raise StepNotFoundError(msg)
@@ -240,7 +244,7 @@ class TaskReading(RunnerBase):
         """
         check_arguments(TaskReading.audit, secrets=secrets)
         try:
-            entries, opens = await self._read.ledger(id_of(task))
+            entries, opens = await self._read.ledger(id_of(task), legible=True)
         except StuckTaskError:
             from holdfast.client.agent_runner.task_client.forced import ledger_of_stuck
 

@@ -12,7 +12,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.contents import refer_all, resolve_message
+from holdfast.archive.contents import refer_all
 from holdfast.archive.segments import (
     commit_at,
     committing_tasks,
@@ -99,10 +99,16 @@ class Session:
         self._archive = archive
         self._reader = Reader(client, archive)
 
-    async def chat_history(self) -> list[Message]:
+    async def chat_history(self, *, legible: bool = False) -> list[Message]:
         """Read the committed messages, oldest first.
 
+        Args:
+            legible: Whether they are read to be shown, to no model: in place of one that the
+                archive has lost, a text says so.
+
         Raises:
+            BlobMissingError: The archive lacks one of them.
+            DigestMismatchError: One of them was changed.
             NoWorkerError: No worker process is up to answer.
             ConnectError: The server could not be reached.
         """
@@ -110,10 +116,9 @@ class Session:
             state = await self._reader.query(self.id, "state", SessionState, even_closed=True)
         except TaskNotFoundError:
             return []
-        messages: list[Message] = []
-        for turn in await turns(self._archive, state):
-            messages.extend(await read_messages(self._archive, turn.sha256))
-        return [await self._resolve(message) for message in messages]
+        found = await turns(self._archive, state)
+        read = self._reader.turn if legible else self._turn_read
+        return [message for turn in found for message in await read(turn.sha256)]
 
     async def verify(self) -> Verification:
         """Compare the archive's turns with the digests that the session itself has.
@@ -328,8 +333,7 @@ class Session:
         """
         found = await turns(self._archive, state)
         for count, turn in enumerate(reversed(found), start=1):
-            stored = await read_messages(self._archive, turn.sha256)
-            items = shown_items([await self._resolve(message) for message in stored])
+            items = shown_items(await self._turn_read(turn.sha256))
             if items:
                 return count, items
         return 0, []
@@ -346,8 +350,9 @@ class Session:
         """
         await self.reset()
 
-    async def _resolve(self, message: Message) -> Message:
-        return await resolve_message(message, self._reader.text)
+    async def _turn_read(self, sha256: str) -> list[Message]:
+        found = await read_messages(self._archive, sha256)
+        return [await self._reader.resolve(message) for message in found]
 
     async def _commit(self, turn: CommitRef) -> None:
         with server_errors():

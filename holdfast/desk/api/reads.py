@@ -190,14 +190,14 @@ async def response(asked: Asked, task_id: str) -> AgentResponse:
 @reads.get("/tasks/{task_id:path}/timeline")
 async def timeline(asked: Asked, task_id: str) -> Timeline:
     """Say what ran when: steps, model calls, tool calls, waits."""
-    entries, opens = await asked.runner.reader.ledger(task_id)
+    entries, opens = await asked.runner.reader.ledger(task_id, legible=True)
     return timeline_of(list(happenings(entries, opens)), now=time.time())
 
 
 @reads.get("/tasks/{task_id:path}/branches")
 async def branches(asked: Asked, task_id: str) -> list[Branch]:
     """List the branches of a task: each undo ends one and begins the next."""
-    entries, opens = await asked.runner.reader.ledger(task_id)
+    entries, opens = await asked.runner.reader.ledger(task_id, legible=True)
     return branches_of(list(happenings(entries, opens)))
 
 
@@ -215,7 +215,7 @@ async def effects(asked: Asked, task_id: str) -> list[Effect]:
 
 async def _effects(runner: AgentRunner, task_id: str) -> list[Effect]:
     """List the effects of a task, after each call that was a child task those of that task."""
-    entries, opens = await runner.reader.ledger(task_id)
+    entries, opens = await runner.reader.ledger(task_id, legible=True)
     found: list[Effect] = []
     for each in effects_of(happenings(entries, opens), await Feed(runner).snapshot(task_id)):
         inside = await _effects(runner, each.child) if each.child else []
@@ -319,7 +319,7 @@ async def session(asked: Asked, name: str) -> SessionFacts:
     commits = await turns(asked.runner.archive, state)
     return SessionFacts(
         name=name,
-        messages=await found.chat_history(),
+        messages=await found.chat_history(legible=True),
         tasks=[commit.task for commit in commits if not commit.task.startswith("-")],
         usage=await found.usage(),
     )

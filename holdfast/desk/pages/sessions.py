@@ -7,8 +7,7 @@ from functools import partial
 
 from nicegui import ui
 
-from holdfast.archive.contents import resolve_message
-from holdfast.archive.segments import read_messages, turns
+from holdfast.archive.segments import turns
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.desk.pages.frame import TICK_SECONDS, Frame
 from holdfast.desk.pages.parts import (
@@ -79,11 +78,8 @@ class Sessions:
         if self._body.shows(state.digest):
             return
         commits = (await turns(runner.archive, state))[-MOST:]
-        shown: list[Turn] = []
-        for commit in commits:
-            messages = await read_messages(runner.archive, commit.sha256)
-            whole = [await resolve_message(each, runner.reader.text) for each in messages]
-            shown.append(turn_of(commit.task, whole))
+        read = runner.reader.turn
+        shown = [turn_of(commit.task, await read(commit.sha256)) for commit in commits]
         try:
             cost = cost_shown(await session.usage())
         except TaskNotFoundError as error:

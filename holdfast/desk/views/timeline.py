@@ -286,7 +286,7 @@ def _marks(found: Iterable[Happening]) -> Iterator[Mark]:
             case "lost":
                 text = f"worker lost in {tool or 'a call'}; the call is made again"
                 yield Mark(at=each.at, text=text, is_bad=True)
-            case "failed" | "undo_failed":
+            case "failed" | "undo_failed" | "damaged":
                 what = event.kind.replace("_", " ")
                 yield Mark(at=each.at, text=redact(f"{what}: {shortened(event.text)}"), is_bad=True)
             case "undone":

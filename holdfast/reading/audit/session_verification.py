@@ -10,8 +10,7 @@ from typing import NamedTuple
 from holdfast.archive.archive import Archive
 from holdfast.archive.segments import read_messages
 from holdfast.errors import (
-    BlobMissingError,
-    DigestMismatchError,
+    DAMAGED,
     NoWorkerError,
     QueryFailedError,
     TaskNotFoundError,
@@ -128,7 +127,7 @@ async def _turns(archive: Archive, state: SessionState, found: Verification) -> 
         try:
             data = json.loads(await archive.aget(sha256))
             commits += [CommitRef.model_validate(each) for each in data]
-        except (DigestMismatchError, BlobMissingError) as error:
+        except DAMAGED as error:
             found.add(f"list {k} of {len(state.older)} of the session's turns is damaged: {error}")
             commits += [None] * state.index_size
         except (ValueError, TypeError) as error:
@@ -158,7 +157,7 @@ async def _check_turns(archive: Archive, turns: Sequence[_Turn], found: Verifica
         by = f", of task {commit.task!r}," if commit.task[:1] != "-" else ""
         try:
             messages = await read_messages(archive, commit.sha256)
-        except (DigestMismatchError, BlobMissingError) as error:
+        except DAMAGED as error:
             found.add(f"turn {number} of the session{by} is damaged: {error}")
             continue
         except (ValueError, TypeError) as error:

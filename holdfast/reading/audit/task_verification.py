@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.segments import read_segment
 from holdfast.errors import (
-    BlobMissingError,
-    DigestMismatchError,
+    DAMAGED,
+    ArchiveError,
     TaskClosedError,
     TaskNotFoundError,
 )
@@ -104,7 +104,13 @@ async def _kept(reader: Reader, task_id: str, found: Verification) -> _Kept | No
         return await _of_task(reader, task_id, even_closed=False)
     except (TaskClosedError, TaskNotFoundError) as closed:
         name = record_name("tasks", task_id)
-        data = await reader.archive.afind_record(name)
+        try:
+            data = await reader.archive.afind_record(name)
+        except ArchiveError as error:
+            if not isinstance(error.__cause__, ValueError):
+                raise
+            found.cannot_read("the record", error)
+            return None
         if data is not None and not await _is_left(reader, task_id, data):
             return _of_record(data, found)
         if isinstance(closed, TaskNotFoundError):
@@ -175,7 +181,7 @@ async def _archived(
         where = f"entries {first} to {last} of the ledger (segment {segment.number})"
         try:
             data = await read_segment(archive, segment)
-        except (DigestMismatchError, BlobMissingError) as error:
+        except DAMAGED as error:
             found.add(f"{where} are damaged: {error}")
             if segment.start:
                 found.add(

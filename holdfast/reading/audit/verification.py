@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from holdfast.archive.archive import Archive
 from holdfast.archive.named_values import Named, named
 from holdfast.archive.segments import read_messages
-from holdfast.errors import BlobMissingError, DigestMismatchError
+from holdfast.errors import DAMAGED
 from holdfast.reading.audit.audit import Finding
 
 VALUES_AT_ONCE = 16
@@ -61,7 +61,7 @@ async def _check_one(archive: Archive, name: Named, found: Verification) -> set[
         if name.holds_messages:
             return set(named(await read_messages(archive, name.sha256)))
         await archive.aget(name.sha256)
-    except (DigestMismatchError, BlobMissingError) as error:
+    except DAMAGED as error:
         found.add(f"a value that the record names is damaged: {error}")
     except (ValueError, TypeError) as error:
         found.cannot_read(f"the list of messages {name.sha256}", error)

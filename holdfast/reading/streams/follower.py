@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
+from holdfast.archive.contents import resolve
 from holdfast.archive.segments import read_archived
 from holdfast.errors import HoldfastError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.reader import Reader
@@ -247,10 +248,10 @@ class Follower:
                 id = body.step.step_id
                 return ToolDone(number=number, task_id=task_id, step_id=id, output=got)
             case StepEnded(body=body):
-                given = await self._reader.output(task_id, body)
+                given = await self._reader.output(task_id, body, self._reader.legible)
                 return StepEnd(number=number, task_id=task_id, output=given)
             case ModelAnswered(body=body, answer=answer):
-                said = shown((await self._reader.resolve(answer.message)).content)
+                said = shown(await resolve(answer.message.content, self._reader.legible))
                 id = body.step.step_id
                 return Thought(number=number, task_id=task_id, step_id=id, text=said)
             case HostedRan(body=body, call=ran):

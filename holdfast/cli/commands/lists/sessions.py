@@ -84,7 +84,7 @@ async def _messages(common: Common, runner: AgentRunner, name: str, app: str) ->
         for item in await runner.session(name).get_items():
             output.emit(item)
         return ExitCode.OK
-    for message in await runner.session(name).chat_history():
+    for message in await runner.session(name).chat_history(legible=True):
         calls = ", ".join(call.name for call in message.calls)
         text = shown(message.content) or (f"calls {calls}" if calls else "")
         output.answer(f"{message.role:<10} {text}")

@@ -108,7 +108,7 @@ async def read_facts(desk: Desk, task_id: str, snapshot: AgentSnapshot | None) -
     async with asyncio.timeout(READ_SECONDS):
         task = await runner.get_task(task_id)
         (entries, opens), upcoming, approvals, rules = await asyncio.gather(
-            runner.reader.ledger(task_id),
+            runner.reader.ledger(task_id, legible=True),
             runner.get_upcoming_steps(task_id),
             runner.pending_approvals(task_id),
             runner.standing_rules(task_id),

@@ -1,0 +1,194 @@
+"""An archive of which a part is lost: one value, a part of a ledger, the record of a task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner, Task, tool
+from holdfast.archive.archive import record_name
+from holdfast.archive.names import blob_path
+from holdfast.archive.segments import read_segment
+from holdfast.cli.commands.task_view import read_task
+from holdfast.cli.connection import Engine
+from holdfast.errors import DigestMismatchError, StepFailedError
+from holdfast.reading.step_events import StepEnd
+from holdfast.task.data.closing import EntriesPage, EntriesRequest
+from holdfast.task.data.state import SessionState
+from holdfast.testing import FakeOpenAI
+from holdfast.values.base import digest
+from tests.live.test_audit import long_task
+from tests.support.rig import MakeRunner, Rig
+
+THOUGHT = "because " * 9000
+DONE = "done " * 9000
+
+
+@tool(effect="read")
+def look(n: int) -> str:
+    """Look."""
+    return seen(n)
+
+
+def seen(n: int) -> str:
+    return f"{n} " + "seen " * 9000
+
+
+async def _none() -> Any:
+    """Make no further client."""
+
+
+@contextmanager
+def damaged(runner: AgentRunner, sha256: str) -> Generator[None]:
+    """Flip a byte of a blob, which other tests may share, for a while."""
+    file = Path(runner.archive.url) / blob_path(sha256)
+    whole = file.read_bytes()
+    file.chmod(0o644)
+    file.write_bytes(whole[:-1] + b"~")
+    yield
+    file.write_bytes(whole)
+
+
+async def looked(runner: AgentRunner, model: FakeOpenAI) -> Task:
+    """Run two steps that look; a third would be the answer."""
+    for n in (1, 2):
+        model.call("look", {"n": n}, reasoning=THOUGHT if n == 2 else "")
+    model.reply(DONE)
+    task = await runner.create_task("q")
+    for _ in range(2):
+        await runner.run_step(task)
+    return task
+
+
+async def test_a_damaged_value_is_one_value_whoever_reads_the_task(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    task = await looked(runner, model)
+    await runner.run_task(task)
+    name = digest(seen(1).encode())
+    with damaged(runner, name):
+        for is_closed in (False, True):
+            first, second, last = await runner.get_completed_steps(task)
+            [lost] = first.sources
+            assert name in lost.content
+            assert "Restore" in lost.content
+            assert [each.content for each in second.sources] == [seen(2)]
+            assert last.output == DONE
+            shown = await read_task(Engine(runner.client, runner.archive, _none), task.task_id)
+            assert [each.task_step for each in shown.outputs] == [
+                each.task_step for each in (first, second, last)
+            ]
+            assert len([e for e in await runner.audit(task) if e.kind == "tool_call"]) == 2
+            said = await runner.transcript(task)
+            assert [name in str(message.content) for message in said].count(True) == 1
+            events = [each async for each in runner.step_events(task, until="answered")]
+            assert [type(e) for e in events].count(StepEnd) == 3
+            response = await runner.response(task)
+            assert (response.response, len(response.sources)) == (DONE, 2)
+            if not is_closed:
+                await runner.finalize_response(task)
+    assert (await runner.get_completed_steps(task))[0].sources[0].content == seen(1)
+
+
+async def test_a_damaged_answer_is_listed_and_never_given_as_the_answer(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    task = await looked(runner, model)
+    await runner.run_task(task)
+    name = digest(DONE.encode())
+    with damaged(runner, name):
+        assert name in str((await runner.get_completed_steps(task))[-1].output)
+        with pytest.raises(DigestMismatchError, match=name):
+            await runner.response(task)
+
+
+async def test_a_model_is_never_sent_a_conversation_with_a_hole(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    task = await looked(runner, model)
+    name = digest(seen(1).encode())
+    with damaged(runner, name):
+        await make_runner(look)  # a worker that has nothing in memory
+        forked = await runner.fork(task, "s1")
+        for each in (task, forked):
+            with pytest.raises(StepFailedError, match=name):
+                await runner.run_step(each)
+        assert len(model.requests) == 2
+    assert (await runner.run_step(task)).output == DONE
+    assert seen(1) in json.dumps(model.requests[-1].body)
+
+
+async def test_a_damaged_part_of_a_ledger_is_named_and_the_rest_is_shown(
+    make_runner: MakeRunner, rig: Rig
+) -> None:
+    runner, task = await long_task(make_runner)
+    page = await runner.client.get_workflow_handle(task.task_id).query(
+        "entries", EntriesRequest(), result_type=EntriesPage
+    )
+    assert page.segment is not None
+    lost = (await read_segment(rig.engine.archive, page.segment)).before
+    assert lost is not None
+    events = await runner.audit(task)
+    with damaged(runner, lost.sha256):
+        which = f"Entries 1 to {lost.start + lost.entries} of the ledger cannot be read"
+        told, *rest = await runner.audit(task)
+        assert (told.kind, rest) == ("damaged", events[-len(rest) :])
+        assert which in told.reason
+        assert lost.sha256 in told.reason
+        shown = await read_task(Engine(runner.client, runner.archive, _none), task.task_id)
+        assert [each.output for each in shown.outputs] == list(range(15 - len(rest), 15))
+        refused = f"{which}.*{lost.sha256}"
+        for reads in (
+            runner.get_completed_steps(task),
+            runner.rewind(task, "s2"),
+            runner.fork(task, "s2"),
+        ):
+            with pytest.raises(DigestMismatchError, match=refused):
+                await reads
+
+
+async def test_a_task_whose_record_is_damaged_is_read_from_its_history(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    task = await looked(runner, model)
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    steps, events = await runner.get_completed_steps(task), await runner.audit(task)
+    file = Path(runner.archive.url) / record_name("tasks", task.task_id)
+    whole = file.read_bytes()
+    for damaged in (whole[:-20], b'{"task": 1}'):
+        file.write_bytes(damaged)
+        assert await runner.get_completed_steps(task) == steps
+        assert (await runner.audit(task))[: len(events) - 1] == events[:-1]
+        assert "cannot be read" in str(await runner.verify(task))
+    file.write_bytes(whole)
+    assert await runner.audit(task) == events
+
+
+async def test_a_damaged_turn_is_shown_as_one_and_sent_to_no_model(
+    make_runner: MakeRunner, rig: Rig, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    session = runner.session("s")
+    for said in ("one", "two"):
+        model.reply(said)
+        await runner.chat(f"say {said} in {rig.app}", session="s")
+    state = await runner.reader.query(session.id, "state", SessionState)
+    whole = await session.chat_history()
+    with damaged(runner, state.commits[0].sha256):
+        lost, *rest = await session.chat_history(legible=True)
+        assert state.commits[0].sha256 in lost.text
+        assert rest == whole[2:]
+        await make_runner()
+        with pytest.raises(StepFailedError, match=state.commits[0].sha256):
+            await runner.chat("three", session="s")
+    assert len(model.requests) == 2
