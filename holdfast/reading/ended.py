@@ -5,6 +5,7 @@ from __future__ import annotations
 from temporalio.api.common.v1 import WorkflowExecution as Run
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
+from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import (
     Client,
@@ -13,7 +14,8 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowFailureError,
 )
-from temporalio.exceptions import ApplicationError, FailureError
+from temporalio.exceptions import ApplicationError, FailureError, TimeoutType
+from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from holdfast.engine.search_attributes import AGENT_TASK, HF_STATUS, SPLIT
 from holdfast.errors import EngineError
@@ -50,6 +52,8 @@ async def why_ended(client: Client, found: WorkflowExecution) -> str:
     return ""
 
 
+WORKER_LOST = "worker lost"
+
 LOOKED_AT = 30
 """Newest events among which the failure of a workflow task is: it is the last but for requests."""
 
@@ -70,10 +74,9 @@ async def why_blocked(client: Client, found: WorkflowExecutionDescription) -> st
     if stuck := await why_stuck(client, found):
         return stuck
     lines: list[str] = []
-    for each in found.raw_description.pending_activities:
-        name = each.activity_type.name
-        if each.HasField("last_failure") and name != ENDED:  # whose attempts fail as a rule
-            why = await _cause(client, each.last_failure)
+    for each in activities_of(found):
+        if each.HasField("last_failure"):
+            name, why = each.activity_type.name, await cause_of(client, each.last_failure)
             due = each.next_attempt_schedule_time.seconds
             when = f" begins at {time_shown(due)}" if due else " is under way"
             lines.append(f"Activity {name!r} has failed: {why}; attempt {each.attempt}{when}")
@@ -106,7 +109,9 @@ async def why_stuck(client: Client, found: WorkflowExecutionDescription) -> str:
             break
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
             since = event.event_time.seconds
-            causes.append(await _cause(client, event.workflow_task_failed_event_attributes.failure))
+            causes.append(
+                await cause_of(client, event.workflow_task_failed_event_attributes.failure)
+            )
     # The server records the first failure, and later ones when there are new events alone.
     lasting = [each for each in causes if SPLIT not in each]
     if not causes or (not lasting and attempt < PASSING_ATTEMPTS):
@@ -115,8 +120,20 @@ async def why_stuck(client: Client, found: WorkflowExecutionDescription) -> str:
     return f"Workflow code fails, attempt {attempt}, since {time_shown(since)}: {why}"
 
 
-async def _cause(client: Client, failure: Failure) -> str:
-    return _said(await client.data_converter.decode_failure(failure))
+def activities_of(found: WorkflowExecutionDescription) -> list[PendingActivityInfo]:
+    """List the pending activities of a task, but for watches, whose attempts fail as a rule."""
+    every = found.raw_description.pending_activities
+    return [each for each in every if each.activity_type.name != ENDED]
+
+
+async def cause_of(client: Client, failure: Failure) -> str:
+    """Name a failure by its innermost cause, decoded, without secrets."""
+    cause = await client.data_converter.decode_failure(failure)
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    if isinstance(cause, ActivityTimeout):
+        return WORKER_LOST if cause.type is TimeoutType.HEARTBEAT else "it took too long"
+    return _said(cause)
 
 
 def _said(cause: BaseException | None) -> str:

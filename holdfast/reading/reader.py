@@ -215,12 +215,10 @@ class Reader(TaskQueries):
     async def steps_of(self, task_id: str, entries: Sequence[Entry]) -> list[TaskStepOutput]:
         """Read all steps of a ledger, undone ones too, oldest first."""
         kept = {id(record) for record in active_steps(entries)}
-        outputs: list[TaskStepOutput] = []
-        for record in (entry.step for entry in entries if entry.step is not None):
-            output = await self.output(task_id, body_of(record), self.legible)
-            left = id(record) not in kept
-            outputs.append(output.model_copy(update={"status": "undone"}) if left else output)
-        return outputs
+        made = [entry.step for entry in entries if entry.step is not None]
+        read = [await self.output(task_id, body_of(record), self.legible) for record in made]
+        marks = [{} if id(record) in kept else {"status": "undone"} for record in made]
+        return [o.model_copy(update=mark) for o, mark in zip(read, marks, strict=True)]
 
     async def head(self, task_id: str) -> TaskHead:
         """Read a task's head."""
@@ -409,13 +407,16 @@ class Reader(TaskQueries):
         """Put what is archived of a message into it."""
         return await resolve_message(message, self.text)
 
-    async def turn(self, sha256: str) -> list[Message]:
-        """Read what a turn has left in its session, to show it."""
+    async def turn(self, sha256: str, *, legible: bool) -> list[Message]:
+        """Read what a turn has left in its session; `legible` is as for `ledger`."""
         try:
             found = await read_messages(self.archive, sha256)
         except DAMAGED as error:
+            if not legible:
+                raise
             return [Message(role="system", content=f"[This turn cannot be read: {error}]")]
-        return [await resolve_message(message, self.legible) for message in found]
+        text = self.legible if legible else self.text
+        return [await resolve_message(message, text) for message in found]
 
     async def text(self, blob: Blob) -> str:
         """Read a text of the archive."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import io
 from collections.abc import Sequence
 from typing import Any
 
+from rich.console import Console
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
-from temporalio.converter import PayloadCodec
+from temporalio.converter import DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 
+from holdfast.cli.following.live import LiveView
 from holdfast.reading.listing import UNREAD, plain_memo
-from tests.support.rig import MakeRunner
+from holdfast.reading.streams.attempts import Attempts
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until
 
 
 class Sealed(PayloadCodec):
@@ -46,3 +51,53 @@ async def test_a_task_whose_memo_cannot_be_read_is_a_row_that_says_so_and_the_li
     described = await own.get_workflow_handle(handle.id).describe()
     assert plain_memo(described.raw_info) == {"input": UNREAD}
     await handle.terminate()
+
+
+class Turned(PayloadCodec):
+    """A codec of this process: it turns the bytes round."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        turned = [each.SerializeToString()[::-1] for each in payloads]
+        return [Payload(metadata={"encoding": b"turned"}, data=data) for data in turned]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [
+            Payload.FromString(each.data[::-1])
+            if each.metadata.get("encoding") == b"turned"
+            else each
+            for each in payloads
+        ]
+
+
+async def test_why_something_is_tried_again_is_decoded_for_every_reader(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    own = rig.engine.client
+    converter = dataclasses.replace(
+        own.data_converter,
+        payload_codec=Turned(),
+        failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
+    )
+    client = Client(own.service_client, namespace=own.namespace, data_converter=converter)
+    rig.engine = dataclasses.replace(rig.engine, client=client)
+    await rig.serve(make_agent())
+    runner = rig.runner()
+    model.fail(429, message="slow down", retry_after=3000)
+    task = await runner.create_task("q", step_mode="automatic")
+
+    async def says_why() -> str:
+        return (await runner.get_task(task)).blocked_by
+
+    assert "slow down" in str(await until(says_why))
+    found = await Attempts(runner.reader, task.task_id).new([], number=0)
+    assert ["slow down" in each.why for each in found] == [True]
+    printed = io.StringIO()
+    view = LiveView(client, runner.archive, task.task_id, Console(file=printed, width=200))
+    following = asyncio.ensure_future(view.follow())
+
+    async def is_printed() -> bool:
+        return "slow down" in printed.getvalue()
+
+    await until(is_printed)
+    await runner.abandon(task, "enough")
+    await following

@@ -10,7 +10,7 @@ from holdfast.task import refusals, undo
 from holdfast.task.data.commands import RunReply, RunRequest
 from holdfast.task.data.failures import REMEDY, Failure
 from holdfast.task.data.state import PARKED
-from holdfast.task.data.undo import ALL_BUT_THE_LAST, UndoRequest, UndoState
+from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.people import approvals
 from holdfast.task.requests import checks
 from holdfast.task.requests.phase import ALLOWED, Update
@@ -281,8 +281,6 @@ class Updates:
             return self._receipt(request)
         if s.undo is None:  # else this is the request in progress, sent again by its client
             explicit = asked.model_copy(update={"to": checks.last_kept(core.ledger, asked)})
-            if asked.to == ALL_BUT_THE_LAST and asked.newest is None:
-                explicit = explicit.model_copy(update={"newest": core.ledger.newest})
             begun = UndoState(asked=explicit, done=s.undone_effects, request=request)
             core.ledger.change(undo=begun)
             core.undone_requests = core.requests.ids

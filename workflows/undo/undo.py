@@ -42,10 +42,6 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
     if state.mode == "release":
         stop_undo(ledger)
         return None
-    unseen = undo.outdated(ledger, state.asked)  # a step in progress may have ended meanwhile
-    if unseen is not None:
-        stop_undo(ledger)
-        return unseen
     described = ledger.s.described
     targets = await _targets(ledger, state)
     recall(ledger, targets)

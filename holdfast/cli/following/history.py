@@ -17,7 +17,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from holdfast.engine.search_attributes import APPROVALS_MEMO
-from holdfast.reading.streams.attempts import why
+from holdfast.reading.ended import cause_of
 from holdfast.task.data.calls import Approval, Outcome
 from holdfast.task.data.commands import Command, decode
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepResult
@@ -61,6 +61,7 @@ class LiveEvent(Value):
         seconds: Seconds until that attempt begins, if it has not begun.
         activity: Id of the activity, as pending activities are named by.
         lane: Lane of the step of a model call, as in `AdvanceInput`.
+        lost: The activity that was lost before that of a model call, as there.
         error: Why the step stopped after its answer.
     """
 
@@ -76,6 +77,7 @@ class LiveEvent(Value):
     seconds: float = 0.0
     activity: str = ""
     lane: int = 0
+    lost: str = ""
     error: str = ""
 
 
@@ -127,15 +129,15 @@ class TaskHistory:
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
                 return await self._schedule(event, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
-                return self._start(event, at)
+                return await self._start(event, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
                 return await self._complete(event, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
                 failed = event.activity_task_failed_event_attributes
-                return self._fail(failed.scheduled_event_id, failed.failure, at)
+                return await self._fail(failed.scheduled_event_id, failed.failure, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
                 late = event.activity_task_timed_out_event_attributes
-                return self._fail(late.scheduled_event_id, late.failure, at)
+                return await self._fail(late.scheduled_event_id, late.failure, at)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 return _command(event, at)
             case EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED:
@@ -162,6 +164,7 @@ class TaskHistory:
             self._step = step.n
             self._fit_journal(step.journal.length)
             what = {"step": step.n, "step_id": _id_of(step), "name": "model", "lane": step.lane}
+            what["lost"] = step.lost
             shown = shown.model_copy(update=what)
         elif name == "tool":
             given = await self._decode(sent.input.payloads, ToolInput)
@@ -174,13 +177,13 @@ class TaskHistory:
         self._scheduled[event.event_id] = shown
         return shown if name in ("step", "tool") else None
 
-    def _start(self, event: HistoryEvent, at: float) -> LiveEvent | None:
+    async def _start(self, event: HistoryEvent, at: float) -> LiveEvent | None:
         started = event.activity_task_started_event_attributes
         scheduled = self._scheduled.get(started.scheduled_event_id)
         if scheduled is None or started.attempt <= 1:
             return None
         changes = {"kind": "retried", "at": at, "attempt": started.attempt}
-        changes |= {"text": why(started.last_failure)}
+        changes |= {"text": await cause_of(self._client, started.last_failure)}
         return scheduled.model_copy(update=changes)
 
     async def _complete(self, event: HistoryEvent, at: float) -> LiveEvent | None:
@@ -246,12 +249,12 @@ class TaskHistory:
         except (IndexError, RuntimeError):  # the answer is in the history of an earlier run
             return ()
 
-    def _fail(self, scheduled_id: int, failure: Failure, at: float) -> LiveEvent | None:
+    async def _fail(self, scheduled_id: int, failure: Failure, at: float) -> LiveEvent | None:
         scheduled = self._scheduled.pop(scheduled_id, None)
         if scheduled is None:
             return None
-        changes = {"kind": "failed", "at": at, "text": why(failure)}
-        return scheduled.model_copy(update=changes)
+        text = await cause_of(self._client, failure)
+        return scheduled.model_copy(update={"kind": "failed", "at": at, "text": text})
 
     async def _decode(self, payloads: Sequence[Payload], kind: type[T]) -> T:
         if not payloads:

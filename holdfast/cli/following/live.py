@@ -13,11 +13,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.kept_answers import find_answer
 from holdfast.cli.following.history import LiveEvent, TaskHistory, place
 from holdfast.cli.output import shortened
+from holdfast.reading.ended import activities_of, cause_of
 from holdfast.reading.step_events import attempt_text
-from holdfast.reading.streams.attempts import lost_calls, seconds_until, why
+from holdfast.reading.streams.attempts import lost_calls, seconds_until
 from holdfast.task.data.wire import activity_key
 from holdfast.values.messages import ToolCall
 from holdfast.values.text.terminal import printable
@@ -76,16 +76,16 @@ class LiveView:
         while True:
             with suppress(RPCError):
                 found = await handle.describe()
-                for pending in found.raw_description.pending_activities:
+                for pending in activities_of(found):
                     known = self._flying.get(pending.activity_id)
                     if known is not None and pending.attempt > 1:
                         changes: dict[str, object] = {"kind": "retried", "attempt": pending.attempt}
-                        changes |= {"text": why(pending.last_failure)}
+                        changes |= {"text": await cause_of(self._client, pending.last_failure)}
                         changes |= {"seconds": seconds_until(pending)}
                         if known.name == "model":
-                            ours = (activity_key(found.run_id, pending.activity_id),)
-                            kept = await find_answer(self._archive, self._task_id, known.lane, ours)
-                            changes |= {"name": ", ".join(lost_calls(kept)) or known.name}
+                            ours = (activity_key(found.run_id, known.activity), known.lost)
+                            lost = await lost_calls(self._archive, self._task_id, known.lane, ours)
+                            changes |= {"name": ", ".join(lost) or known.name}
                         self.take(known.model_copy(update=changes))
             await asyncio.sleep(POLL_SECONDS)
 

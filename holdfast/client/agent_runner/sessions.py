@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import cast, overload
 
 from temporalio.client import Client
@@ -16,7 +17,6 @@ from holdfast.archive.contents import refer_all
 from holdfast.archive.segments import (
     commit_at,
     committing_tasks,
-    read_messages,
     turns,
     write_messages,
 )
@@ -117,7 +117,7 @@ class Session:
         except TaskNotFoundError:
             return []
         found = await turns(self._archive, state)
-        read = self._reader.turn if legible else self._turn_read
+        read = partial(self._reader.turn, legible=legible)
         return [message for turn in found for message in await read(turn.sha256)]
 
     async def verify(self) -> Verification:
@@ -333,7 +333,7 @@ class Session:
         """
         found = await turns(self._archive, state)
         for count, turn in enumerate(reversed(found), start=1):
-            items = shown_items(await self._turn_read(turn.sha256))
+            items = shown_items(await self._reader.turn(turn.sha256, legible=False))
             if items:
                 return count, items
         return 0, []
@@ -349,10 +349,6 @@ class Session:
             ConnectError: As for append.
         """
         await self.reset()
-
-    async def _turn_read(self, sha256: str) -> list[Message]:
-        found = await read_messages(self._archive, sha256)
-        return [await self._reader.resolve(message) for message in found]
 
     async def _commit(self, turn: CommitRef) -> None:
         with server_errors():

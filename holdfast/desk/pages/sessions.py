@@ -78,7 +78,7 @@ class Sessions:
         if self._body.shows(state.digest):
             return
         commits = (await turns(runner.archive, state))[-MOST:]
-        read = runner.reader.turn
+        read = partial(runner.reader.turn, legible=True)
         shown = [turn_of(commit.task, await read(commit.sha256)) for commit in commits]
         try:
             cost = cost_shown(await session.usage())

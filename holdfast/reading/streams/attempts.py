@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from temporalio.api.enums.v1 import EventType, TimeoutType
-from temporalio.api.failure.v1 import Failure
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.service import RPCError
 
+from holdfast.archive.archive import Archive
 from holdfast.archive.kept_answers import find_answer
+from holdfast.errors import ArchiveError
+from holdfast.reading.ended import activities_of, cause_of
 from holdfast.reading.reader import Reader
 from holdfast.reading.step_events import Attempt
-from holdfast.reading.streams.noted import WORKER_LOST
 from holdfast.task.data.calls import call_digest
-from holdfast.task.data.children import ENDED
 from holdfast.task.data.records import OpenState
-from holdfast.task.data.wire import AdvanceInput, KeptAnswer, ToolInput, activity_key
-from holdfast.values.text.redact import redact
+from holdfast.task.data.wire import AdvanceInput, ToolInput, activity_key
+from holdfast.values.text.logs import log
 
 LOOK_SECONDS = 1.0
 """Least time between two looks at the pending activities of a task."""
@@ -71,10 +71,9 @@ class Attempts:
         found = await self._reader.describe(self._task_id)
         run_id = found.run_id
         events: list[Attempt] = []
-        for pending in found.raw_description.pending_activities:
+        for pending in activities_of(found):
             mark = (run_id, pending.activity_id, pending.attempt)
-            is_watch = pending.activity_type.name == ENDED  # its attempts fail as a rule
-            if pending.attempt <= 1 or is_watch or mark in self._seen:
+            if pending.attempt <= 1 or mark in self._seen:
                 continue
             self._seen.add(mark)
             place = await self._place(run_id, pending, opens)
@@ -85,7 +84,7 @@ class Attempts:
                     step_id=place.step_id,
                     name=name,
                     attempt=place.tried + pending.attempt,
-                    why=redact(why(pending.last_failure)),
+                    why=await cause_of(self._reader.client, pending.last_failure),
                     seconds=seconds_until(pending),
                 )
                 for name in place.names
@@ -112,16 +111,30 @@ class Attempts:
                 if kind == "step":
                     [step] = await converter.decode(payloads, [AdvanceInput])
                     ours = (activity_key(run_id, pending.activity_id), step.lost)
-                    kept = await find_answer(self._reader.archive, self._task_id, step.lane, ours)
-                    names = () if lost_calls(kept) else ("model",)  # recorded once they are lost
+                    lost = await lost_calls(self._reader.archive, self._task_id, step.lane, ours)
+                    names = () if lost else ("model",)  # recorded once they are lost
                     return _Place(_step_id(opens, step.n), names)
                 [given] = await converter.decode(payloads, [ToolInput])
                 return _Place(_step_id(opens, given.n), (_tool(opens, given),), given.tried)
         return _Place("", (kind,))
 
 
-def lost_calls(kept: KeptAnswer) -> tuple[str, ...]:
-    """Name the calls that an earlier attempt of a step's activity may have begun."""
+async def lost_calls(
+    archive: Archive, task_id: str, lane: int, activities: tuple[str, str]
+) -> tuple[str, ...]:
+    """Name the calls that an earlier attempt of a step's activity may have begun.
+
+    Args:
+        archive: The namespace's archive; while it is down, no call is known.
+        task_id: The task.
+        lane: The lane of its step.
+        activities: Keys of the activity, and of the one that was lost before it.
+    """
+    try:
+        kept = await find_answer(archive, task_id, lane, activities)
+    except ArchiveError as error:
+        log.warning("The calls that a lost worker had begun are not known now: %s", error)
+        return ()
     calls = kept.paid.answer.message.calls if kept.paid and kept.paid.answer else ()
     names = {call_digest(each): each.name for each in calls}
     return tuple(names.get(kept.runs[i], "tool") for i in sorted({*kept.runs} - {*kept.done}))
@@ -133,18 +146,6 @@ def seconds_until(pending: PendingActivityInfo) -> float:
     if not pending.HasField("next_attempt_schedule_time"):
         return 0.0
     return max(round(when.ToMicroseconds() / 1e6 - time.time(), 1), 0.0)
-
-
-def why(failure: Failure) -> str:
-    """Name a failure by its innermost cause."""
-    while failure.HasField("cause"):
-        failure = failure.cause
-    if failure.HasField("timeout_failure_info"):
-        if failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT:
-            return WORKER_LOST
-        return "it took too long"
-    kind = failure.application_failure_info.type
-    return f"{kind}: {failure.message}" if kind else failure.message
 
 
 def _step_id(opens: Sequence[OpenState], n: int) -> str:

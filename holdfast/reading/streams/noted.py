@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
+from holdfast.reading.ended import WORKER_LOST
 from holdfast.reading.step_events import (
     ApprovalDecided,
     Attempt,
@@ -16,8 +17,6 @@ from holdfast.reading.step_events import (
 from holdfast.task.data.commands import said_in
 from holdfast.task.happenings import Noted, StepsUndone
 from holdfast.values.base import Json
-
-WORKER_LOST = "worker lost"
 
 _Status = Literal["approved", "rejected", "responded", "expired", "withdrawn"]
 

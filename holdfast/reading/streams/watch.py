@@ -8,10 +8,10 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.converter import DataConverter
 
 from holdfast.models.draft import Frame
+from holdfast.reading.ended import activities_of
 from holdfast.reading.reader import Reader
 from holdfast.reading.streams.hub import StreamKey
 from holdfast.reading.streams.progress import read_progress
-from holdfast.task.data.children import ENDED
 from holdfast.values.base import Json
 
 
@@ -41,8 +41,7 @@ class Watch:
             ConnectError: The server could not be reached.
         """
         found = await self._reader.describe(self._task_id)
-        every = found.raw_description.pending_activities
-        pending = [each for each in every if each.activity_type.name != ENDED]
+        pending = activities_of(found)
         self.idle = not pending and not found.raw_description.HasField("pending_workflow_task")
         converter = self._reader.client.data_converter
         self.frames = {}

@@ -6,23 +6,22 @@ The method is chain-of-abstraction reasoning (Gao et al. 2024, arXiv:2401.17464)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, assistant, user
-from holdfast.values.steps import Task, TaskStep, TaskStepOutput
-from holdfast.workers.base import AgentWorker
+from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.workers.chain import prompts
 from holdfast.workers.chain.chain import Chain, parse_chain
 from holdfast.workers.compiler.plan import PlanError
-from holdfast.workers.compiler.worker import observation, run_call
+from holdfast.workers.compiler.worker import PlanningAgentWorker, observation
 from holdfast.workers.limits import at_least
 
 if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext
 
 
-class ChainOfAbstractionAgentWorker(AgentWorker):
+class ChainOfAbstractionAgentWorker(PlanningAgentWorker):
     """Two model calls a turn, however many tools are used between them.
 
     The first step asks for a chain: the reasoning as text, with a call instead of each result.
@@ -42,9 +41,6 @@ class ChainOfAbstractionAgentWorker(AgentWorker):
         InvalidArgumentError: `max_plan_attempts` is below 1, or no whole number.
     """
 
-    max_parallel: ClassVar[int] = 16
-    offers_hosted: ClassVar[bool] = False
-
     def __init__(
         self,
         *,
@@ -57,25 +53,7 @@ class ChainOfAbstractionAgentWorker(AgentWorker):
         self.plan_prompt = plan_prompt
         self.answer_prompt = answer_prompt
 
-    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        """Write the chain, run one call of it, or answer."""
-        told = step.message()
-        if told is not None:
-            ctx.add(told)
-        match step.step_state.get("kind"):
-            case "call":
-                return run_call(step, ctx)
-            case "answer":
-                return await self._answer(step, ctx)
-            case _:
-                return await self._plan(step, ctx)
-
-    def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
-        """Keep what the user said and the answers."""
-        del task
-        return [message for message in transcript if message.role in ("user", "assistant")]
-
-    async def _plan(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    async def plan(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Ask for a chain, and queue its calls and the answer."""
         tools = await ctx.offered_tools()
         rules = prompts.planning(ctx.agent.instructions, self.plan_prompt, tools)
@@ -98,7 +76,7 @@ class ChainOfAbstractionAgentWorker(AgentWorker):
                 asked = [*asked, *said, complaint]
         return _planned(step, ctx, chain)
 
-    async def _answer(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    async def end(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Put the results into the chain, and ask for the answer."""
         planned: dict[str, Json] = ctx.inputs[step.step_state["plan"]]
         chain = Chain.model_validate(planned["chain"])

@@ -6,6 +6,7 @@ Source: Kim et al., An LLM Compiler for Parallel Function Calling, arXiv:2312.04
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -35,7 +36,40 @@ JOIN_ATTEMPTS = 2
 _NOTHING = "(nothing)"  # providers refuse an empty assistant message
 
 
-class LLMCompilerAgentWorker(AgentWorker):
+class PlanningAgentWorker(AgentWorker):
+    """Plans calls, runs each in a step of its own, and ends with a step that has their results."""
+
+    max_parallel: ClassVar[int] = 16
+    offers_hosted: ClassVar[bool] = False
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        """Plan, run one call of a plan, or end."""
+        told = step.message()
+        if told is not None:
+            ctx.add(told)
+        match step.step_state.get("kind"):
+            case "call":
+                return run_call(step, ctx)
+            case "answer" | "join":
+                return await self.end(step, ctx)
+            case _:
+                return await self.plan(step, ctx)
+
+    @abstractmethod
+    async def plan(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        """Ask for a plan, and queue its calls and the step that ends it."""
+
+    @abstractmethod
+    async def end(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        """Answer from the results of the calls."""
+
+    def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
+        """Keep the user messages and the answers."""
+        del task
+        return [message for message in transcript if message.role in ("user", "assistant")]
+
+
+class LLMCompilerAgentWorker(PlanningAgentWorker):
     """Plans tool calls as a graph, and runs each call as soon as its inputs are there.
 
     A round is a plan step, one step per call (`p1.3` is call 3 of plan 1) and a join step
@@ -58,35 +92,14 @@ class LLMCompilerAgentWorker(AgentWorker):
         InvalidArgumentError: An argument is too small, or not a whole number.
     """
 
-    max_parallel: ClassVar[int] = 16
-    offers_hosted: ClassVar[bool] = False
-
     def __init__(self, *, max_replans: int = 3, max_plan_attempts: int = 2) -> None:
         """Keep the two limits."""
         self.max_replans = at_least(0, "max_replans", max_replans)
         self.max_plan_attempts = at_least(1, "max_plan_attempts", max_plan_attempts)
 
-    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        """Plan, run one call of a plan, or join."""
-        told = step.message()
-        if told is not None:
-            ctx.add(told)
-        match step.step_state.get("kind"):
-            case "call":
-                return run_call(step, ctx)
-            case "join":
-                return await self._join(step, ctx)
-            case _:
-                return await self._plan(step, ctx)
-
-    def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
-        """Keep the user messages and the answers."""
-        del task
-        return [message for message in transcript if message.role in ("user", "assistant")]
-
     # ---- planning
 
-    async def _plan(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    async def plan(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Make a plan, and queue its calls and its join step."""
         tools = await ctx.offered_tools()
         if not tools:
@@ -116,7 +129,7 @@ class LLMCompilerAgentWorker(AgentWorker):
 
     # ---- joining
 
-    async def _join(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    async def end(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Answer, or queue another plan."""
         rounds = [*_rounds(ctx, step.step_state["plan"]), _round(step, ctx)]
         if _turns(ctx) > step.step_state["turns"]:
