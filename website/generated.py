@@ -12,6 +12,7 @@ from typer.main import get_command
 from holdfast.cli.app import app
 from holdfast.cli.exits import EPILOG
 from holdfast.sync import AgentRunner, Session
+from website import messages
 from website.errors import SiteError
 from website.reference import Reference, page, plain
 from website.stage import HOME, SOURCE, copy_source, write_page
@@ -39,10 +40,12 @@ def make() -> None:
         (PLAIN / f"{group.name}.md").write_text(plain(group, names), "utf-8")
         lines.append(f"* [{group.title}]({group.name}.md): {group.about}")
     lines.append("* [holdfast.sync](sync.md): the step API without `await`.")
+    lines.append("* [Error messages](messages.md): every message, and what to do about it.")
     lines.append("* [Command line](commands.md): every command of `holdfast`.")
     write_page("reference/index.md", "\n".join(lines) + "\n")
     write_page("reference/sync.md", _sync())
     write_page("reference/commands.md", _commands())
+    write_page("reference/messages.md", messages.page(SOURCE / "holdfast"))
 
 
 def _sync() -> str:
