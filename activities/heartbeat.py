@@ -238,6 +238,9 @@ NEWS_SECONDS = 0.02
 """Shortest time between two heartbeats with news. The worker throttles them to the newest one in
 0.1 s."""
 
+PROGRESS_SECONDS = 0.5
+"""Shortest time between two heartbeats that show how far an answer is: each is billed."""
+
 
 class Pulse:
     """The heartbeats of one activity, with their details. Safe from any thread.
@@ -256,6 +259,7 @@ class Pulse:
         self.moved = False
         self.failed = FailedCalls()
         self._hasty_until = 0.0
+        self._tells, self._told = False, 0.0
         self._heir: Pulse | None = None
         self._home = asyncio.get_running_loop()
         self._make_details: Callable[[], Json] | None = None
@@ -274,10 +278,18 @@ class Pulse:
         """Have later heartbeats carry what this function returns then."""
         self._make_details = details
 
-    def publish(self, details: Callable[[], Json]) -> None:
-        """Send a heartbeat soon; it and later ones carry what this function returns then."""
-        self.carry(details)
-        self.show()
+    def tell_progress(self) -> None:
+        """Send a heartbeat, but no two of these within `PROGRESS_SECONDS`."""
+        if not self._tells:
+            self._tells = True
+            self._home.call_soon_threadsafe(self._tell_later)
+
+    def _tell_later(self) -> None:
+        self._home.call_later(max(self._told + PROGRESS_SECONDS - now(), 0.0), self._tell)
+
+    def _tell(self) -> None:
+        self._tells, self._told = False, now()
+        self.news.set()
 
     def show(self) -> None:
         """Send a heartbeat soon, with details from the same function as before."""

@@ -16,6 +16,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from holdfast.engine.search_attributes import AGENT_TASK, SEAL_MEMO
+from holdfast.reading.streams.hub import local_hub
 from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, Approval, StandingRule
 from holdfast.task.data.children import secret_of_child
 from holdfast.task.data.closing import EntriesPage, EntriesRequest
@@ -391,7 +392,8 @@ class AgentTask(Opening):
 
     @workflow.query(name="entries", description="For programs: a page of the ledger.")
     def entries_query(self, asked: EntriesRequest) -> EntriesPage:
-        """Show a page of the ledger."""
+        """Show a page of the ledger; note that somebody may want more than that."""
+        local_hub.asked(workflow.info().workflow_id, asked.hub)
         return entries_page(self.core.ledger, asked)
 
     @workflow.query(name="step", description="For programs: one step as data.")

@@ -34,7 +34,7 @@ from holdfast.models.draft import Draft
 from holdfast.models.local_names import named
 from holdfast.models.openai.response_tools import refuse_hosted
 from holdfast.models.prices import Prices, priced
-from holdfast.reading.streams.hub import StreamHub, StreamKey, local_hub
+from holdfast.reading.streams.hub import LocalHub, StreamKey, local_hub
 from holdfast.reading.streams.progress import write_progress
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import AdvanceInput
@@ -48,8 +48,11 @@ from holdfast.workers.context.journal import OverBudget
 
 
 @contextmanager
-def publishing(hub: StreamHub, pulse: Pulse, key: StreamKey, attempt: int) -> Generator[Tell]:
+def publishing(hub: LocalHub, pulse: Pulse, key: StreamKey, attempt: int) -> Generator[Tell]:
     """Yield a function that publishes deltas: by the hub and, for other processes, by heartbeats.
+
+    Each heartbeat that shows that the worker lives has the newest of them. Others are sent only
+    where a reader in another process may want them.
 
     Args:
         hub: Carries pieces to readers in this process.
@@ -65,10 +68,11 @@ def publishing(hub: StreamHub, pulse: Pulse, key: StreamKey, attempt: int) -> Ge
     def publish(delta: Delta) -> None:
         draft.add(delta)
         hub.publish(key, shared, delta)
-        pulse.publish(window)
+        if hub.is_read_elsewhere(key.task_id):
+            pulse.tell_progress()
 
     shared = hub.begin(key, attempt)
-    pulse.publish(window)
+    pulse.carry(window)
     try:
         yield publish
     finally:

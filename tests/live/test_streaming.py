@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from temporalio.client import Client
 
 from holdfast import Agent, AgentRunner, Runner, TaskStep, TaskStepOutput, tool
+from holdfast.activities.heartbeat import Pulse
 from holdfast.reading.reader import Reader
 from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
@@ -126,6 +127,48 @@ async def test_an_answer_is_told_while_it_is_made(streaming: Streaming, model: F
     assert words([*got, *rest]) == ["agent agent", *TEXT, "completed", "message_output_created"]
 
 
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """List the heartbeats that were wanted for progress alone."""
+    told: list[str] = []
+
+    def tell(_own: Pulse) -> None:
+        told.append("told")
+
+    monkeypatch.setattr(Pulse, "tell_progress", tell)
+    return told
+
+
+async def test_an_answer_that_is_read_in_the_process_of_its_worker_costs_no_heartbeats(
+    streaming: Streaming, model: FakeOpenAI, told: list[str]
+) -> None:
+    model.paced("one two three", piece=4, hold_after=1)
+    run = await streaming()
+    got: list[StreamEvent] = []
+    async for event in run.stream_events():
+        got.append(event)
+        if said(got) == "one ":
+            told.clear()  # it may have begun before its reader
+            model.release()
+    assert (said(got), told) == ("one two three", [])
+
+
+async def test_an_answer_that_a_reader_elsewhere_has_begun_to_read_is_told_by_heartbeats(
+    streaming: Streaming, model: FakeOpenAI, told: list[str]
+) -> None:
+    model.paced("one two three", piece=4, hold_after=1)
+    run = await streaming()
+    here = asyncio.ensure_future(read(run.stream_events()))
+    await model.until_held()
+    there = elsewhere(streaming.runner, run.task_id)
+    await anext(there)
+    told.clear()
+    model.release()
+    await here
+    assert told
+    await there.aclose()
+
+
 async def test_readers_elsewhere_see_answers_by_heartbeats(
     streaming: Streaming, model: FakeOpenAI
 ) -> None:
@@ -147,7 +190,7 @@ async def test_readers_elsewhere_see_answers_by_heartbeats(
 
 async def elsewhere(
     runner: AgentRunner, task_id: str, offset: int = 0
-) -> AsyncIterator[StreamEvent]:
+) -> AsyncGenerator[StreamEvent]:
     """Read as a process does that gets nothing from the worker's hub."""
     engine = Reader(runner.client, runner.archive)
     reader = StreamReader(engine, task_id, offset=offset, hub=LocalHub())

@@ -95,7 +95,9 @@ class Follower:
         ended: Whether the last event was read: the task is closed.
     """
 
-    def __init__(self, reader: Reader, respond: Respond, task_id: str, after: int = -1) -> None:
+    def __init__(
+        self, reader: Reader, respond: Respond, task_id: str, after: int = -1, *, hub: str = ""
+    ) -> None:
         """Read nothing yet.
 
         Args:
@@ -103,7 +105,9 @@ class Follower:
             respond: Reads the answer of a finalized task.
             task_id: The task.
             after: Number of the last event that is known already; -1 for none.
+            hub: As for `EntriesRequest`.
         """
+        self._hub = hub
         self._reader = reader
         self._respond = respond
         self._task_id = task_id
@@ -218,7 +222,7 @@ class Follower:
         entries: list[Entry] = []
         while True:
             seen = self._seen + len(entries)
-            asked = EntriesRequest(skip=max(seen - self._base, 0), opens=True)
+            asked = EntriesRequest(skip=max(seen - self._base, 0), opens=True, hub=self._hub)
             page = await self._reader.query(
                 self._task_id, "entries", EntriesPage, asked, even_closed=even_closed
             )

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from holdfast.models.base import Delta
 from holdfast.models.draft import Draft, Frame
 
 MOST_UNITS = 100_000
 """Most characters of answers that are over which a hub keeps for its readers."""
+
+MOST_ASKED = 10_000
+"""Most tasks of which a hub knows that readers of other processes have asked them."""
 
 
 class StreamKey(NamedTuple):
@@ -27,26 +32,6 @@ class StreamKey(NamedTuple):
     task_id: str
     n: int
     answer: int
-
-
-class StreamHub(Protocol):
-    """Carries deltas of answers to readers; lost ones do no harm, the recorded answer has all."""
-
-    def begin(self, key: StreamKey, attempt: int) -> Draft:
-        """Begin an attempt, which voids the deltas of earlier ones; return its draft."""
-        ...
-
-    def publish(self, key: StreamKey, draft: Draft, delta: Delta) -> None:
-        """Publish one delta of an attempt, unless a later one has begun; returns at once."""
-        ...
-
-    def end(self, key: StreamKey, draft: Draft) -> None:
-        """Drop the draft of an attempt that is over, unless a later one has begun."""
-        ...
-
-    def read(self, key: StreamKey, since: int = 0) -> Frame | None:
-        """Return the newest attempt's draft from a place on; None when no attempt is running."""
-        ...
 
 
 class News(asyncio.Event):
@@ -86,6 +71,10 @@ class Listeners:
                 if not self._waiting[task_id]:
                     del self._waiting[task_id]
 
+    def has(self, task_id: str) -> bool:
+        """Whether somebody waits for news of a task."""
+        return task_id in self._waiting
+
     def wake(self, task_id: str, *, is_recorded: bool = False) -> None:
         """Say that there is something new of a task."""
         with self._lock:
@@ -105,6 +94,36 @@ class LocalHub:
         self._over: dict[StreamKey, Draft] = {}
         self._kept = 0
         self._readers = Listeners()
+        self._name = secrets.token_hex(4)
+        self._asked: dict[str, bool] = {}
+
+    @property
+    def name(self) -> str:
+        """What tells this hub from those of other processes, of a forked one, too."""
+        return f"{self._name}-{os.getpid()}"
+
+    def asked(self, task_id: str, reader: str) -> None:
+        """Note that a reader asks a task for its record; readers do at each news of it.
+
+        Args:
+            task_id: The task.
+            reader: Name of the reader's hub; empty for one that wants no unfinished answers.
+        """
+        if not reader or reader == self.name:
+            return
+        with self._lock:
+            self._asked.pop(task_id, None)
+            self._asked[task_id] = True
+            if len(self._asked) > MOST_ASKED:
+                del self._asked[next(iter(self._asked))]
+
+    def is_read_elsewhere(self, task_id: str) -> bool:
+        """Whether a reader in another process may want a task's unfinished answer.
+
+        It does if it has asked since the answer before. A task that nobody has asked here may be
+        asked in a worker process that has its workflow; but hardly when a reader is here.
+        """
+        return self._asked.get(task_id, not self._readers.has(task_id))
 
     def begin(self, key: StreamKey, attempt: int) -> Draft:
         """Begin an attempt, which voids the deltas of earlier ones; return its draft."""
@@ -123,6 +142,8 @@ class LocalHub:
     def end(self, key: StreamKey, draft: Draft) -> None:
         """Drop the draft of an attempt that is over, unless a later one has begun."""
         with self._lock:
+            if key.task_id in self._asked:
+                self._asked[key.task_id] = False
             if self._drafts.get(key) is draft:
                 del self._drafts[key]
                 if draft.units:

@@ -134,7 +134,7 @@ class StreamReader:
         self._called: dict[str, str] = {}  # ids of calls to names of their tools
         self._snapshot: AgentSnapshot | None = None
         self._hub = hub
-        self._follower = Follower(reader, _no_response, task_id)
+        self._follower = Follower(reader, _no_response, task_id, hub=hub.name)
         self._watch = Watch(reader, task_id)
         self._asking: Asking | None = None
         self._live: Live | None = None
@@ -185,8 +185,8 @@ class StreamReader:
             ConnectError: The server could not be reached; likewise.
         """
         over = over or asyncio.Event()
-        await asyncio.to_thread(load_openai)
         with self._hub.listening(self._task_id) as news:
+            await asyncio.to_thread(load_openai)
             while True:
                 last = over.is_set()
                 yield await self._recorded()

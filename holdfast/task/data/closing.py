@@ -18,11 +18,13 @@ class EntriesRequest(Value):
         skip: Entries to skip, counted from the end of the last segment.
         opens: Whether to show the open steps, too.
         task: Whether to describe the task, too.
+        hub: Name of the hub of a reader that wants unfinished answers, too.
     """
 
     skip: int = 0
     opens: bool = False
     task: bool = False
+    hub: str = ""
 
 
 class EntriesPage(Value):
