@@ -13,16 +13,8 @@ import json
 
 from pydantic import BaseModel
 
-from holdfast import (
-    Agent,
-    AgentRunner,
-    Runner,
-    ToolCall,
-    ToolContext,
-    handoff,
-    remove_all_tools,
-    tool,
-)
+from holdfast import Agent, AgentRunner, Runner, ToolCall, ToolContext, handoff, tool
+from holdfast.agents_sdk import remove_all_tools
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 

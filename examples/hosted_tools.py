@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast import Agent, AgentRunner, HostedMCPTool, WebSearchTool
+from holdfast import Agent, AgentRunner
+from holdfast.agents_sdk import HostedMCPTool, WebSearchTool
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI, ask_approval, hosted, reply
 

@@ -33,6 +33,12 @@ class Group:
     sources: tuple[str, ...] = ()
 
 
+OF_THE_SDK = Group(
+    "agents_sdk",
+    "holdfast.agents_sdk",
+    "What only programs of the OpenAI Agents SDK use. It has their other names, too.",
+    "holdfast.agents_sdk",
+)
 GROUPS = (
     Group(
         "agents",
@@ -133,15 +139,10 @@ GROUPS = (
     Group("workers", "holdfast.workers", "Ways to reason.", "holdfast.workers"),
     Group("testing", "holdfast.testing", "Tools for tests of agents.", "holdfast.testing"),
     Group("tracing", "holdfast.tracing", "Spans and traces.", "holdfast.tracing"),
-    Group(
-        "spans",
-        "Spans of your own",
-        "Blocks of your code that appear in a task's trace.",
-        sources=("holdfast.tracing.provider_spans", "holdfast.tracing.spans"),
-    ),
     Group("errors", "holdfast.errors", "Every error, in one tree.", "holdfast.errors"),
     Group("mcp", "holdfast.mcp", "Servers of the Model Context Protocol as tools.", "holdfast.mcp"),
     Group("desk", "holdfast.desk", "Pages and an HTTP API for people.", "holdfast.desk"),
+    OF_THE_SDK,
     Group(
         "llama_index",
         "holdfast.llama_index",
@@ -162,13 +163,16 @@ class Reference:
         self._holdfast = loaded
 
     def names(self, module: str) -> dict[str, griffe.Object]:
-        """Return what a public module exports, by name; the package itself, what its stub names."""
-        if module == "holdfast":
-            stub = self._holdfast.imports.items()
-            named = [name for name, path in stub if path.startswith("holdfast.")]
-            exported = [name for name in named if name != "_filters"]  # a module, by another name
-            return {name: _object(self._holdfast.members[name]) for name in exported}
-        found = self._holdfast[module.split(".", 1)[1]]
+        """Return what a public module exports, by name; where it has a stub, what that names."""
+        found = self._holdfast[module.split(".", 1)[1]] if "." in module else self._holdfast
+        if module in {"holdfast", "holdfast.agents_sdk"}:
+            named = [
+                name
+                for name, path in found.imports.items()
+                if path.startswith("holdfast.") and ".stub_names." not in path
+            ]
+            objects = {name: _object(found.members[name]) for name in named}
+            return {name: each for name, each in objects.items() if not each.is_module}
         exported = [each if isinstance(each, str) else each.name for each in found.exports or ()]
         if not exported:
             exported = [
@@ -187,7 +191,7 @@ class Reference:
         made: dict[Group, dict[str, griffe.Object]] = {}
         elsewhere: set[str] = set()
         for group in GROUPS:
-            if not group.sources:
+            if not group.sources and group is not OF_THE_SDK:
                 made[group] = self.names(group.module)
                 elsewhere |= {each.path for each in made[group].values()}
         for name, each in self.names("holdfast").items():
@@ -201,6 +205,12 @@ class Reference:
                 )
                 raise SiteError(msg)
             made.setdefault(found, {})[name] = each
+            elsewhere.add(each.path)
+        made[OF_THE_SDK] = {
+            name: each
+            for name, each in self.names(OF_THE_SDK.module).items()
+            if each.path not in elsewhere
+        }
         return {group: made[group] for group in GROUPS if group in made}
 
     def undocumented(self) -> list[str]:

@@ -14,8 +14,7 @@ from agents import Agent as SdkAgent
 from agents import OpenAIResponsesModel, function_tool, set_tracing_disabled
 from openai import AsyncOpenAI
 
-from holdfast import Agent, AgentRunner
-from holdfast.adapters import agents_sdk_tool
+from holdfast import Agent, AgentRunner, agents_sdk_tool
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 

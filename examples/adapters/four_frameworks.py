@@ -26,8 +26,7 @@ from pydantic_ai.messages import ModelResponse as PydanticResponse
 from pydantic_ai.messages import TextPart
 from pydantic_ai.models.function import FunctionModel
 
-from holdfast import Agent, AgentRunner, ToolCall
-from holdfast.adapters import agents_sdk_tool, langchain_tool, pydantic_ai_tool
+from holdfast import Agent, AgentRunner, ToolCall, agents_sdk_tool, langchain_tool, pydantic_ai_tool
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 

@@ -12,8 +12,7 @@ import asyncio
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from holdfast import Agent, AgentRunner, Effect, ToolCall
-from holdfast.adapters import langchain_tool
+from holdfast import Agent, AgentRunner, Effect, ToolCall, langchain_tool
 from holdfast.testing import ScriptedModel
 
 rooms: list[str] = []

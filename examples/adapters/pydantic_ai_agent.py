@@ -15,8 +15,7 @@ from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.test import TestModel
 
-from holdfast import Agent, AgentRunner, ToolCall
-from holdfast.adapters import pydantic_ai_tool
+from holdfast import Agent, AgentRunner, ToolCall, pydantic_ai_tool
 from holdfast.testing import ScriptedModel
 
 

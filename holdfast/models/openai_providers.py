@@ -10,7 +10,6 @@ from holdfast.models.agents_sdk import ModelProvider
 from holdfast.models.defaults import default_api
 from holdfast.models.providers import MultiProviderMap, model_providers
 from holdfast.models.resolve import get_default_model
-from holdfast.values.text.absent_names import SOCKET
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
@@ -22,10 +21,11 @@ PrefixMode = Literal["alias", "model_id"]
 UnknownMode = Literal["error", "model_id"]
 
 
+_SOCKET = "models are called over HTTP; use OpenAIResponsesModel"
 _ABSENT = {
-    "websocket_base_url": SOCKET,
-    "use_responses_websocket": SOCKET,
-    "responses_websocket_options": SOCKET,
+    "websocket_base_url": _SOCKET,
+    "use_responses_websocket": _SOCKET,
+    "responses_websocket_options": _SOCKET,
     "agent_registration": "agents are not registered at the provider",
 }
 """Arguments of the Agents SDK's provider that are not served, and why."""

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import RunConfig as HoldfastRunConfig
 from holdfast import Runner as HoldfastRunner
-from holdfast import function_tool
+from holdfast.agents_sdk import function_tool
 from holdfast.testing import FakeOpenAI
 from tests.differential.lib import MODEL, Lib
 from tests.differential.observed import Event, observe_request, with_call_ids

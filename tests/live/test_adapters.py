@@ -9,8 +9,7 @@ import pytest
 from agents import Agent as SdkAgent
 from agents import function_tool as sdk_function_tool
 
-from holdfast import Agent, Runner
-from holdfast.adapters import agents_sdk_tool, langchain_tool, pydantic_ai_tool
+from holdfast import Agent, Runner, agents_sdk_tool, langchain_tool, pydantic_ai_tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig

@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Agent,
-    AgentOutputSchemaBase,
-    ModelBehaviorError,
-    RunConfig,
-    RunContextWrapper,
-    RunState,
-)
+from holdfast import Agent, ModelBehaviorError, RunConfig, RunContextWrapper, RunState
 from holdfast.agents.handoffs.handoff import Handoff
+from holdfast.agents_sdk import AgentOutputSchemaBase
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent
 from tests.support.runs import Runs, look, outputs, tools

@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from holdfast import RunHooks, Runner, RunState, Usage, tool
+from holdfast.agents.tools.decorator import Tool
+from holdfast.agents_sdk import (
     HostedMCPTool,
     MCPToolApprovalFunctionResult,
     MCPToolApprovalRequest,
     Model,
     ModelResponse,
-    RunHooks,
-    Runner,
-    RunState,
-    Usage,
-    tool,
 )
-from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import UnfitAnswerError
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import ToolCall

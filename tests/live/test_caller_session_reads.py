@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Runner, SessionSettings, tool
+from holdfast import Runner, tool
+from holdfast.agents_sdk import SessionSettings
 from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.client.caller_sessions import store
 from holdfast.client.caller_sessions.tail import FEW, TAIL

@@ -11,7 +11,6 @@ import pytest
 from holdfast import (
     GuardrailFunctionOutput,
     OutputGuardrail,
-    OutputGuardrailBlockedMessageArgs,
     OutputGuardrailTripwireTriggered,
     RunConfig,
     Runner,
@@ -19,6 +18,7 @@ from holdfast import (
     Session,
     UserError,
 )
+from holdfast.agents_sdk import OutputGuardrailBlockedMessageArgs
 from holdfast.client.agent_runner.task_ids import new_id
 from holdfast.client.caller_sessions import store
 from holdfast.errors import InvalidArgumentError, SessionUnclearError, TaskExistsError

@@ -22,9 +22,9 @@ from holdfast import (
     RunConfig,
     Runner,
     StepFailedError,
-    function_tool,
     tool,
 )
+from holdfast.agents_sdk import function_tool
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import call as called
 from holdfast.values.code import user_calls

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Tool, tool
+from holdfast import Agent, AgentRunner, tool
+from holdfast.agents_sdk import Tool
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall

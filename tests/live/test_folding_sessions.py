@@ -6,14 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    CallModelData,
-    ModelInputData,
-    ModelSettings,
-    RunConfig,
-    Runner,
-    SessionSettings,
-)
+from holdfast import ModelSettings, RunConfig, Runner
+from holdfast.agents_sdk import CallModelData, ModelInputData, SessionSettings
 from holdfast.testing import FakeOpenAI
 from tests.support.kept_session import Items, Kept
 from tests.support.rig import MakeAgent, Rig

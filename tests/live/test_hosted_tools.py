@@ -6,19 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Agent,
+from holdfast import Agent, HostedToolRan, RunConfig, Runner, StepFailedError, UserError, tool
+from holdfast.agents_sdk import (
     CodeInterpreterTool,
     FileSearchTool,
     HostedMCPTool,
-    HostedToolRan,
     ImageGenerationTool,
-    RunConfig,
-    Runner,
-    StepFailedError,
-    UserError,
     WebSearchTool,
-    tool,
 )
 from holdfast.errors import CommandRefusedError, UndoRefusedError
 from holdfast.testing import FakeOpenAI, ask_approval, hosted, reply

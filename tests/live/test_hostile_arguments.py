@@ -20,15 +20,9 @@ from typing import Any
 import pytest
 from typing_extensions import is_typeddict
 
-from holdfast import (
-    Agent,
-    AgentRunner,
+from holdfast import Agent, AgentRunner, Image, Runner, RunResultStreaming, RunState, configure
+from holdfast.agents_sdk import (
     FuncSchema,
-    Image,
-    Runner,
-    RunResultStreaming,
-    RunState,
-    configure,
     run_demo_loop,
     set_default_openai_api,
     set_default_openai_client,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import CustomTool, Image, SQLiteSession, ToolOutputImage, tool
+from holdfast import Image, SQLiteSession, tool
+from holdfast.agents_sdk import CustomTool, ToolOutputImage
 from holdfast.archive.contents import store_image
 from holdfast.testing import FakeOpenAI, FakeRequest, call, hosted, reply
 from holdfast.values.checks.json_shapes import as_array

@@ -9,7 +9,6 @@ import pytest
 from holdfast import (
     Agent,
     GuardrailFunctionOutput,
-    ModelRetrySettings,
     ModelSettings,
     OutputGuardrail,
     RunConfig,
@@ -19,6 +18,7 @@ from holdfast import (
     UserError,
     handoff,
 )
+from holdfast.agents_sdk import ModelRetrySettings
 from holdfast.models import ChatCompletionsModel
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast import (
+from holdfast import tool
+from holdfast.agents_sdk import (
     ApplyPatchOperation,
     ApplyPatchResult,
     ApplyPatchTool,
@@ -15,7 +16,6 @@ from holdfast import (
     ShellResult,
     ShellTool,
     apply_diff,
-    tool,
 )
 from holdfast.testing import FakeOpenAI, hosted, reply
 from tests.support.rig import MakeRunner

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import RunConfig, Runner, ToolExecutionConfig, handoff, tool
+from holdfast import RunConfig, Runner, handoff, tool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
+from holdfast.agents_sdk import ToolExecutionConfig
 from holdfast.errors import CommandRefusedError, ModelBehaviorError, UserError
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask

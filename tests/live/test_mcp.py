@@ -15,23 +15,25 @@ from holdfast import (
     Agent,
     AgentRunner,
     Effect,
-    HostedMCPTool,
     KeywordToolRetriever,
     RunContextWrapper,
     Runner,
-    Tool,
     ToolCall,
-    ToolCallItem,
-    ToolCallOutputItem,
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
-    ToolOrigin,
-    ToolOriginType,
     ToolOutputGuardrailData,
-    WebSearchTool,
     tool,
     tool_input_guardrail,
     tool_output_guardrail,
+)
+from holdfast.agents_sdk import (
+    HostedMCPTool,
+    Tool,
+    ToolCallItem,
+    ToolCallOutputItem,
+    ToolOrigin,
+    ToolOriginType,
+    WebSearchTool,
 )
 from holdfast.errors import StepFailedError, UserError
 from holdfast.mcp import MCPServerStdio, ToolFilterContext, create_static_tool_filter

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from holdfast import AgentRunner, RunConfig, Runner, Tool, tool
+from holdfast import AgentRunner, RunConfig, Runner, tool
+from holdfast.agents_sdk import Tool
 from holdfast.client.runner.runner import RunState
 from holdfast.errors import ModelBehaviorError, StepFailedError, UnfitAnswerError
 from holdfast.testing import FakeOpenAI

@@ -8,7 +8,8 @@ from typing import Any
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
-from holdfast import ItemHelpers, Runner, RunState
+from holdfast import Runner, RunState
+from holdfast.agents_sdk import ItemHelpers
 from holdfast.models import ChatCompletionsModel
 from holdfast.models.openai.item_checks import FAKE_ID
 from holdfast.testing import FakeOpenAI

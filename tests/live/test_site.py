@@ -144,7 +144,16 @@ def test_a_mistake_of_the_built_site_is_told(tmp_path: Path) -> None:
 
 def test_a_public_name_without_a_docstring_or_a_page_is_told(tmp_path: Path) -> None:
     package = tmp_path / "holdfast"
-    for name in ("models", "workers", "testing", "tracing", "mcp", "desk", "llama_index"):
+    for name in (
+        "models",
+        "workers",
+        "testing",
+        "tracing",
+        "mcp",
+        "desk",
+        "agents_sdk",
+        "llama_index",
+    ):
         (package / name).mkdir(parents=True)
         (package / name / "__init__.py").write_text('"""Empty."""\n__all__ = []\n', "utf-8")
     (package / "errors.py").write_text("class BadError(Exception):\n    pass\n", "utf-8")

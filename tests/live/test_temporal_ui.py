@@ -9,7 +9,8 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError
 
-from holdfast import AgentRunner, Task, Tool, tool
+from holdfast import AgentRunner, Task, tool
+from holdfast.agents_sdk import Tool
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
 from tests.support.rig import MakeRunner, until_status

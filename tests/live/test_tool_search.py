@@ -6,17 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    HostedMCPTool,
-    HostedToolRan,
-    ModelSettings,
-    ToolContext,
-    ToolSearchTool,
-    UserError,
-    tool,
-    tool_namespace,
-)
+from holdfast import HostedToolRan, ModelSettings, ToolContext, UserError, tool
 from holdfast.agents.tools.context import Effect
+from holdfast.agents_sdk import HostedMCPTool, ToolSearchTool, tool_namespace
 from holdfast.testing import FakeOpenAI, calls, hosted, reply
 from tests.support.rig import MakeRunner, Rig
 from tests.support.runs import Runs

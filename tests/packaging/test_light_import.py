@@ -4,9 +4,13 @@ import ast
 import importlib
 import json
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import holdfast
-from tests.packaging.checkout import ROOT, run_python
+from holdfast import agents_sdk
+from tests.packaging.checkout import run_python
 
 ALLOWED = {
     "annotated_types",
@@ -43,16 +47,46 @@ def test_declaring_an_agent_loads_pydantic_and_nothing_else(tmp_path: Path) -> N
     assert loaded - ALLOWED == set()
 
 
-def test_type_checkers_see_each_name_in_the_module_that_it_is_loaded_from() -> None:
-    stub = ast.parse((ROOT / "holdfast" / "__init__.pyi").read_text("utf-8"))
+PACKAGES = pytest.mark.parametrize("package", [holdfast, agents_sdk], ids=["product", "sdk"])
+
+
+@PACKAGES
+def test_type_checkers_see_each_name_in_the_module_that_it_is_loaded_from(
+    package: ModuleType,
+) -> None:
+    stub = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text("utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    places = {each.asname or "": node.module for node in imports for each in node.names}
-    assert set(places) == {*holdfast.__all__, "_filters", "AsyncOpenAI"} - {"handoff_filters"}
-    for name in set(places) - {"_filters"}:
-        made = getattr(importlib.import_module(places[name] or ""), name)
-        assert made is getattr(holdfast, name), name
+    places = {each.asname: (str(node.module), each.name) for node in imports for each in node.names}
+    assert set(places) - {"AsyncOpenAI"} == set(package.__all__)
+    for here, (module, there) in places.items():
+        assert getattr(package, str(here)) is getattr(importlib.import_module(module), there), here
 
 
-def test_every_public_name_can_be_loaded_and_is_listed() -> None:
-    assert all(getattr(holdfast, name) is not None for name in holdfast.__all__)
-    assert set(holdfast.__all__) <= set(dir(holdfast))
+@PACKAGES
+def test_every_public_name_can_be_loaded_and_is_listed(package: ModuleType) -> None:
+    assert all(getattr(package, name) is not None for name in package.__all__)
+    assert set(package.__all__) <= set(dir(package))
+
+
+def test_the_product_has_few_names() -> None:
+    assert len(holdfast.__all__) <= 90
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ReasoningItem", "write from holdfast.agents_sdk import ReasoningItem"),
+        ("ComputerTool", "use function tools"),
+        ("EncryptedSession", "write from holdfast.agents_sdk import EncryptedSession"),
+    ],
+)
+def test_a_name_that_only_the_sdk_has_is_refused_with_its_place(name: str, said: str) -> None:
+    with pytest.raises(ImportError, match=said):
+        exec(f"from holdfast import {name}")
+    with pytest.raises(AttributeError, match=said):
+        getattr(holdfast, name)
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(AttributeError, match="Did you mean 'Agent'"):
+        _ = holdfast.Agnet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from holdfast import SessionABC
+from holdfast.agents_sdk import SessionABC
 
 Items = list[dict[str, Any]]
 

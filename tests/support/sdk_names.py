@@ -6,8 +6,8 @@ from pathlib import Path
 
 import agents
 
-import holdfast
-from holdfast.values.text.absent_names import ABSENT, LENT
+from holdfast import agents_sdk
+from holdfast.agents_sdk.absent_names import ABSENT, LENT
 
 PAGE = Path(__file__).parents[2] / "docs" / "from_agents_sdk.md"
 BEGINS, ENDS = "<!-- names: generated -->\n", "<!-- /names -->\n"
@@ -19,9 +19,9 @@ def _by_name(name: str) -> tuple[str, str]:
 
 def tables() -> str:
     """Write the tables: the names that are here, what to use in place of others, those lent."""
-    here = sorted(set(agents.__all__) & set(holdfast.__all__), key=_by_name)
+    here = sorted(set(agents.__all__) & set(agents_sdk.__all__), key=_by_name)
     count = f"{len(here)} of the {len(agents.__all__)} names"
-    lines = [f"{count} of `agents` are names of `holdfast`:", ""]
+    lines = [f"{count} of `agents` are names of `holdfast.agents_sdk`:", ""]
     lines += ["| names |", "| --- |", f"| {' '.join(f'`{name}`' for name in here)} |"]
     lines += ["", "The others:", ""]
     lines += ["| there | here |", "| --- | --- |"]

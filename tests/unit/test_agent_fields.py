@@ -10,9 +10,7 @@ from pydantic import BaseModel
 
 from holdfast import (
     Agent,
-    AgentBase,
     AgentOutputSchema,
-    AgentOutputSchemaBase,
     HoldfastError,
     ModelBehaviorError,
     ModelSettings,
@@ -24,6 +22,7 @@ from holdfast import (
 )
 from holdfast.activities.data.registry import live
 from holdfast.agents.handoffs.handoff import Handoff
+from holdfast.agents_sdk import AgentBase, AgentOutputSchemaBase
 from holdfast.workers import ReActAgentWorker
 
 CTX: RunContextWrapper[Any] = RunContextWrapper("Ann")

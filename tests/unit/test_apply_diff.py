@@ -9,7 +9,7 @@ from typing import Any
 import agents
 import pytest
 
-from holdfast import apply_diff
+from holdfast.agents_sdk import apply_diff
 
 
 def test_hunks_are_found_by_context_one_after_the_other() -> None:

@@ -13,14 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import (
-    OpenAIConversationsSession,
-    RunConfig,
-    RunContextWrapper,
-    SessionABC,
-    SessionSettings,
-    SQLiteSession,
-)
+from holdfast import RunConfig, RunContextWrapper, SQLiteSession
+from holdfast.agents_sdk import OpenAIConversationsSession, SessionABC, SessionSettings
 from holdfast.client.caller_sessions.protocol import check_session, takes_wrapper
 from holdfast.client.caller_sessions.store import CallerStore
 from holdfast.client.caller_sessions.tail import marks, stored_count

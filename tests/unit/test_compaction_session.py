@@ -10,11 +10,8 @@ from typing import Any, cast
 import pytest
 from openai import AsyncOpenAI
 
-from holdfast import (
-    OpenAIConversationsSession,
-    OpenAIResponsesCompactionSession,
-    SQLiteSession,
-)
+from holdfast import SQLiteSession
+from holdfast.agents_sdk import OpenAIConversationsSession, OpenAIResponsesCompactionSession
 from holdfast.client.caller_sessions.shown import was_shown
 from holdfast.errors import InvalidArgumentError
 

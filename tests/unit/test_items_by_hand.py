@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
-from holdfast import (
-    Agent,
-    ItemHelpers,
-    ModelResponse,
-    RunResult,
-    Usage,
-    UserError,
-)
+from holdfast import Agent, RunResult, Usage, UserError
 from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, InputGuardrailResult
 from holdfast.agents.handoffs.filters import HandoffInputData, next_input, remove_all_tools
 from holdfast.agents.items.run_items import (
@@ -28,6 +21,7 @@ from holdfast.agents.items.run_items import (
     ToolCallItem,
     ToolCallOutputItem,
 )
+from holdfast.agents_sdk import ItemHelpers, ModelResponse
 
 ANN = Agent("Ann")
 CALL: dict[str, Any] = {

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Agent,
+from holdfast import Agent, ToolContext, UserError
+from holdfast.agents.tools.arguments import ToolArgumentsError
+from holdfast.agents_sdk import (
     ApplyPatchResult,
     ApplyPatchTool,
     CustomTool,
@@ -17,10 +18,7 @@ from holdfast import (
     ShellCommandOutput,
     ShellResult,
     ShellTool,
-    ToolContext,
-    UserError,
 )
-from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.errors import (
     DeclarationError,
     InvalidArgumentError,

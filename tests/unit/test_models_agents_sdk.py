@@ -18,19 +18,15 @@ from openai.types.responses import (
     ResponseTextDeltaEvent,
 )
 
-from holdfast import (
-    Agent,
+from holdfast import Agent, ModelSettings, RunConfig, Usage, UserError
+from holdfast.agents_sdk import (
     Model,
     ModelProvider,
     ModelResponse,
-    ModelSettings,
     ModelTracing,
     MultiProvider,
     MultiProviderMap,
     OpenAIProvider,
-    RunConfig,
-    Usage,
-    UserError,
     set_default_openai_api,
     set_default_openai_client,
     set_default_openai_key,

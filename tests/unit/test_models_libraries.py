@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, Image, MultiProvider, MultiProviderMap, RunConfig, model_providers
+from holdfast import Agent, Image, RunConfig, model_providers
+from holdfast.agents_sdk import MultiProvider, MultiProviderMap
 from holdfast.errors import (
     InvalidArgumentError,
     ModelError,

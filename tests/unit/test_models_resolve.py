@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from agents.models import get_default_model_settings as their_default_settings
 
-from holdfast import get_default_model, get_default_model_settings, is_gpt_5_default
+from holdfast.agents_sdk import get_default_model, get_default_model_settings, is_gpt_5_default
 from holdfast.errors import InvalidArgumentError, ModelRequestError
 from holdfast.models import (
     ChatCompletionsModel,

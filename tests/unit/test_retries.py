@@ -8,12 +8,12 @@ import httpx
 import pytest
 from openai import RateLimitError
 
-from holdfast import (
+from holdfast import ModelSettings
+from holdfast.agents_sdk import (
     ModelRetryAdvice,
     ModelRetryAdviceRequest,
     ModelRetryBackoffSettings,
     ModelRetrySettings,
-    ModelSettings,
     RetryDecision,
     RetryPolicy,
     RetryPolicyContext,

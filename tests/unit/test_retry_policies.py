@@ -7,8 +7,8 @@ from typing import Any
 import agents
 import pytest
 
-import holdfast
-from holdfast import (
+from holdfast import agents_sdk
+from holdfast.agents_sdk import (
     ModelRetryAdvice,
     ModelRetryNormalizedError,
     RetryDecision,
@@ -94,7 +94,7 @@ async def test_what_the_provider_says_not_to_repeat_is_repeated_as_in_the_agents
     advice: ModelRetryAdvice | None, other: RetryDecision, joins: str, *, provider_first: bool
 ) -> None:
     outcomes: list[tuple[bool, float | None, str | None, bool]] = []
-    for lib in (agents, holdfast):
+    for lib in (agents, agents_sdk):
         sdk: Any = lib
         given = {key: each for key, each in vars(other).items() if key != "veto"}
         policies: list[Any] = [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast import Agent, ToolOrigin, ToolOriginType, tool
+from holdfast import Agent, tool
 from holdfast.agents.items.run_items import HandoffOutputItem, ToolCallItem, ToolCallOutputItem
 from holdfast.agents.runs.item_reading import message_items, step_items, step_messages
 from holdfast.agents.runs.teams import Team, team_of
+from holdfast.agents_sdk import ToolOrigin, ToolOriginType
 from holdfast.models import from_response_items
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Outcome

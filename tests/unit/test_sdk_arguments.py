@@ -7,15 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    ItemHelpers,
-    ModelResponse,
-    MultiProvider,
-    OpenAIProvider,
-    RunConfig,
-    Usage,
-    UserError,
-)
+from holdfast import RunConfig, Usage, UserError
+from holdfast.agents_sdk import ItemHelpers, ModelResponse, MultiProvider, OpenAIProvider
 from holdfast.models.resolve import get_default_model
 
 

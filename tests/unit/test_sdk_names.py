@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from holdfast import Agent, RunState, function_tool
+from holdfast import Agent, RunState
+from holdfast.agents_sdk import function_tool
 
 
 async def test_input_that_was_added_to_a_state_can_be_read_and_taken_back() -> None:

@@ -9,15 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import (
-    Agent,
-    ModelBehaviorError,
-    RunContextWrapper,
-    RunState,
-    ToolApprovalItem,
-    UserError,
-)
+from holdfast import Agent, ModelBehaviorError, RunContextWrapper, RunState, UserError
 from holdfast.agents.runs.state_form import VERSION
+from holdfast.agents_sdk import ToolApprovalItem
 
 ANN = Agent("Ann")
 

@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Agent,
-    CustomTool,
-    Tool,
-    UserError,
-    function_tool,
-    tool,
-    tool_namespace,
-)
+from holdfast import Agent, UserError, tool
+from holdfast.agents_sdk import CustomTool, Tool, function_tool, tool_namespace
 from holdfast.models.agents_sdk import Model as AskedBase
 from holdfast.models.agents_sdk import OfferedTool
 from holdfast.models.base import ModelRequest

@@ -91,7 +91,7 @@ def function_tool(
 
 
 def to_tool(thing: Tool | Callable[..., Any]) -> Tool:
-    """Return a tool unchanged, and make one of a function or of what `holdfast.adapters` takes.
+    """Return a tool unchanged; make one of a function, or of another framework's tool or agent.
 
     Raises:
         InvalidArgumentError: It is neither, or its signature cannot be described to a model.

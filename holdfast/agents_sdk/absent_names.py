@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 import re
 
+from holdfast import agents_sdk
+
 HOSTED = (
     "of the provider's tools there are WebSearchTool, FileSearchTool, CodeInterpreterTool,"
     " ImageGenerationTool, ToolSearchTool and HostedMCPTool; for others use a function tool (@tool)"
@@ -61,8 +63,8 @@ IN_MODELS = (
     "models of other libraries are names of holdfast.models; write from holdfast.models import"
 )
 SAME = (
-    "names of that module are names of holdfast itself; write from holdfast import NAME, or import"
-    " holdfast as {name}"
+    "names of that module are names of holdfast.agents_sdk; write from holdfast.agents_sdk import"
+    " NAME, or from holdfast import agents_sdk as {name}"
 )
 VOICE = "there are no voices and no realtime agents; run the text of a turn with Runner"
 SCRIPT = (
@@ -130,7 +132,7 @@ _BESIDE_BY_REASON: dict[str, str] = {
     " get_trace_provider",
     "a team is not drawn; holdfast show TASK and the desk show what it did": "draw_graph"
     " get_main_graph",
-    "a subclass of Runner is called by its own name": "set_default_agent_runner"
+    "a subclass of Runner is called by its own name": "AgentRunner set_default_agent_runner"
     " get_default_agent_runner",
 }
 
@@ -174,17 +176,24 @@ _FAMILIES = (
 )
 
 
-def instead_of(name: str) -> str | None:
-    """Return what to use instead of a name of the Agents SDK; None if it is no such name."""
+def instead_of(name: str) -> str:
+    """Return what to use instead of a name of the Agents SDK; nothing if it is no such name."""
     said = ABSENT.get(name) or BESIDE.get(name)
-    return said or next((said for names, said in _FAMILIES if names.fullmatch(name)), None)
+    said = said or next((said for names, said in _FAMILIES if names.fullmatch(name)), "")
+    return said and f"{said}. See docs/from_agents_sdk.md"
+
+
+def instead_in_holdfast(name: str) -> str:
+    """Return the same for who asks `holdfast` itself, which has the names of the product only."""
+    if name in agents_sdk.__all__ or name in LENT:
+        return f"it is a name of the Agents SDK; write from holdfast.agents_sdk import {name}"
+    return instead_of(name)
 
 
 def lent(name: str) -> object:
-    """Return what is a name of Holdfast's as long as the Agents SDK is installed: the SDK's own.
+    """Return what the installed Agents SDK lends: one of `LENT`.
 
     Raises:
-        KeyError: It is no such name.
         ImportError: It cannot be imported; the text says what to install.
     """
     module, installed = LENT[name]
